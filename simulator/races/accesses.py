@@ -22,10 +22,12 @@ from simulator.races.clocks import (
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
 from simulator.races.running import WARP, Actor, Mask, Single
-from simulator.races.shadow import READ, WRITE, Epochs, Kept, Shadow
+from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
+_MOST_HIDDEN = 8
+"""Likewise lists of strong accesses that others took the place of."""
 _PARTS = {
     (GENERIC_PROXY, ALIAS_PROXY): ALIAS,
     (ALIAS_PROXY, GENERIC_PROXY): ALIAS,
@@ -79,16 +81,19 @@ class Accesses:
             mine = np.repeat(mine, each)
         shadow.proxies |= 1 << info.proxy
         if info.is_strong:
-            shadow.scopes = min(shadow.scopes, info.scope)
+            shadow.narrowest = min(shadow.narrowest, info.scope)
+            shadow.widest = max(shadow.widest, info.scope)
+            shadow.elements |= info.element
+        has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
+        is_harmless = info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
         for kept, epochs in list(shadow.kept.items()):
-            if kept.kind == READ and not info.is_write:
-                continue
-            if not (
-                kept.is_strong and info.is_strong and shadow.scopes == SYS and not shadow.proxies >> ASYNC_PROXY & 1
-            ):
+            if (kept.kind == WRITE or info.is_write) and not (is_harmless and kept.is_strong):
                 self._check(shadow, kept, epochs[places], who, each, places, info)
+        if shadow.hidden and not is_harmless:
+            self._check_beside(shadow, shadow.hidden, who, each, places, info)
         if info.is_write:
-            self._check_others(shadow, who, each, places, info)
+            if shadow.others:
+                self._check_beside(shadow, shadow.others, who, each, places, info)
             self._write(shadow, who, each, places, mine, info, is_affine)
         else:
             self._read(shadow, who, each, places, mine, info, is_affine)
@@ -125,7 +130,7 @@ class Accesses:
         """Find which old epochs are not known to who accesses now, each by the actor at its position."""
         if kept.is_strong and info.is_strong:  # strong accesses that see each other's scope do not race
             numbers = self.info_of[old >> STAMP_SHIFT]
-            racing = ~self._morally_strong(numbers, old & LOW_MASK, who.actors(positions), info)
+            racing = ~self.morally_strong(numbers, old & LOW_MASK, who.actors(positions), info)
             old, positions, units = old[racing], positions[racing], units[racing]
         if not len(old):
             return
@@ -183,18 +188,28 @@ class Accesses:
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
             earlier = self.infos[int(numbers[at])]
             byte = int(units[at]) * shadow.unit
+            is_size_only = False
+            if earlier.is_strong and info.is_strong:
+                where = (numbers[at : at + 1], old[at : at + 1] & LOW_MASK, actors[at : at + 1])
+                is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
             pair = Pair(
-                int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only, kept.kind == READ
-            )
+                int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only,
+                kept.kind == READ, is_size_only,
+            )  # fmt: skip
             self.findings.add(pair, count)
 
-    def _morally_strong(self, numbers: Numbers, old: Numbers, actors: Numbers, info: Info) -> Mask:
-        """Return for each pair of strong accesses whether each one's scope includes the other's thread."""
+    def morally_strong(
+        self, numbers: Numbers, old: Numbers, actors: Numbers, info: Info, is_of_one_size: bool = False
+    ) -> Mask:
+        """Return for each pair of strong accesses whether each one's scope includes the other's thread, and both are
+        the same bytes. is_of_one_size: take for granted that they are."""
         found = np.zeros(len(numbers), np.bool_)
         for number in np.unique(numbers).tolist():
             at = numbers == number
             other = self.infos[number]
             scope = min(other.scope, info.scope)
+            if other.element != info.element and other.element and info.element and not is_of_one_size:
+                continue
             if (other.is_atomic and info.is_atomic and ASYNC_PROXY in (other.proxy, info.proxy)) or scope == SYS:
                 found[at] = True
             elif scope > CLUSTER:
@@ -208,15 +223,17 @@ class Accesses:
                 found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT
         return found
 
-    def _check_others(self, shadow: Shadow, who: Actor, each: int, places: Any, info: Info) -> None:
-        """The reads beside: those that touch these units."""
-        if not shadow.others:
-            return
+    def _check_beside(
+        self, shadow: Shadow, beside: list[tuple[Kept, Ids, Epochs]], who: Actor, each: int, places: Any, info: Info
+    ) -> None:
+        """The accesses beside: those that touch these units."""
         if isinstance(places, slice):
             low, high = places.start, places.stop
         else:
             low, high = int(places.min()), int(places.max()) + 1
-        for kept, units, epochs in shadow.others:
+        for kept, units, epochs in beside:
+            if kept.kind == READ and not info.is_write:
+                continue
             near = np.flatnonzero((units >= low) & (units < high))
             if not len(near):
                 continue
@@ -237,8 +254,11 @@ class Accesses:
     ) -> None:
         kept = Kept(WRITE, info.is_strong)
         epochs = shadow.epochs(kept)
+        if info.is_strong:
+            self._keep_hidden(shadow, kept, epochs[places], places, mine, info)
         epochs[places] = mine
-        if is_affine or info.is_atomic:
+        is_harmless = info.is_strong and info.scope == SYS
+        if is_affine or is_harmless:
             return
         last = epochs[places]
         lost = np.flatnonzero(last != mine)
@@ -248,7 +268,7 @@ class Accesses:
         old, new = last[lost] & LOW_MASK, mine[lost] & LOW_MASK
         apart = (old >> BLOCK_SHIFT != new >> BLOCK_SHIFT) | ((old & CODE_MASK) // WARP != (new & CODE_MASK) // WARP)
         lost = lost[apart]
-        if len(lost) and not info.is_strong:
+        if len(lost):
             self._compare(shadow, kept, last[lost], who, lost // each, _units(places, lost), info)
 
     def _read(
@@ -274,6 +294,8 @@ class Accesses:
         kept = Kept(READ, info.is_strong, rank)
         epochs = shadow.epochs(kept)
         old = epochs[places]
+        if info.is_strong and not shadow.is_uniform:
+            self._keep_hidden(shadow, kept, old, places, mine, info)
         latest = int(old.max())
         if latest and latest >> STAMP_SHIFT > self._floor(who, (int(at[-1]) // each) + 1, info):
             some = np.flatnonzero(old)
@@ -305,20 +327,38 @@ class Accesses:
         if len(apart):
             shadow.others.append((kept, _units(places, apart), old[apart]))
             if len(shadow.others) > _MOST_OTHERS:
-                self._shorten(shadow)
+                self._shorten(shadow.others)
 
-    def _shorten(self, shadow: Shadow) -> None:
-        """Of the reads of one unit by one actor keep the last."""
+    def _keep_hidden(self, shadow: Shadow, kept: Kept, old: Epochs, places: Any, mine: Epochs, info: Info) -> None:
+        """Keep the strong accesses that others take the place of, where a third may race with the former alone: by
+        another block, of another scope or size."""
+        if not int(old.max()):
+            return
+        differ = (old ^ mine) & LOW_MASK >> BLOCK_SHIFT << BLOCK_SHIFT != 0
+        if not shadow.is_uniform:
+            differ |= self.info_of[old >> STAMP_SHIFT] != info.number
+        some = np.flatnonzero(differ & (old > 0))
+        if len(some):
+            shadow.hidden.append((kept, _units(places, some), old[some]))
+            if len(shadow.hidden) > _MOST_HIDDEN:
+                self._shorten(shadow.hidden)
+
+    def _shorten(self, beside: list[tuple[Kept, Ids, Epochs]]) -> None:
+        """Of the accesses to one unit by one instruction of one actor keep the last, unless all know it."""
+        settled = self.order.settled()
         lists: dict[Kept, list[tuple[Numbers, Epochs]]] = {}
-        for kept, units, epochs in shadow.others:
+        for kept, units, epochs in beside:
             lists.setdefault(kept, []).append((units, epochs))
-        shadow.others = []
+        beside.clear()
         for kept, parts in lists.items():
             units, epochs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             order = np.argsort(-epochs, kind="stable")
+            order = order[epochs[order] >> STAMP_SHIFT > settled]
+            if not len(order):
+                continue
             units, epochs = units[order], epochs[order]
-            first, _ = pairs_of(units, epochs & LOW_MASK)
-            shadow.others.append((kept, units[first], epochs[first]))
+            first, _ = pairs_of(units, epochs & LOW_MASK, self.info_of[epochs >> STAMP_SHIFT])
+            beside.append((kept, units[first], epochs[first]))
 
 
 def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:

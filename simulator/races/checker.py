@@ -44,6 +44,7 @@ from simulator.races.clocks import (
     WARP_KEY,
     Extras,
     Numbers,
+    pairs_of,
 )
 from simulator.races.finding import Finding
 from simulator.races.order import GPU, SCOPES, SYS, Order
@@ -53,6 +54,7 @@ from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
+_LINE_BYTES = 128
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 
@@ -147,7 +149,7 @@ class Races(Listener):
             number, run, instruction, event.action not in ("load", "reduce"), is_atomic, order != "weak",
             order in _RELEASES, order in _ACQUIRES and event.kind not in ("red", "multimem_red"),
             SCOPES[event.scope] if event.scope else SYS, proxy, event.width_bytes, text,
-            event.action == "reduce" or order != "weak",
+            event.action == "reduce" or order != "weak", _element(instruction, event.width_bytes),
         )  # fmt: skip
 
     def _shadow(self, number: int) -> Shadow:
@@ -176,6 +178,10 @@ class Races(Listener):
         assert index is not None
         if info.is_write:
             self.last_store = (run, lanes, info, "")
+        if "warp_128" in self.found.assumptions:
+            pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
+            if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
+                self.found.of_parts.add(info.number)
         replicas = range(self.space.world_size) if event.space == "multicast" else (0,)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         for replica in replicas:
@@ -213,30 +219,58 @@ class Races(Listener):
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):
             observed = self._observe(shadow, run, lanes, offsets, info)
-        places, _, each = self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
-        if entries is not None:
-            self._link(shadow, run, lanes, places, each, info, entries, observed)
-        elif info.is_write and shadow.links is not None:
-            shadow.links[places] = 0
-        if observed is not None:
-            self._acquire(run, lanes, places, each, shadow, info, observed)
+        places = shadow.places(offsets, info.width, is_affine)
+        each = info.width // shadow.unit
+        if observed is not None and info.is_write and info.acquires:
+            self._exchange(shadow, run, lanes, places, each, info, entries, observed)
+        else:
+            if entries is not None:
+                observed = self._link(shadow, places, each, entries, observed)
+            elif info.is_write and shadow.links is not None:
+                shadow.links[places] = 0
+            if observed is not None:
+                self._acquire(run, lanes, info, observed)
+        self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
 
-    def _observe(
-        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info
-    ) -> tuple[Numbers, Numbers]:
-        """The links and the epochs of the strong writes that lanes read, of their first unit."""
+    def _exchange(
+        self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info,
+        entries: Numbers | None, seen: Numbers,
+    ) -> None:  # fmt: skip
+        """Lanes of a read-modify-write that acquires and perhaps releases. Those at one place take turns, in their
+        order: each releases what it has acquired as well."""
+        if isinstance(places, slice):
+            places = np.arange(places.start, places.stop)
+        places = places.reshape(-1, each)
+        turns, former = _turns(places[:, 0])
+        for turn in range(int(turns.max()) + 1):
+            at = np.flatnonzero(turns == turn)
+            some, here, links = lanes[at], places[at], seen[at]
+            if turn:
+                links = shadow.link_array()[here[:, 0]].astype(np.int64)
+                epochs = self.accesses.stamp << STAMP_SHIFT | run.actors[lanes[former[at]]]
+                links = np.where(self._follows(run, some, info, epochs), links, 0)
+            self._acquire(run, some, info, links)
+            mine = run.entries(some, info.scope, self.accesses.stamp) if info.releases else None
+            if mine is None and entries is not None:
+                mine = entries[at]
+            if mine is not None:
+                self._link(shadow, here.ravel(), each, mine, links)
+
+    def _observe(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> Numbers:
+        """The links of the strong writes that lanes read, of their first unit; 0 of those they are not morally strong
+        with."""
         shadow.refine(info.width)
         units = offsets // shadow.unit
         kept = shadow.kept.get(Kept(WRITE, True))
-        epochs = kept[units] if kept is not None else np.zeros(len(lanes), np.int64)
         links = shadow.links[units].astype(np.int64) if shadow.links is not None else np.zeros(len(lanes), np.int64)
-        if epochs.any():
-            actors = run.actors[lanes]
-            released = self.order.links.table[links]
-            how = (released[:, SCOPE], released[:, STAMP], self.accesses.stamp)
-            seen = Watched(info, actors, epochs, links, *how, run, lanes)
-            self.found.watched[(info.number, int(lanes[0]))] = seen
-        return links, epochs
+        epochs = kept[units] if kept is not None else links
+        if not epochs.any():
+            return np.zeros(len(lanes), np.int64)
+        released = self.order.links.table[links]
+        how = (released[:, SCOPE], released[:, STAMP], self.accesses.stamp)
+        seen = Watched(info, run.actors[lanes], epochs, links, *how, run, lanes)
+        self.found.watched[(info.number, int(lanes[0]))] = seen
+        return np.where(self._follows(run, lanes, info, epochs), links, 0) if links.any() else links
 
     def _released(self, run: Running, lanes: Numbers, info: Info) -> Numbers | None:
         """What a strong write of lanes releases, a row of Links each (ROW -1: nothing), by itself or a fence before."""
@@ -254,61 +288,50 @@ class Races(Listener):
             found[:, 0] = -1
         return found
 
-    def _link(
-        self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info, entries: Numbers,
-        observed: tuple[Numbers, Numbers] | None,
-    ) -> None:  # fmt: skip
-        """Note what a strong write releases at its units. A read-modify-write keeps what the write before it did."""
+    def _link(self, shadow: Shadow, places: Any, each: int, entries: Numbers, before: Numbers | None) -> Numbers | None:
+        """Note what a strong write releases at its units. A read-modify-write keeps what the write before it did, by
+        the links `before`; returns the links that its lanes see, where lanes at one place follow each other."""
         has_own = entries[:, 0] >= 0
-        before = np.zeros(len(lanes), np.int64)
-        if observed is not None:
-            before = np.where(self._follows(run, lanes, info, observed[1]), observed[0], 0)
-        if not has_own.any() and not before.any():
+        if not has_own.any() and (before is None or not before.any()):
             if shadow.links is not None:
                 shadow.links[places] = 0
-            return
-        links = np.zeros(len(lanes), np.int64)
+            return before
+        links = np.zeros(len(entries), np.int64)
         links[has_own] = self.order.links.add(entries[has_own])
         array = shadow.link_array()
         if isinstance(places, slice):
             places = np.arange(places.start, places.stop)
-        if observed is None:
+        if before is None:
             array[places] = np.repeat(links, each)
-            return
-        self._chain(array, places.reshape(-1, each), links, before)
+            return None
+        return self._chain(array, places.reshape(-1, each), links, before)
 
-    def _chain(self, array: Any, places: Numbers, links: Numbers, before: Numbers) -> None:
-        """Lanes of one read-modify-write at one place follow each other in lane order."""
+    def _chain(self, array: Any, places: Numbers, links: Numbers, before: Numbers) -> Numbers:
+        """Lanes of one read-modify-write at one place follow each other in lane order. Returns what each sees."""
         table = self.order.links.table
         units = places[:, 0]
         order = np.argsort(units, kind="stable")
+        seen = before.copy()
         current = 0
         previous = -1
         for at in order.tolist():
             if units[at] != previous:
                 current, previous = int(before[at]), int(units[at])
+            seen[at] = current
             if links[at]:
                 table[links[at], PREVIOUS] = current
                 current = int(links[at])
             array[places[at]] = current
+        return seen
 
     def _follows(self, run: Running, lanes: Numbers, info: Info, epochs: Numbers) -> Any:
-        """Whether a read-modify-write is morally strong with the write that it reads."""
+        """Whether strong reads are morally strong with the writes that they see."""
         actors = epochs & LOW_MASK
         numbers = self.accesses.info_of[epochs >> STAMP_SHIFT]
-        scopes = np.array(
-            [self.accesses.infos[one].scope if len(self.accesses.infos) > one else SYS for one in numbers.tolist()]
-        )
-        return self.order.covers(run, lanes, info.scope, actors, scopes) & (epochs > 0)
+        return self.accesses.morally_strong(numbers, actors, run.actors[lanes], info) & (epochs > 0)
 
-    def _acquire(
-        self, run: Running, lanes: Numbers, places: Any, each: int, shadow: Shadow, info: Info,
-        observed: tuple[Numbers, Numbers],
-    ) -> None:  # fmt: skip
-        links, epochs = observed
-        if not links.any():
-            return
-        links = np.where(self._follows(run, lanes, info, epochs), links, 0)
+    def _acquire(self, run: Running, lanes: Numbers, info: Info, links: Numbers) -> None:
+        """Lanes saw links: they acquire them now, or at a fence to come."""
         if not links.any():
             return
         if info.acquires:
@@ -763,3 +786,20 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
+
+
+def _element(instruction: Instruction, width: int) -> int:
+    """Return the bytes of an element of a vector, of width bytes in all, or in a part of it."""
+    count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
+    return width // (count // 2 if instruction.part else count)
+
+
+def _turns(units: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each unit how many equal ones come before it, and the position of the last of these (else its own)."""
+    order = np.argsort(units, kind="stable")
+    ordered, positions = units[order], np.arange(len(units))
+    starts = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    turns, former = np.empty(len(units), np.int64), np.empty(len(units), np.int64)
+    turns[order] = positions - np.maximum.accumulate(np.where(starts, positions, 0))
+    former[order] = np.where(starts, order, order[positions - 1])
+    return turns, former

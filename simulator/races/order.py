@@ -94,6 +94,12 @@ class Order:
         table[~live, STAMP] = 0
         return [*found, table[live, ROW]]
 
+    def settled(self) -> int:
+        """Return a stamp up to which everybody knows everything, in every proxy."""
+        hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
+        rows = np.concatenate([np.array(hosts, np.int64), *(run.rows for run in self.running)])
+        return int(self.clocks.floor[rows].min())
+
     # What somebody knows
 
     def unknown(self, who: Actor, positions: Numbers, epochs: Epochs, part: int, is_rough: bool = False) -> Mask:

@@ -31,10 +31,13 @@ ASSUMPTIONS = {
 }
 """What a spec may declare about hardware beyond PTX."""
 
+_ONE_SIZE = "one size of both accesses"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Info:
-    """The facts about an instruction of a launch that accesses memory. scope: 0 cta to 3 sys."""
+    """The facts about an instruction of a launch that accesses memory. scope: 0 cta to 3 sys. element: bytes of an
+    element of a vector, which is an access of its own; 0 of copies."""
 
     number: int
     launched: Running | None
@@ -49,6 +52,7 @@ class Info:
     width: int
     text: str
     bypasses_l1: bool = False
+    element: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class Pair:
     part: int
     is_proxy_only: bool
     is_read_first: bool
+    is_size_only: bool = False
+    """Whether strong accesses overlap in part alone: they would not race if they were of one size."""
 
 
 @dataclass(slots=True)
@@ -89,6 +95,8 @@ class Findings:
     assumptions: frozenset[str] = frozenset()
     found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
     watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
+    of_parts: set[int] = field(default_factory=set)
+    """Numbers of infos of which a warp accessed a part of 128 aligned bytes, kept for the assumption warp_128."""
 
     def add(self, pair: Pair, count: int) -> None:
         """Note `count` pairs alike."""
@@ -107,7 +115,13 @@ class Findings:
         if pair.is_proxy_only:
             missing = "fence.proxy.alias" if pair.part == ALIAS else "fence.proxy.async"
             return ("formal" if pair.part == ASYNC and pair.is_read_first else "proxy"), missing, ""
-        missing = self._missing(pair)
+        proxies = (pair.first.proxy, pair.second.proxy)
+        if pair.is_size_only:
+            missing = _ONE_SIZE
+        elif pair.first.is_strong and pair.second.is_strong and ASYNC_PROXY not in proxies:
+            missing = "a wider scope"
+        else:
+            missing = self._missing(pair)
         assumption = self._assumption(pair)
         if assumption:
             return "advisory", missing, assumption
@@ -121,7 +135,8 @@ class Findings:
         both = min(pair.first.width, pair.second.width)
         if "vector_16" in self.assumptions and both >= 16 and pair.second.is_strong:
             return "vector_16"
-        if "warp_128" in self.assumptions and both >= 8 and (pair.second.is_strong or pair.first.is_strong):
+        is_whole = self.of_parts.isdisjoint((pair.first.number, pair.second.number))
+        if "warp_128" in self.assumptions and is_whole and (pair.second.is_strong or pair.first.is_strong):
             return "warp_128"
         return ""
 

@@ -34,8 +34,9 @@ class Shadow:
     """The shadow of size_bytes at start. name: the tensor's; unit: bytes; kept: epochs by what they are about.
 
     links: by unit, what the last strong write released (0: nothing). proxies: bit p is set once an access went through
-    proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs.
-    scopes: the narrowest scope of a strong access so far.
+    proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs;
+    hidden: strong writes and reads whose place a later one took that others may be morally strong with. narrowest,
+    widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements.
     """
 
     name: str
@@ -46,7 +47,10 @@ class Shadow:
     links: npt.NDArray[np.int32] | None = None
     proxies: int = 0
     others: list[tuple[Kept, Ids, Epochs]] = field(default_factory=list)
-    scopes: int = 3
+    hidden: list[tuple[Kept, Ids, Epochs]] = field(default_factory=list)
+    narrowest: int = 3
+    widest: int = 0
+    elements: int = 0
 
     @property
     def units(self) -> int:
@@ -76,10 +80,11 @@ class Shadow:
             self.kept[kept] = np.repeat(epochs, factor)[: self.units]
         if self.links is not None:
             self.links = np.repeat(self.links, factor)[: self.units]
-        self.others = [
-            (kept, (units[:, None] * factor + np.arange(factor)).ravel(), np.repeat(epochs, factor))
-            for kept, units, epochs in self.others
-        ]
+        for beside in (self.others, self.hidden):
+            beside[:] = [
+                (kept, (units[:, None] * factor + np.arange(factor)).ravel(), np.repeat(epochs, factor))
+                for kept, units, epochs in beside
+            ]
 
     def places(self, offsets: Ids, width: int, is_affine: bool) -> Any:
         """Return the units of accesses of width bytes at offsets: a slice, or an array of width / unit for each."""
@@ -93,12 +98,7 @@ class Shadow:
             return first_units
         return (first_units[:, None] + np.arange(each)).ravel()
 
-    def restamp(self, kept: Kept, places: Any, old: int, new: int) -> None:
-        """Where units still have an old epoch, give them a new one."""
-        epochs = self.kept.get(kept)
-        if epochs is not None:
-            some = epochs[places]
-            epochs[places] = np.where(some == old, new, some)
-        for number, (other, units, theirs) in enumerate(self.others):
-            if other == kept and (theirs == old).any():
-                self.others[number] = (other, units, np.where(theirs == old, new, theirs))
+    @property
+    def is_uniform(self) -> bool:
+        """Return whether all strong accesses so far have one scope and elements of one size."""
+        return self.narrowest == self.widest and self.elements & self.elements - 1 == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,13 @@ def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -
 
 
 def found(
-    code: Sequence[str], grid: int = 1, block: int = 1, launches: int = 1, before: str = "", is_apart: bool = True
+    code: Sequence[str],
+    grid: int = 1,
+    block: int = 1,
+    launches: int = 1,
+    before: str = "",
+    is_apart: bool = True,
+    assumptions: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches."""
     ranks = len(code)
@@ -42,7 +49,8 @@ def found(
         values = [data.address, fabric.peer_address(data, peer), flag.address, fabric.peer_address(flag, peer)]
         fabric.barrier()
         for _ in range(launches):
-            start(fabric, executable(ptx), grid, block, [*values, multicast, fabric.rank])
+            kernel = replace(executable(ptx), assumptions=assumptions)
+            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank])
             fabric.synchronize()
             if is_apart:
                 fabric.barrier()
@@ -116,6 +124,101 @@ def test_a_relaxed_word_is_no_race_and_carries_itself() -> None:
     assert missing(found([writer.replace("relaxed.sys.", ""), reader])) == {("race", "a release")}
 
 
+def overlapping(writer: str, reader: str, assumption: str = "") -> set[tuple[str, str]]:
+    """Rank 0 stores relaxed words to rank 1, which loads them relaxed when they are there."""
+    store, load = f"st.relaxed.sys.global.{writer};", f"ld.relaxed.sys.global.{reader}, [%data];"
+    wait = "SPIN: " + load + " setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;" if "%r4" in load else load
+    return missing(found([store, wait], assumptions=(assumption,) if assumption else ()))
+
+
+PAIR, PAIR_READ = "v2.b32 [%peer], {%r1, %r1}", "v2.b32 {%r3, %r4}"
+ONE_SIZE = "one size of both accesses"
+
+
+class TestSizes:
+    """Strong accesses that overlap in part alone are not morally strong with each other: they race."""
+
+    @pytest.mark.parametrize("count", [1, 2, 4])
+    def test_of_one_size_there_is_no_race(self, count: int) -> None:
+        stored, loaded = ", ".join(["%r1"] * count), ", ".join(["%r3", "%r4", "%r5", "%r6"][:count])
+        vector = f"v{count}." if count > 1 else ""
+        assert not overlapping(f"{vector}b32 [%peer], {{{stored}}}", f"{vector}b32 {{{loaded}}}")
+
+    @pytest.mark.parametrize(
+        ("writer", "reader"),
+        [("b32 [%peer+4], %r1", "b64 %d1"), ("b64 [%peer], %d1", "b32 %r3"), (PAIR, "b64 %d1")],
+    )
+    def test_of_two_sizes_there_is(self, writer: str, reader: str) -> None:
+        assert overlapping(writer, reader) == {("race", ONE_SIZE)}
+
+    def test_words_of_vectors_of_two_lengths_are_of_one_size(self) -> None:
+        assert not overlapping(PAIR, "v4.b32 {%r3, %r4, %r5, %r6}")
+
+    def test_nothing_is_acquired_from_a_write_of_another_size(self) -> None:
+        """The flag is two words in the store and one of them in the poll."""
+        release = "mov.b64 %d1, 4294967297; st.release.sys.global.b64 [%peerflag], %d1;"
+        findings = found([STORE + release, poll() + LOAD])
+        assert "race" in {one.severity for one in findings if one.first.tensor == "data"}
+        assert (("race", ONE_SIZE)) in {(one.severity, one.missing) for one in findings}
+        assert not found([STORE + RELEASE, poll() + LOAD])
+
+
+class TestAssumptions:
+    """What a declared assumption alone explains is an advisory; what it does not explain stays a race."""
+
+    WIDE = "v2.b64 [%peer], {%d1, %d1}"
+    WIDE_READ = "v4.b32 {%r3, %r4, %r5, %r6}"
+
+    def test_vectors_of_16_bytes_with_elements_of_two_sizes(self) -> None:
+        stored = "mov.b64 %d1, 4294967297;"
+        for assumption, severity in (("vector_16", "advisory"), ("", "race")):
+            names = (assumption,) if assumption else ()
+            findings = found(
+                [
+                    stored + f"st.relaxed.sys.global.{self.WIDE};",
+                    f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%data]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;",
+                ],
+                assumptions=names,
+            )
+            assert {(one.severity, one.missing, one.assumption) for one in findings} == {
+                (severity, ONE_SIZE, assumption)
+            }
+
+    def test_weak_vectors_of_16_bytes_that_a_strong_load_polls(self) -> None:
+        """LL with plain stores: whoever sees one word has the others."""
+        writer = "st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};"
+        reader = f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%data]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;"
+        assert missing(found([writer, reader])) == {("race", "a release")}
+        (one,) = found([writer, reader], assumptions=("vector_16",))
+        assert (one.severity, one.assumption, one.fails) == ("advisory", "vector_16", False)
+        assert "which the assumption 'vector_16' supplies" in one.sentence()
+
+    @pytest.mark.parametrize(("threads", "severity"), [(8, "advisory"), (4, "race"), (16, "advisory")])
+    def test_128_bytes_of_a_warp(self, threads: int, severity: str) -> None:
+        """LL128 with plain stores of 16 bytes by each lane: whole lines of 128 bytes, or a part of one."""
+        at = "mul.wide.u32 %d1, %r9, 16; add.u64 %d1, {}, %d1;".format
+        code = [
+            at("%peer") + "st.global.v4.b32 [%d1], {%r1, %r1, %r1, %r1};",
+            at("%data")
+            + f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%d1]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;",
+        ]
+        findings = found(code, block=threads, assumptions=("warp_128",))
+        assert {one.severity for one in findings} == {severity}
+
+    @pytest.mark.parametrize(
+        ("writer", "reader"),
+        [
+            (STORE, "ld.relaxed.sys.global.b32 %r3, [%data];"),  # narrower than 16 bytes
+            ("st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};", "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];"),
+            (STORE + RELAXED, poll() + LOAD),  # data and flag apart
+        ],
+    )
+    @pytest.mark.parametrize("assumption", ["vector_16", "warp_128"])
+    def test_what_they_do_not_explain_stays_a_race(self, writer: str, reader: str, assumption: str) -> None:
+        findings = [one for one in found([writer, reader], assumptions=(assumption,)) if one.first.tensor == "data"]
+        assert {(one.severity, one.assumption) for one in findings} == {("race", "")}
+
+
 @pytest.mark.parametrize(
     ("middle", "what"),
     [(poll() + RELEASE, ""), (poll("relaxed.sys") + RELEASE, "an acquire"), (poll() + RELAXED, "a release")],
@@ -154,6 +257,46 @@ def test_lanes_that_store_different_values_to_one_address() -> None:
     (one,) = found(["st.global.b32 [%data], %r9;"], block=32)
     assert one.first.line == one.second.line
     assert one.first.thread != one.second.thread
+
+
+def test_a_read_modify_write_releases_what_it_acquires() -> None:
+    """Rank 1's atomic operation acquires with system scope; its block's second warp has the value with scope gpu."""
+    body = """setp.ge.u32 %p3, %r9, 32; @%p3 bra SECOND;
+        FIRST: atom.acq_rel.sys.global.cas.b32 %r2, [%flag], 1, 2; setp.ne.u32 %p2, %r2, 1; @%p2 bra FIRST; ret;
+        SECOND: setp.ne.u32 %p3, %r9, 32; @%p3 ret;
+        SPIN: ld.acquire.gpu.global.b32 %r2, [%flag]; setp.ne.u32 %p2, %r2, 2; @%p2 bra SPIN; ld.global.b32 %r3, [%data];"""
+    one_thread = "setp.ne.u32 %p3, %r9, 0; @%p3 ret;"
+    first = "setp.ne.u32 %p4, %r9, 0; @%p4 bra SECOND;"
+    add = "red.release.sys.global.add.u32 [%peerflag], %r1;"
+    code = [one_thread + STORE + add, first + body]
+    assert not [one for one in found(code, block=64) if one.first.tensor == "data"]
+    code = [one_thread + STORE + add, first + body.replace("acq_rel", "relaxed")]
+    assert [one for one in found(code, block=64) if one.first.tensor == "data"]
+
+
+@pytest.mark.parametrize("is_last_read", [True, False])
+def test_blocks_that_count_in_one_instruction(is_last_read: bool) -> None:
+    """The block that counts last knows what all blocks stored; every other one does not."""
+    body = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
+        atom.acq_rel.gpu.global.add.u32 %r2, [%flag], 1; setp.ne.u32 %p2, %r2, LAST; @%p2 ret;
+        ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];""".replace("LAST", "3" if is_last_read else "2")
+    assert bool(found([body], grid=4)) != is_last_read
+
+
+def test_a_write_that_another_took_the_place_of_still_races() -> None:
+    """A count of scope cta, then one of scope sys by the same block, which another rank polls."""
+    add = "red.release.{}.global.add.u32 [%peerflag], %r1;".format
+    code = [
+        add("cta") + "atom.relaxed.sys.global.add.u32 %r2, [%peerflag], 1;",
+        poll("relaxed.sys").replace("eq.u32 %p2, %r2, 0", "lt.u32 %p2, %r2, 2"),
+    ]
+    assert {(one.severity, one.missing) for one in found(code)} == {("race", "a wider scope")}
+    assert not found([code[0].replace("cta", "sys"), code[1]])
+
+
+@pytest.mark.parametrize(("scope", "is_clean"), [("cta", False), ("gpu", True)])
+def test_atomics_of_blocks_in_one_instruction(scope: str, is_clean: bool) -> None:
+    assert bool(found([f"atom.relaxed.{scope}.global.add.u32 %r2, [%flag], 1;"], grid=2)) != is_clean
 
 
 @pytest.mark.parametrize("wait", ["", "wait"])
