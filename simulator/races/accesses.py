@@ -12,6 +12,7 @@ from simulator.races.clocks import (
     BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
+    COPY_CODE,
     GENERIC,
     LOW_MASK,
     STAMP_SHIFT,
@@ -67,16 +68,17 @@ class Accesses:
         return self.stamp
 
     def touch(
-        self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers
-    ) -> tuple[Any, Epochs, int]:
-        """Check accesses of width bytes at offsets, one an actor, and enter them.
+        self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers,
+        stamps: Numbers | None = None,
+    ) -> tuple[Any, Epochs, int]:  # fmt: skip
+        """Check accesses of width bytes at offsets, one an actor, and enter them. stamps: if not of this event.
 
         Returns their units, their epochs and how many units each access has.
         """
         self._floors = None
         places = shadow.places(offsets, width, is_affine)
         each = width // shadow.unit
-        mine = self.stamp << STAMP_SHIFT | actors
+        mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
         if each > 1:
             mine = np.repeat(mine, each)
         shadow.proxies |= 1 << info.proxy
@@ -267,6 +269,7 @@ class Accesses:
         # lanes of one warp are compared by value, see Races.stored
         old, new = last[lost] & LOW_MASK, mine[lost] & LOW_MASK
         apart = (old >> BLOCK_SHIFT != new >> BLOCK_SHIFT) | ((old & CODE_MASK) // WARP != (new & CODE_MASK) // WARP)
+        apart |= old & CODE_MASK == COPY_CODE
         lost = lost[apart]
         if len(lost):
             self._compare(shadow, kept, last[lost], who, lost // each, _units(places, lost), info)
@@ -364,7 +367,8 @@ class Accesses:
 def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
     """Make neighbours of one block that read the same unit one reader: a warp's or a block's."""
     blocks = mine >> BLOCK_SHIFT
-    starts = np.flatnonzero(np.concatenate([[True], (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1])]))
+    differ = (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1]) | (mine[1:] & CODE_MASK == COPY_CODE)
+    starts = np.flatnonzero(np.concatenate([[True], differ]))
     if len(starts) == len(units):
         return at, units, mine
     ends = np.concatenate([starts[1:], [len(units)]]) - 1

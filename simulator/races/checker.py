@@ -33,6 +33,7 @@ from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
     ALIAS,
     ASYNC,
+    BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
     GENERIC,
@@ -49,12 +50,15 @@ from simulator.races.clocks import (
 from simulator.races.finding import Finding
 from simulator.races.order import GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Released, Running, Single
+from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Many, Released, Running, Single
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
 _LINE_BYTES = 128
+_COPY_UNIT = 16
+_BLOCKS = (1 << STAMP_SHIFT - BLOCK_SHIFT) - 1
+_NOTHING = Held(*(np.zeros(0, np.int64) for _ in range(5)))
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 
@@ -62,7 +66,7 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 @dataclass(slots=True, eq=False)
 class UnderWay:
     """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
-    entered: what its entries are about, in which shadow, at which units, of which epochs, and bytes of a unit then."""
+    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then."""
 
     run: Running
     lanes: Numbers
@@ -70,10 +74,22 @@ class UnderWay:
     groups: Numbers
     number: int
     info: dict[str, Info]
-    entered: list[tuple[Kept, Shadow, Any, Numbers, int]] = field(default_factory=list)
+    entered: list[tuple[Kept, Shadow, Any, int]] = field(default_factory=list)
     is_done: bool = False
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A copy reads or writes size_bytes from a byte of a shadow on."""
+
+    one: UnderWay
+    info: Info
+    stamp: int
+    shadow: Shadow
+    start: int
+    size_bytes: int
 
 
 class Races(Listener):
@@ -91,6 +107,8 @@ class Races(Listener):
         self.pending_launches = [0] * space.world_size
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
+        self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
+        self.moments: list[Moment] = []
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
@@ -100,10 +118,12 @@ class Races(Listener):
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what was found so far, in the order of the run."""
+        self.settle_copies()
         return tuple(self.found.found.values())
 
     def forget(self) -> None:
         """Drop the findings."""
+        self.settle_copies()
         self.found.found.clear()
 
     def expect(self, ptx: str, assumptions: Iterable[str]) -> None:
@@ -171,6 +191,7 @@ class Races(Listener):
     # Accesses
 
     def access(self, event: Access) -> None:
+        self.settle_copies()
         run = self.running[event.launched]
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
@@ -266,8 +287,10 @@ class Races(Listener):
         epochs = kept[units] if kept is not None else links
         if not epochs.any():
             return np.zeros(len(lanes), np.int64)
-        released = self.order.links.table[links]
-        how = (released[:, SCOPE], released[:, STAMP], self.accesses.stamp)
+        how = (links, links, self.accesses.stamp)
+        if shadow.links is not None:
+            table = self.order.links.table
+            how = (table[links, SCOPE], table[links, STAMP], self.accesses.stamp)
         seen = Watched(info, run.actors[lanes], epochs, links, *how, run, lanes)
         self.found.watched[(info.number, int(lanes[0]))] = seen
         return np.where(self._follows(run, lanes, info, epochs), links, 0) if links.any() else links
@@ -345,6 +368,7 @@ class Races(Listener):
         run.pending.append((lanes[some], links[some], info.scope))
 
     def shared_access(self, event: Access) -> None:
+        self.settle_copies()
         run = self.running[event.launched]
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
@@ -390,6 +414,7 @@ class Races(Listener):
     # Order
 
     def fence(self, event: Fence) -> None:
+        self.settle_copies()
         run = self.running[event.launched]
         stamp, lanes = self.accesses.tick(), ids_of(event.lanes)
         if event.kind == "proxy":
@@ -425,6 +450,7 @@ class Races(Listener):
         run.pending = left
 
     def barrier_arrived(self, event: BarrierArrived) -> None:
+        self.settle_copies()
         run = self.running[event.launched]
         lanes, words = ids_of(event.lanes), event.instruction.qualifiers
         if event.unit == "cluster":
@@ -455,6 +481,7 @@ class Races(Listener):
                 one.done, one.rows, one.come = one.rows, [], 0
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
+        self.settle_copies()
         run, order = self.running[event.launched], self.order
         stamp = self.accesses.tick()
         if event.unit == "warp":
@@ -491,6 +518,7 @@ class Races(Listener):
             return
         if operation == "inval" or operation == "expect_tx":
             return
+        self.settle_copies()
         if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
             self._arrive_with_copies(run, lanes)
         keys = blocks * (1 << 20) + event.addresses
@@ -509,15 +537,14 @@ class Races(Listener):
     # Copies
 
     def copy(self, event: CopyMoment) -> None:
+        """Moments that follow each other wait for each other, see settle_copies."""
         run = self.running[event.launched]
         key = (id(run), event.number)
-        lanes = ids_of(event.lanes)
         if event.moment == "issued":
-            held = Held.of(run, lanes, self.accesses.tick())
             infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
-            groups = np.array([event.group])
-            self.copies[key] = UnderWay(run, lanes, held, groups, event.number, infos)
-            self.order.held[key] = held.row
+            one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
+            self.copies[key] = one
+            self.issued.append((key, one, self.accesses.tick()))
             return
         one = self.copies[key]
         is_read = event.moment == "read"
@@ -527,12 +554,14 @@ class Races(Listener):
             return
         info = one.info["read" if is_read else "write"]
         stamp = self.accesses.tick(info)
+        size = event.size_bytes
         if space == "shared":
-            block = int(run.blocks_of(lanes)[0])
+            block = int(one.lanes[0]) // run.launched.block
             targets = event.target_blocks if not is_read else ()
             first = block // run.launched.grid * run.launched.grid
             for target in (first + other for other in targets) if targets else (block,):
-                self._copy_at(one, self._shared(run), target * self._row_bytes + address, event.size_bytes, info)
+                place = (self._shared(run), target * self._row_bytes + address)
+                self.moments.append(Moment(one, info, stamp, *place, size))
         else:
             index = address - self.space.base(int(event.ranks[0]))
             starts = [index]
@@ -541,28 +570,63 @@ class Races(Listener):
                 starts = [start + rank * self.space.capacity for rank in range(self.space.world_size)]
             for start in starts:
                 shadow = self._shadow(int(self.space.granules[start // self.space.granule_bytes]))
-                self._copy_at(one, shadow, start - shadow.start, event.size_bytes, info)
+                self.moments.append(Moment(one, info, stamp, shadow, start - shadow.start, size))
         one.stamps.append(stamp)
         if event.mbarrier >= 0 and not is_read:
             self.written = one.stamps
         one.is_read |= is_read
         one.is_done |= not is_read
 
-    def _copy_at(self, one: UnderWay, shadow: Shadow, start: int, size_bytes: int, info: Info) -> None:
-        """A copy accesses bytes of a shadow."""
-        unit = 16
-        shadow.refine(unit)
-        count = max(size_bytes // unit, 1)
-        offsets = start + np.arange(count) * unit
-        actor = int(one.held.actor[0]) & ~CODE_MASK | COPY_CODE
-        actors = np.broadcast_to(np.int64(actor), count)
-        places, epochs, _ = self.accesses.touch(
-            shadow, Single(one.held), offsets, min(unit, size_bytes), True, info, actors
+    def settle_copies(self) -> None:
+        """Check the copies whose moments came since the last other event: nothing orders them with each other."""
+        if self.issued:
+            for run in dict.fromkeys(one.run for _, one, _ in self.issued):
+                some = [found for found in self.issued if found[1].run is run]
+                lanes = np.concatenate([one.lanes for _, one, _ in some])
+                held = Held.of(run, lanes, np.array([stamp for _, _, stamp in some]))
+                for at, (key, one, _) in enumerate(some):
+                    one.held = held.some(slice(at, at + 1))
+                    self.order.held[key] = one.held.row
+            self.issued = []
+        if self.moments:
+            moments, self.moments = self.moments, []
+            groups: dict[tuple[int, int, int], list[Moment]] = {}
+            for moment in moments:
+                width = min(_COPY_UNIT, moment.size_bytes)
+                groups.setdefault((id(moment.shadow), moment.info.number, width), []).append(moment)
+            for is_write in (False, True):
+                for (_, _, width), alike in groups.items():
+                    if alike[0].info.is_write == is_write:
+                        self._copies_at(alike, width)
+
+    def _copies_at(self, moments: list[Moment], width: int) -> None:
+        """Copies of one instruction access bytes of a shadow."""
+        shadow, info = moments[0].shadow, moments[0].info
+        shadow.refine(_COPY_UNIT)
+        counts = np.array([max(one.size_bytes // _COPY_UNIT, 1) for one in moments])
+        index = np.repeat(np.arange(len(moments)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(index)) - np.repeat(ends - counts, counts)
+        offsets = np.array([one.start for one in moments])[index] + within * _COPY_UNIT
+        held = Held.all_of([one.one.held for one in moments])
+        actors = held.actor & ~CODE_MASK | COPY_CODE
+        stamps = np.array([one.stamp for one in moments])
+        is_affine = len(moments) == 1
+        who = Single(held) if is_affine else Many(held, index)
+        places, _, each = self.accesses.touch(
+            shadow, who, offsets, width, is_affine, info, actors[index], stamps[index]
         )
-        kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
-        one.entered.append((kept, shadow, places, epochs[:1], shadow.unit))
+        for at, moment in enumerate(moments):
+            low, high = int(ends[at] - counts[at]) * each, int(ends[at]) * each
+            if isinstance(places, slice):
+                mine: Any = places
+            else:
+                mine = places[low:high]
+            kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, int(actors[at]) >> RANK_SHIFT)
+            moment.one.entered.append((kept, shadow, mine, shadow.unit))
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
+        self.settle_copies()
         run = self.running[event.launched]
         key = (id(run), event.number)
         lanes = ids_of(event.lanes)
@@ -600,7 +664,7 @@ class Races(Listener):
         places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
         rank = int(actors[0]) >> RANK_SHIFT
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
-        one.entered.append((kept, shadow, places, held.actor, shadow.unit))
+        one.entered.append((kept, shadow, places, shadow.unit))
 
     def copies_committed(self, event: CopiesCommitted) -> None:
         """Groups are numbered as they are committed; the numbers come with the copies."""
@@ -610,39 +674,65 @@ class Races(Listener):
 
     def copies_awaited(self, event: CopiesAwaited) -> None:
         """Lanes that waited for copies now stand for them."""
+        self.settle_copies()
         run = self.running[event.launched]
         is_bulk = "bulk" in event.instruction.qualifiers
         is_all = "wait_all" in event.instruction.qualifiers
         copies = self.copies if is_bulk else self.lane_copies
         lanes = ids_of(event.lanes)
+        chosen = set(lanes.tolist())
+        over: list[tuple[UnderWay, Numbers]] = []
         for key, one in list(copies.items()):
-            if one.run is not run:
+            if one.run is not run or (len(one.lanes) == 1 and int(one.lanes[0]) not in chosen):
                 continue
-            mine = np.flatnonzero(np.isin(one.lanes, lanes))
+            mine = np.flatnonzero(np.isin(one.lanes, lanes)) if len(one.lanes) > 1 else np.zeros(1, np.int64)
             if not len(mine):
                 continue
             made = np.array([self.committed.get((id(run), is_bulk, int(one.lanes[at])), 0) for at in mine.tolist()])
-            over = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
-            if over.any():
-                self._stand_for(one, one.lanes[mine[over]], event.reads_only)
+            done = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
+            if done.any():
+                over.append((one, one.lanes[mine[done]]))
                 if not event.reads_only and not is_bulk:
-                    one.groups[mine[over]] = -1
+                    one.groups[mine[done]] = -1
                 if not event.reads_only and one.is_done and is_bulk:
                     del copies[key]
                     self.order.held.pop(key, None)
+        if is_bulk:
+            self._stand_for_bulk(over, event.reads_only)
+        else:
+            for one, some in over:
+                self._stand_for(one, some, event.reads_only)
+
+    def _stand_for_bulk(self, over: list[tuple[UnderWay, Numbers]], reads_only: bool) -> None:
+        """Give what bulk copies, each of one lane, entered to the lanes that waited for them."""
+        groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Numbers, int]]] = {}
+        for one, (lane,) in over:
+            for kept, shadow, places, unit in one.entered:
+                if not (reads_only and kept.kind == WRITE):
+                    units = _in_units(places, unit // shadow.unit)
+                    info = one.info["write" if kept.kind == WRITE else "read"]
+                    actor = int(one.run.actors[lane])
+                    groups.setdefault((id(shadow), kept, info.number), []).append((shadow, units, actor))
+        for (_, kept, number), entered in groups.items():
+            stamp = self.accesses.tick(self.accesses.infos[number])
+            epochs = entered[0][0].kept[kept]
+            units = np.concatenate([one for _, one, _ in entered])
+            actors = np.repeat([one for _, _, one in entered], [len(one) for _, one, _ in entered])
+            some = epochs[units]
+            ours = (some & CODE_MASK == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == number)
+            ours &= some >> BLOCK_SHIFT & _BLOCKS == actors >> BLOCK_SHIFT
+            epochs[units[ours]] = stamp << STAMP_SHIFT | actors[ours]
+        for one, lanes in over:
+            one.run.last[one.run.blocks_of(lanes)] = self.accesses.stamp
 
     def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
         """Give what copies entered to the lanes that waited for them."""
         run = one.run
-        for kept, shadow, places, _, unit in one.entered:
+        for kept, shadow, places, unit in one.entered:
             if reads_only and kept.kind == WRITE:
                 continue
             stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
-            factor = unit // shadow.unit
-            if factor > 1 or not isinstance(places, slice):
-                units = places if not isinstance(places, slice) else np.arange(places.start, places.stop)
-                places = (units[:, None] * factor + np.arange(factor)).ravel() if factor > 1 else units
-            self._restamp(one, kept, shadow, places, lanes, stamp)
+            self._restamp(one, kept, shadow, _in_units(places, unit // shadow.unit), lanes, stamp)
         run.last[run.blocks_of(lanes)] = self.accesses.stamp
 
     def _restamp(self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, stamp: int) -> None:
@@ -673,6 +763,7 @@ class Races(Listener):
     # Launches and hosts
 
     def launch_began(self, event: LaunchBegan) -> None:
+        self.settle_copies()
         launched, order = event.launched, self.order
         order.clocks.fit(launched.grid, self.has_proxies)
         stamp = self.accesses.tick()
@@ -716,6 +807,7 @@ class Races(Listener):
                 clocks.add_extra(row, part, key, known)
 
     def launch_ended(self, event: LaunchEnded) -> None:
+        self.settle_copies()
         run, order = self.running[event.launched], self.order
         stamp = self.accesses.tick()
         position = event.launched.ranks.index(event.rank)
@@ -739,6 +831,7 @@ class Races(Listener):
         order.mbarriers = {key: one for key, one in order.mbarriers.items() if key[0] != id(run)}
 
     def host(self, event: HostEvent) -> None:
+        self.settle_copies()
         order, clocks = self.order, self.order.clocks
         stamp = self.accesses.tick()
         last = clocks.stride - 1
@@ -764,6 +857,7 @@ class Races(Listener):
             order.hosts = [row] * len(order.hosts)
 
     def host_access(self, event: HostAccess) -> None:
+        self.settle_copies()
         actor = event.rank << RANK_SHIFT | HOST_CODE
         key = (-1, 0, event.action)
         if key not in self.infos:
@@ -792,6 +886,12 @@ def _element(instruction: Instruction, width: int) -> int:
     """Return the bytes of an element of a vector, of width bytes in all, or in a part of it."""
     count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
     return width // (count // 2 if instruction.part else count)
+
+
+def _in_units(places: Any, factor: int) -> Numbers:
+    """Return the numbers of units that have become `factor` each."""
+    units: Numbers = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+    return (units[:, None] * factor + np.arange(factor)).ravel() if factor > 1 else units
 
 
 def _turns(units: Numbers) -> tuple[Numbers, Numbers]:

@@ -202,13 +202,26 @@ class Held:
     itself_parts: Numbers
 
     @staticmethod
-    def of(run: Running, lanes: Numbers, stamp: int) -> Held:
-        """Return what lanes know now."""
+    def of(run: Running, lanes: Numbers, stamp: int | Numbers) -> Held:
+        """Return what lanes know now. stamp: of all, or one a lane."""
         who, every = Lanes(run, lanes), np.arange(len(lanes))
         parts = range(len(run.own))
         itself = [np.full(len(lanes), stamp, np.int64), *(who.itself(part, every) for part in parts[1:])]
         own = np.stack([who.own(part, every) for part in parts])
         return Held(who.rows(every), who.actors(every), own, who.warp(every), np.stack(itself))
+
+    @staticmethod
+    def all_of(parts: list[Held]) -> Held:
+        """Return what several know, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        row, actor, warp = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("row", "actor", "own_warp")
+        )
+        own, itself = (
+            np.concatenate([getattr(one, name) for one in parts], axis=1) for name in ("own_parts", "itself_parts")
+        )
+        return Held(row, actor, own, warp, itself)
 
     def some(self, at: Any) -> Held:
         """Return some of them."""
@@ -252,6 +265,29 @@ class Single:
 
     def itself(self, part: int, positions: Numbers) -> Numbers:
         return np.broadcast_to(self.held.itself_parts[part][:1], len(positions))
+
+
+@dataclass(slots=True)
+class Many:
+    """Actors that make many accesses each. index: by access, whose it is."""
+
+    held: Held
+    index: Numbers
+
+    def rows(self, positions: Numbers) -> Numbers:
+        return self.held.rows(self.index[positions])
+
+    def actors(self, positions: Numbers) -> Numbers:
+        return self.held.actors(self.index[positions])
+
+    def own(self, part: int, positions: Numbers) -> Numbers:
+        return self.held.own(part, self.index[positions])
+
+    def warp(self, positions: Numbers) -> Numbers:
+        return self.held.warp(self.index[positions])
+
+    def itself(self, part: int, positions: Numbers) -> Numbers:
+        return self.held.itself(part, self.index[positions])
 
 
 def whole_blocks(lanes: Group, block: int) -> bool:
