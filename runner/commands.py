@@ -1,8 +1,9 @@
-"""The commands that run cases, as click objects: run, replay, resume."""
+"""The commands that run cases, as click objects: run, explore, replay, resume."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -20,11 +21,13 @@ from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+from simulator.options import Granularity
 
 if TYPE_CHECKING:
     from runner.command.joined import JoinedCommand
 
 MAX_LAUNCHES = 100
+MAX_PROCESSES = 256
 
 GIVEN = "runner.commands.given"
 """Where a context keeps its arguments as they were given."""
@@ -241,6 +244,99 @@ def replay(ctx: click.Context, /, **options: Any) -> int:
     from runner.replay.replay import replay as replayed
 
     return _carried_out(lambda: replayed(Wanted(**options), ctx.obj))
+
+
+EXPLORE_EPILOG = """\
+A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
+deadlock ends the search. The failure is then shrunk to few switches between warps, printed as an interleaving, and kept
+in a file. Nothing found proves no absence.
+
+Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails again); 2 the request is wrong;
+130 Ctrl-C, with what was done.
+"""
+
+
+def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise RequestError(f"{value} is no number of seconds ({parameter.opts[0]}), give seconds, 0 or more")
+    return value
+
+
+@click.command("explore", epilog=EXPLORE_EPILOG)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option("-m", "--multirun", is_flag=True, help="Explore the cases of a sweep.")
+@click.option(
+    "-cd",
+    "--config-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of configurations beside conf/.",
+)
+@click.option("--case", default="", metavar="TEXT", help="Only cases whose id has this text; default: all.")
+@click.option(
+    "--seeds", type=click.IntRange(1), metavar="N", help="Number of seeds; default: as many as the time takes."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    callback=_seconds,
+    help="Seconds for the search; default: 60, with --seeds no end.",
+)
+@click.option("--first-seed", type=click.IntRange(0), default=0, metavar="N", show_default=True, help="The first seed.")
+@click.option(
+    "--schedule",
+    type=click.Choice(("random", "adversarial", "both")),
+    default="both",
+    show_default=True,
+    help="Who runs next: drawn, or rather what is likely to break.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(tuple(map(str, Granularity))),
+    default=str(Granularity.access),
+    show_default=True,
+    help="Other threads may run after each access to memory, or after each basic block.",
+)
+@click.option(
+    "--shrink",
+    "shrink_s",
+    type=click.FloatRange(0),
+    default=30.0,
+    metavar="S",
+    show_default=True,
+    callback=_seconds,
+    help="Seconds for the search for fewer switches.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MAX_PROCESSES),
+    metavar="N",
+    help="Number of processes; default: one a processor.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The JSON file for a failure; default: explore-CASE-SCHEDULE-SEED.json.",
+)
+@click.option(
+    "--lines", type=click.IntRange(1), default=60, metavar="N", show_default=True, help="Lines of the interleaving."
+)
+@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Run the failure of a file again.")
+def explore(**options: Any) -> int:
+    """Run an experiment under many orders of threads.
+
+    The first run that fails ends it. OVERRIDES are those of symlab run; all cases are simulated.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"an exploration starts its own worlds (explore), start it without {outer.launcher}")
+    from runner.explore.command import Options
+    from runner.explore.command import explore as explored
+
+    return _carried_out(lambda: explored(Options(**options)))
 
 
 RESUME_EPILOG = """\

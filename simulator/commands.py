@@ -131,10 +131,12 @@ def _own_programs() -> list[Path]:
     "--seeds",
     metavar="NUMBER",
     type=click.IntRange(0, 100_000),
-    help="Runs on simulated GPUs with weak memory, seeds from 0 on; 0: the judge alone. Default: 200, of --all 0.",
+    help="Runs on simulated GPUs with weak memory, seeds from 0 on; 0: none, and no race checker. Default: 200, of "
+    "--all 0.",
 )
 def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
-    """Print which final states of small programs the PTX memory model allows, and how often the machine showed each.
+    """Print which final states of small programs the PTX memory model allows, how often the machine showed each, and
+    what the race checker finds.
 
     A FILE is a litmus program, or the name of one of the project's own (simulator/litmus/programs). For each state that
     no execution may have, it names the axiom and the steps that contradict it. simulator/litmus/README.md has the
@@ -143,6 +145,7 @@ def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
     from simulator.litmus.outcomes import judged
     from simulator.litmus.parse import read
     from simulator.litmus.report import summary, text
+    from simulator.litmus_races import verdict
     from simulator.trials.trial import tried
 
     own = {path.stem: path for path in _own_programs()}
@@ -160,7 +163,9 @@ def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
             if one.forbidden or one.unseen or one.refusal:
                 print(f"{one.judgement.program.name}: {one.remark()}, {len(one.unseen)} allowed ones not seen")
     elif trials:
-        print("\n\n".join(text(one.judgement, [one.column()], [one.remark()]) for one in trials))
+        remarks = [[one.remark(), verdict(one.judgement.program)] for one in trials]
+        shown = zip(trials, remarks, strict=True)
+        print("\n\n".join(text(one.judgement, [one.column()], said) for one, said in shown))
     else:
         print("\n\n".join(map(text, found)))
     return 0 if all(holding) and not any(one.forbidden for one in trials) else 1

@@ -11,19 +11,41 @@ from typing import Any
 import numpy as np
 import torch
 
-from memory.fabric import Argument, Deadlock, Executable, Launch
+from memory.fabric import Argument, Deadlock, Executable, FabricError, Launch
 from simulator.fabric import SimulatorFabric
-from simulator.litmus.compile import Kernel, kernels_of
+from simulator.litmus.compile import NOTE, Kernel, NotCompiled, kernels_of
 from simulator.litmus.program import Program
-from simulator.races.finding import Finding
+from simulator.races.finding import SEVERITIES, Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
-_HEAP_BYTES = 1 << 20
+_OPTIONS = SimulatorOptions(heap_bytes=1 << 20, races=True)
+_BARRIER = "a barrier"
 _APART_NS = 200_000
 """How long after one thread the next begins: 200 steps of the simulator."""
 
 
-def races_of(program: Program) -> tuple[Finding, ...]:
+def verdict(program: Program) -> str:
+    """Return what the checker says of a program, for a terminal: one line, and one for each pair of instructions."""
+    try:
+        findings = races_of(program)
+    except (NotCompiled, FabricError) as error:
+        return f"races: not checked: {error}"
+    lines = kernels_of(program).ptx.splitlines()
+    missing: dict[tuple[str, ...], set[str]] = {}
+    for one in findings:
+        sides = sorted(lines[side.line - 1].partition(NOTE)[2] for side in (one.first, one.second))
+        missing.setdefault((one.severity, *sides), set()).add(one.missing)
+    if not missing:
+        return "races: none"
+    said = []
+    for (severity, first, second), names in sorted(missing.items(), key=lambda item: SEVERITIES.index(item[0][0])):
+        # what a flag lacked says more than that nothing is between
+        wanted = " or ".join(sorted(names - {_BARRIER} or names))
+        said.append(f"  {severity}: {wanted} is missing between {first} and {second}")
+    return "\n".join(["races: found", *said])
+
+
+def races_of(program: Program, options: SimulatorOptions = _OPTIONS) -> tuple[Finding, ...]:
     """Return what the checker finds in a program: all of its threads run one after another, in every order of them.
 
     Threads that wait for each other alternate. An order in which they wait for ever is left out. Raises NotCompiled for
@@ -35,7 +57,7 @@ def races_of(program: Program) -> tuple[Finding, ...]:
     found: dict[tuple[object, ...], Finding] = {}
     orders = list(permutations(range(len(program.threads))))
     while orders:
-        done, findings = _run(program, kernel, executable, orders)
+        done, findings = _run(program, kernel, executable, orders, options)
         for one in findings:
             key = (one.severity, one.missing, one.first.line, one.second.line, one.first.rank, one.second.rank)
             found.setdefault(key, one)
@@ -48,9 +70,9 @@ def _run(
     kernel: Kernel,
     executable: Executable,
     orders: list[tuple[int, ...]],
+    options: SimulatorOptions,
 ) -> tuple[int, tuple[Finding, ...]]:
     """Run orders in one world, up to the first that hangs. Returns how many are over, that one included."""
-    options = SimulatorOptions(heap_bytes=_HEAP_BYTES, races=True)
     world = SimulatedWorld(kernel.ranks, options)
     begun = [0] * kernel.ranks
 

@@ -40,7 +40,7 @@ from simulator.options import Granularity, Memory, MultimemModel, Schedule, gran
 from simulator.ptx.assembler import find_ptxas, version_of
 from simulator.races.checker import Races
 from simulator.races.finding import Finding
-from simulator.run.choices import Choice
+from simulator.run.choices import Choice, Until
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
@@ -185,8 +185,13 @@ class SimulatedWorld:
 
     def _no_launches(self) -> Streams:
         options = self.options
+        first = options.follows[0] if options.follows else None
         return Streams(
-            self.world_size, options.seed, together=options.schedule == Schedule.fair, alone=options.gpu is not None
+            self.world_size,
+            options.seed,
+            together=options.schedule == Schedule.fair,
+            alone=options.gpu is not None,
+            fair_until=first.launch if isinstance(first, Until) else 0,
         )
 
     def _is_launch_due(self) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from symlab.describing import catalogue as catalogue
     from symlab.describing import kernel as kernel
     from symlab.experiments import experiment as experiment
+    from symlab.exploring import explore as explore
     from symlab.loading import records as records
     from symlab.running import run as run
     from symlab.simulating import simulate as simulate
@@ -32,6 +33,7 @@ _MODULES = {
     "check": "symlab.checking",
     "compile": "symlab.compiling",
     "experiment": "symlab.experiments",
+    "explore": "symlab.exploring",
     "kernel": "symlab.describing",
     "make_inputs": "symlab.checking",
     "make_reference": "symlab.checking",
@@ -55,6 +57,7 @@ __all__ = [  # noqa: RUF022  in the order of symlab/README.md
     "Rank",
     "WorldFailure",
     "simulate",
+    "explore",
     "experiment",
     "records",
 ]

@@ -1,5 +1,7 @@
 """The plugin of pytest: a world of virtual GPUs for each test that asks for one, under as many orders as are wanted.
 
+Its worlds look for races, and a test in which one is found fails, also if its results are right.
+
 pytest loads it at its start, so it imports nothing: a world is imported with the first test that opens one.
 """
 
@@ -8,15 +10,41 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from reports.record.findings import RecordedFinding
     from symlab.worlds import World
 
 SEED = "symlab_seed"
+RACES = "symlab_races"
+SHOWN = 10
+"""Maximum number of findings to show for a test."""
+
+
+@dataclass(slots=True)
+class _Checked:
+    """The worlds of a test, and the pairs of instructions that are reported already."""
+
+    worlds: list[World] = field(default_factory=list)
+    reported: set[tuple[object, ...]] = field(default_factory=set)
+
+    def take(self, *, failing: bool) -> list[RecordedFinding]:
+        """Return the findings that fail a test, or the others, and count them as reported."""
+        found: dict[tuple[object, ...], RecordedFinding] = {}
+        for world in self.worlds:
+            for one in world.findings(of_all_runs=True) or ():
+                if one.fails == failing and one.pair not in self.reported:
+                    found.setdefault(one.pair, one)
+        self.reported.update(found)
+        return list(found.values())
+
+
+CHECKED = pytest.StashKey[_Checked]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +60,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--symlab-seed", type=int, metavar="SEED", help="Run them once, in the order of this seed: repeats a failure."
     )
+    group.addoption(
+        "--symlab-no-races",
+        action="store_true",
+        help="Look for no races. Default: a test fails if accesses of its symlab_world are not ordered, or lack a "
+        "proxy fence.",
+    )
+    parser.addini(RACES, "Whether worlds of symlab_world look for races.", type="bool", default=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,28 +99,62 @@ def symlab_seed() -> int | None:
 
 
 @pytest.fixture
-def symlab_world(symlab_seed: int | None) -> Iterator[Callable[..., World]]:
+def symlab_world(request: pytest.FixtureRequest, symlab_seed: int | None) -> Iterator[Callable[..., World]]:
     """Opens worlds of virtual GPUs: symlab_world(ranks=4), with the arguments of symlab.world. The test's end closes
-    them. Order and seed are those of the command line (--symlab-seeds), unless the test gives a schedule."""
+    them. Order and seed are those of the command line (--symlab-seeds), unless the test gives a schedule. Simulated
+    worlds look for races (--symlab-no-races), unless the test gives races=False."""
+    checked = request.node.stash[CHECKED] = _Checked()
     with contextlib.ExitStack() as opened:
 
         def open_world(ranks: int = 2, **how: Any) -> World:
             from symlab.worlds import world
 
             order = {} if symlab_seed is None else {"schedule": "random", "seed": symlab_seed}
-            return opened.enter_context(world(ranks, **{**order, **how}))
+            races = {"races": True} if _looks_for_races(request.config, how) else {}
+            one = world(ranks, **{**order, **races, **how})
+            checked.worlds.append(one)
+            return opened.enter_context(one)
 
         yield open_world
+    if found := checked.take(failing=True):  # while other fixtures were torn down
+        pytest.fail(_said(found), pytrace=False)
+
+
+def _looks_for_races(config: pytest.Config, how: Mapping[str, Any]) -> bool:
+    """Whether a world looks for races if the test does not say. GPUs do not show the order of their accesses."""
+    wanted = bool(config.getini(RACES)) and not config.getoption("--symlab-no-races")
+    return wanted and how.get("fabric", "simulator") == "simulator"
+
+
+def _said(found: Sequence[RecordedFinding]) -> str:
+    """Findings as lines."""
+    lines = [one.sentence() for one in found[:SHOWN]]
+    return "\n".join(lines + ([f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test that passed if a race was found in any run of its worlds."""
+    yield
+    checked = item.stash.get(CHECKED, None)
+    if checked is not None and (found := checked.take(failing=True)):
+        pytest.fail(_said(found), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name the seed of a test that failed, and the command that repeats it. Leave out the cause of a failed world: its
-    message says it."""
+    """Name the seed of a test that failed, and the command that repeats it, and what the race checker found beside the
+    failure. Leave out the cause of a failed world: its message says it."""
     with _in_short(call.excinfo):
         report = yield
+    checked = item.stash.get(CHECKED, None)
+    if checked is not None and report.when == "call":
+        has_failed = call.excinfo is not None and not isinstance(call.excinfo.value, pytest.skip.Exception)
+        beside = checked.take(failing=True) if has_failed else []
+        if found := beside + checked.take(failing=False):
+            report.sections.append(("symlab races", _said(found)))
     specification = getattr(item, "callspec", None)
     if specification is None or SEED not in specification.params:
         return report

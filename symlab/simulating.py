@@ -103,13 +103,12 @@ def simulate(
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
-    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. gpu:
-    whose limits hold ("h100"; see symlab.world). grid and block: numbers of blocks and of threads of a block, in x or
-    in (x, y, z); a kernel may state its own block, and a CuTe DSL function computes its grid and block. buffers,
-    arguments, local, variables, entry, shared_bytes, cluster and cooperative: see World.launch. schedule: "random" or
-    "adversarial" (another order of threads for each seed), or "fair" (one run). seeds: their number, from 0, or the
-    seeds themselves. multicast: whether the switch has it. heap_bytes: one rank's memory. step_budget and deadline_s:
-    maximum number of steps, and of seconds, of one run. granularity, memory and races: see symlab.world.
+    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. grid
+    and block: numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and
+    a CuTe DSL function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster and
+    cooperative: see World.launch. schedule: "random" or "adversarial" (another order of threads for each seed), or
+    "fair" (one run). seeds: their number, from 0, or the seeds themselves. step_budget and deadline_s: maximum number
+    of steps, and of seconds, of one run. The others: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -130,10 +129,9 @@ def simulate(
     how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
     numbers = _seeds(schedule, seeds)
-    opened = world(ranks, arch=arch, **how)  # it refuses what is not possible, before anything is compiled
-    arch, most = arch if gpu is None else opened.request.arch, opened.request.heap_bytes
-    shape = Shape(grid, block, shared_bytes, cluster, cooperative)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
+    asked = world(ranks, arch=arch, **how).request  # it refuses what is not possible, before anything is compiled
+    arch, shape = arch if gpu is None else asked.arch, Shape(grid, block, shared_bytes, cluster, cooperative)
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, asked.heap_bytes)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 

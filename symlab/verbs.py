@@ -31,6 +31,7 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb("run", "runner.commands:run", _RUN, "Run an experiment: on GPUs, or in the simulator."),
+        Verb("explore", "runner.commands:explore", _RUN, "Run an experiment under many orders of threads."),
         Verb("replay", "runner.commands:replay", _RUN, "Run recorded cases again and compare the results."),
         Verb(
             "resume", "runner.commands:resume", _RUN, "Run what an interrupted, killed or failed command left undone."

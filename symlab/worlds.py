@@ -16,7 +16,7 @@ from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
-from reports.record.findings import RecordedFinding
+from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.case.recorded import recorded_findings
 from runner.request.gpu_types import arch_of, described, gpu_of
@@ -114,6 +114,7 @@ class World:
         self.ranks = ranks
         self._world: RunnerWorld | None = None
         self._busy = threading.Lock()
+        self._found: dict[tuple[object, ...], RecordedFinding] | None = {} if races else None
 
     @property
     def fabric(self) -> str:
@@ -238,11 +239,18 @@ class World:
         on GPUs. Raises ValueError for a world that is not open."""
         return self._open().counters()
 
-    def findings(self) -> tuple[RecordedFinding, ...] | None:
+    def findings(self, *, of_all_runs: bool = False) -> tuple[RecordedFinding, ...] | None:
         """Return what the race checker found during the last run, the gravest first; None for a world that was opened
         without races=True. Each has severity, missing, first and second (the accesses), count, assumption, fails (of a
-        race and a missing proxy fence) and sentence(). Raises ValueError for a world that is not open."""
-        return self._findings(self._open())
+        race and a missing proxy fence) and sentence(). Raises ValueError for a world that is not open.
+
+        of_all_runs: return what it found since the world was made, also in runs that failed, each pair of instructions
+        once; the world may be closed."""
+        if not of_all_runs:
+            return self._findings(self._open())
+        if self._found is None:
+            return None
+        return tuple(sorted(self._found.values(), key=lambda one: SEVERITIES.index(one.severity)))
 
     def _findings(self, world: RunnerWorld) -> tuple[RecordedFinding, ...] | None:
         found = world.findings()
@@ -261,7 +269,14 @@ class World:
         try:
             yield world
         finally:
+            self._note(world)
             self._busy.release()
+
+    def _note(self, world: RunnerWorld) -> None:
+        """Keep what was found during a run: the next one begins without."""
+        if self._found is not None:
+            for one in recorded_findings(world.findings() or ()):
+                self._found.setdefault(one.pair, one)
 
     def _open(self) -> RunnerWorld:
         if self._world is None:
@@ -323,19 +338,9 @@ def world(
     with naming_arguments(_ARGUMENTS):
         limits = None if gpu is None else described(gpu)
         arch = arch or _arch_of(limits)
-    section = {
-        "name": fabric,
-        "arch": arch,
-        "heap_bytes": heap_bytes,
-        "multicast": multicast,
-        "multimem": multimem,
-        "schedule": schedule,
-        "granularity": granularity,
-        "seed": seed,
-        "step_budget": step_budget,
-        "gpu": limits,
-        "memory": memory,
-    }
+    section: dict[str, Any] = {"name": fabric, "arch": arch, "heap_bytes": heap_bytes, "multicast": multicast}
+    section |= {"multimem": multimem, "schedule": schedule, "granularity": granularity, "memory": memory, "seed": seed}
+    section |= {"step_budget": step_budget, "gpu": limits}
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section, races)
 

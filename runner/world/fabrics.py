@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runner.world.launcher import Outer
     from runner.world.rank import FabricOpener, RankFabric
     from runner.world.world import World
+    from simulator.world import SimulatorOptions
 
 
 SIMULATED_HEAP_BYTES, DEVICE_HEAP_BYTES = 1 << 28, 1 << 33
@@ -248,6 +249,12 @@ def joined_opener(fabric: FabricRequest) -> FabricOpener:
 
 def _simulated(fabric: FabricRequest, world_size: int) -> World:
     from runner.world.threads import ThreadWorld
+
+    return ThreadWorld(world_size, simulator_options(fabric))
+
+
+def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
+    """How the simulated world of a request is made."""
     from simulator.world import SimulatorOptions
 
     options = SimulatorOptions(
@@ -264,7 +271,7 @@ def _simulated(fabric: FabricRequest, world_size: int) -> World:
     )
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
-    return ThreadWorld(world_size, options)
+    return options
 
 
 def settings(fabric: FabricRequest) -> dict[str, object]:

@@ -31,6 +31,8 @@ from simulator.litmus.program import (
 
 LOCATION_BYTES = 32
 WARP = 32
+NOTE = "  // "
+"""Between a line of PTX and what it comes from: `T0: st.weak [x], 1`."""
 _RELATIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -204,7 +206,7 @@ class _Writer:
         lines = [f"mov.b64 %{self._register(number, name)}, {dict(thread.registers).get(name, 0)};"
                  for name in _registers(thread)]  # fmt: skip
         for one in thread.instructions:
-            lines += self._instruction(number, one)
+            lines += [f"{line}{NOTE}{thread.name}: {one.text}" for line in self._instruction(number, one)]
         for place, (owner, name) in enumerate(self.registers):
             if owner == number:
                 lines.append(f"st.global.b64 [%results+{8 * place}], %{self._register(number, name)};")

@@ -59,7 +59,15 @@ class Returned:
     """Hosts of ranks whose kernels are done went on, while kernels of others were under way."""
 
 
-Choice = Turn | Moved | Returned
+@dataclass(frozen=True, slots=True)
+class Until:
+    """All lanes run in the fair order until a launch of this number has begun on some rank. No schedule chooses this:
+    it stands for choices that were left out."""
+
+    launch: int
+
+
+Choice = Turn | Moved | Returned | Until
 
 
 def text_of(choices: Iterable[Choice]) -> str:
@@ -90,7 +98,7 @@ def _row(one: Choice) -> list[object]:
         return ["turn", one.batch, one.index, _runs(one.lanes), one.accesses, one.tear, one.shuffle, int(one.wakes)]
     if isinstance(one, Moved):
         return ["copies", one.batch, list(one.copies), one.lane, one.tear, int(one.idle)]
-    return ["returned"]
+    return ["until", one.launch] if isinstance(one, Until) else ["returned"]
 
 
 def _runs(lanes: Group) -> list[list[int]]:
@@ -106,6 +114,9 @@ def _choice(row: list[object]) -> Choice:
     kind, *rest = row
     if kind == "returned" and not rest:
         return Returned()
+    if kind == "until":
+        (launch,) = rest
+        return Until(_count(launch))
     if kind == "copies":
         batch, copies, lane, tear, idle = rest
         if not isinstance(copies, list):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.observe.lanes import Group
-from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
+from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn, Until
 from simulator.run.machine import Batch
-from simulator.run.orders import taken
+from simulator.run.orders import Fair, taken
 
 RUNS_ON = 256
 """Number of turns in a row, after the last choice, before those run that have waited longest: no lanes starve."""
@@ -25,6 +25,7 @@ class Replayed:
         self.next = 0
         self.current: tuple[int, Group] | None = None
         self.turns_since = 0
+        self.fair = Fair()
 
     @property
     def is_used_up(self) -> bool:
@@ -34,6 +35,8 @@ class Replayed:
     def turn(self, batches: list[Batch]) -> Turn:
         while not self.is_used_up:
             one = self.choices[self.next]
+            if isinstance(one, Until) and max(max(batch.launched.numbers) for batch in batches) < one.launch:
+                return self.fair.turn(batches)
             self.next += 1
             if isinstance(one, Turn) and one.batch < len(batches):
                 if one.wakes:

@@ -45,12 +45,14 @@ class Streams:
     """The queued launches of all ranks. together: the order is fair, and launches begin together.
 
     alone: a rank runs one launch at a time, whatever their streams: what a GPU does whose places are all taken.
+    fair_until: launches with smaller numbers begin as in fair order (choices.Until).
     """
 
     world_size: int
     seed: int
     together: bool
     alone: bool = False
+    fair_until: int = 0
     numbers: list[int] = field(init=False)
     _queues: list[dict[int | None, list[Queued]]] = field(init=False)
     _able_since: dict[tuple[int, int | None], int] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Streams:
         """Put a launch at the end of its stream's queue, and return its number."""
         number = self.numbers[rank]
         self.numbers[rank] += 1
-        delay = 0 if self.together else _delay(self.seed, rank, number)
+        delay = 0 if self._is_fair(number) else _delay(self.seed, rank, number)
         self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, delay))
         return number
 
@@ -82,20 +84,27 @@ class Streams:
             chosen = [min(left, key=lambda one: left[one])]
         groups: dict[tuple[str, str, Launch], list[tuple[int, int | None]]] = {}
         for rank, stream in chosen:
-            groups.setdefault(self._queues[rank][stream][0].kind, []).append((rank, stream))
+            groups.setdefault(self._first(rank, stream).kind, []).append((rank, stream))
         return [([rank for rank, _ in group], [self._take(*one) for one in group]) for group in groups.values()]
 
     def is_due(self, batches: Iterable[Batch], step: int) -> bool:
         """Return whether a launch is to begin between two steps: never in fair order."""
         if self.together or not any(self._queues):
             return False
-        return any(steps <= 0 for steps in self._left(batches, step).values())
+        left = self._left(batches, step)
+        return any(steps <= 0 and not self._is_fair(self._first(*one).number) for one, steps in left.items())
+
+    def _is_fair(self, number: int) -> bool:
+        return self.together or number < self.fair_until
+
+    def _first(self, rank: int, stream: int | None) -> Queued:
+        return self._queues[rank][stream][0]
 
     def _left(self, batches: Iterable[Batch], step: int) -> dict[tuple[int, int | None], int]:
         """For each rank and stream whose first launch could begin, how many steps it still waits."""
         able = self._able(batches)
         since = {one: self._able_since.setdefault(one, step) for one in able}
-        return {one: since[one] + self._queues[one[0]][one[1]][0].delay - step for one in able}
+        return {one: since[one] + self._first(*one).delay - step for one in able}
 
     def _able(self, batches: Iterable[Batch]) -> list[tuple[int, int | None]]:
         """Ranks and streams whose first launch could begin: the stream is free."""

@@ -101,6 +101,93 @@ def test_a_fault_is_shown_by_the_tests_line_and_the_message(pytester: pytest.Pyt
     assert len(text.splitlines()) < 50
 
 
+RACES = """
+import pytest
+import symlab
+
+HEAD = ".version 8.0\\n.target sm_90\\n.entry note(.param .u64 first, .param .u64 own, .param .u32 rank) {"
+BODY = " .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [WHERE]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret; }"
+RACE, CLEAN = (HEAD + BODY.replace("WHERE", name) for name in ("first", "own"))
+HOW = dict(
+    grid=1, block=1, buffers={"out": (1, "int32", 0)}, arguments=[("peer", "out", 0), "out", ("u32", "rank")]
+)
+
+
+def test_a_race_of_an_earlier_run(symlab_world):
+    world = symlab_world(2)
+    for ptx in (RACE, RACE, CLEAN):
+        world.launch(ptx, **HOW)
+    assert not world.findings()
+
+
+def test_a_race_beside_a_failure(symlab_world):
+    symlab_world(2).launch(RACE, **HOW)
+    assert symlab_world(2).launch(CLEAN, **HOW).findings != ()
+
+
+@pytest.mark.xfail(strict=True)
+def test_a_race_that_is_expected(symlab_world):
+    symlab_world(2).launch(RACE, **HOW)
+
+
+@pytest.fixture
+def late(symlab_world):
+    yield
+    symlab_world(2).launch(RACE, **HOW)
+
+
+def test_a_race_of_another_fixture(late):
+    pass
+
+
+def test_no_race(symlab_world):
+    assert symlab_world(2).launch(CLEAN, **HOW).findings == ()
+
+
+def test_a_world_that_does_not_look(symlab_world):
+    assert symlab_world(2, races=False).launch(RACE, **HOW).findings is None
+"""
+
+
+@pytest.fixture
+def races(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(test_races=RACES)
+    return pytester
+
+
+def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
+    found = races.runpytest(*PLUGIN)
+    found.assert_outcomes(failed=2, xfailed=1, passed=3, errors=1)
+    found.stdout.fnmatch_lines(
+        ["*ERROR at teardown of test_a_race_of_another_fixture*", "race: a barrier is missing *"]
+    )
+    said = [line for line in found.outlines if line.startswith("race: a barrier is missing between `st.global.u32 ")]
+    assert len(said) == 3, "the two that failed, and the one at teardown"
+    assert all(
+        "of byte 0 of out by rank 0, block 0, thread 0" in line and "by rank 1, block 0" in line for line in said
+    )
+    found.stdout.fnmatch_lines(["*AssertionError*", "*- symlab races -*", "race: a barrier is missing *"])
+    text = found.stdout.str()
+    assert "worlds.py" not in text
+    assert "pytest_plugin.py" not in text
+
+
+def test_random_orders_find_it_too(races: pytest.Pytester) -> None:
+    found = races.runpytest(*PLUGIN, "--symlab-seeds", "3", "-k", "earlier_run or no_race")
+    found.assert_outcomes(failed=3, passed=3)
+    found.stdout.fnmatch_lines(["symlab: the first seed that failed is 0: pytest *earlier_run* --symlab-seed 0"])
+
+
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
+    if how == "ini":
+        races.makeini("[pytest]\nsymlab_races = false\n")
+    found = races.runpytest(*PLUGIN, *["--symlab-no-races"] * (how == "option"))
+    found.assert_outcomes(passed=4, failed=2)
+    found.stdout.no_fnmatch_line("race: *")
+    found.stdout.fnmatch_lines(["E *assert None == ()*", "*XPASS(strict)*"])
+
+
 def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_ticket=TICKETS)
     shutil.copy(HERE / "ticket.ptx", pytester.path)

@@ -84,6 +84,27 @@ def test_undefined_programs_and_deadlocks_are_told(tmp_path: Path, capsys: pytes
     assert "in some, no thread ends: conditions are about the others" in said(capsys, str(stuck))
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "mp_no_acquire",
+            ["races: found", "  race: an acquire is missing between T0: st.weak [data], 1 and T1: ld.weak r1, [data]"],
+        ),
+        (
+            "alias_stores",
+            ["races: not checked: y is a second address of x; a rank has one address of each location"],
+        ),
+        ("corr_relaxed", ["races: none"]),
+    ],
+)
+def test_what_the_checker_says(name: str, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, name, "--seeds", "1")
+    assert "\n".join(["", *lines, ""]) in text
+    assert text.count("  race: ") == len(lines) - 1
+    assert "races:" not in said(capsys, name, "--seeds", "0"), "the judge alone"
+
+
 def test_all_programs(capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(capsys, "--all").splitlines()
     assert lines[0].split() == ["program", "allowed", "forbidden", "conditions", "forbidden", "by"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,10 @@ SAMPLE = ("all_reduce/ll", "all_reduce/multimem_two_shot", "all_gather/bulk")
 
 
 def found(
-    name: str, ranks: int, size_bytes: int, cache: Path, changed: tuple[str, str] = ("", "")
+    name: str, ranks: int, size_bytes: int, cache: Path, changed: tuple[str, str] = ("", ""), **how: Any
 ) -> tuple[Finding, ...]:
-    """What is found while a kernel runs with the checks of the runner. changed: a piece of its PTX, and what for it."""
+    """What is found while a kernel runs with the checks of the runner. changed: a piece of its PTX, and what for it.
+    how: other options of the simulator."""
     spec = find(name)
     dtype = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
@@ -33,13 +35,23 @@ def found(
         assert changed[0] in compiled.ptx
         ptx = compiled.ptx.replace(*changed)
         compiled = replace(compiled, ptx=ptx, digest="sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
-    machine = SimulatedWorld(ranks, SimulatorOptions(heap_bytes=16 << 20, races=True))
+    machine = SimulatedWorld(ranks, SimulatorOptions(heap_bytes=16 << 20, races=True, **how))
     world = ThreadWorld(ranks, machine=machine)
     outcomes = world.run(run_case, Plan(case, spec, compiled), 600)
     assert changed[0] or not any(one.check is not None and one.check.wrong for one in outcomes)
     findings = machine.findings
     world.close()
     return findings
+
+
+ORDERS: tuple[dict[str, Any], ...] = (
+    {"schedule": "random"},
+    {"schedule": "random", "memory": "weak"},
+    {"schedule": "random", "granularity": "block"},
+    {"schedule": "adversarial"},
+    {"schedule": "adversarial", "memory": "weak"},
+)
+"""pytest's plugin has the checker on under seeds, too."""
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -55,6 +67,27 @@ def test_all_are_clean(name: str, tmp_path: Path) -> None:
         for size_bytes in (4096, 65536):
             findings = found(name, ranks, size_bytes, tmp_path)
             assert not findings, findings[0].sentence()
+
+
+@pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
+def test_one_is_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
+    findings = found("all_reduce/multimem_two_shot", 2, 1024, tmp_path, **how)
+    assert not findings, findings[0].sentence()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
+def test_all_are_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
+    for name in NAMES:
+        findings = found(name, 2, 1024, tmp_path, **how)
+        assert not findings, (name, findings[0].sentence())
+
+
+@pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
+@pytest.mark.parametrize("changed", [("st.release.sys", "st.relaxed.sys"), ("ld.acquire.sys", "ld.relaxed.sys")])
+def test_other_orders_find_what_is_missing(how: dict[str, Any], changed: tuple[str, str], tmp_path: Path) -> None:
+    findings = found("all_reduce/two_shot", 2, 1024, tmp_path, changed, **how)
+    assert any(one.fails for one in findings)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulator_passing import program as passing
@@ -14,10 +15,18 @@ from simulator.litmus.parse import read
 from simulator.litmus.program import Program
 from simulator.litmus_races import races_of
 from simulator.ptx.parse import parse_kernel
+from simulator.world import SimulatorOptions
 
 PROGRAMS = sorted((Path(simulator.litmus.__file__).parent / "programs").glob("*.litmus"))
 EVERY = 6
 """One program of so many is in the fast tests."""
+
+HOWS: tuple[dict[str, Any], ...] = (
+    {},
+    {"schedule": "random", "memory": "weak", "seed": 3},
+    {"schedule": "adversarial", "memory": "weak", "seed": 3},
+)
+"""The checker is for all orders and memories: pytest's plugin has it on under seeds, too."""
 
 
 def compilable(path: Path) -> bool:
@@ -28,9 +37,9 @@ def compilable(path: Path) -> bool:
     return True
 
 
-def check(program: Program) -> None:
+def check(program: Program, **how: Any) -> None:
     has_race = any(one.has_race for one in judged(program, is_explained=False).allowed)
-    findings = races_of(program)
+    findings = races_of(program, SimulatorOptions(heap_bytes=1 << 20, races=True, **how))
     assert has_race == any(one.severity == "race" for one in findings), [one.sentence() for one in findings]
 
 
@@ -39,13 +48,20 @@ def test_programs(path: Path) -> None:
     check(read(path))
 
 
+@pytest.mark.parametrize("how", HOWS[1:], ids=lambda how: f"{how['schedule']}-{how['memory']}")
+@pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::40], ids=lambda one: one.stem)
+def test_programs_in_other_orders(path: Path, how: dict[str, Any]) -> None:
+    check(read(path), **how)
+
+
 @pytest.mark.slow
-def test_all_programs() -> None:
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(map(str, how.values())) or "fair")
+def test_all_programs(how: dict[str, Any]) -> None:
     """143 of 169; the others have a second address of a location on one rank, or bulk copies from global to global."""
     paths = [one for one in PROGRAMS if compilable(one)]
     assert len(paths) == 143
     for path in paths:
-        check(read(path))
+        check(read(path), **how)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,0 +1,215 @@
+"""A failure that was found: shrunk to few switches, traced, kept in a file, and run again from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from memory.atomic_file import replacing
+from reports.table.text import counted
+from runner.explore.subject import Failure, Order, Ran, Subject, run_once
+from runner.request_error import RequestError
+from simulator.explore.reading import MAX_LINES, lines_of, switches_of
+from simulator.explore.shrink import Shrinker
+from simulator.explore.trace import Row
+from simulator.options import Granularity, Schedule
+from simulator.run.choices import Choice, choices_of, text_of
+
+FORMAT = "symlab exploration"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A failing run, all of it: `order.follows` are its choices, one by one.
+
+    label and digest are those of its subject; switches_before and switches count, in the run that was found and in
+    this one, the turns none of whose warps ran in the turn before. cause: which access went wrong, if that can be told.
+    launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
+    case). is_shrunk is false if the time was
+    up before the search for fewer switches was at its end.
+    """
+
+    label: str
+    digest: str
+    order: Order
+    failure: Failure
+    rows: tuple[Row, ...]
+    cause: str = ""
+    switches_before: int = 0
+    switches: int = 0
+    tries: int = 0
+    is_shrunk: bool = True
+    launches: int = 1
+    what: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, most_lines: int = MAX_LINES) -> str:
+        """The failure and its trace for people."""
+        before = f"{_switches(self.switches_before)} before"
+        needed = switches_of(self.rows)
+        upto = f", {needed} of them in its launch up to what went wrong" if needed < self.switches else ""
+        early = "" if self.is_shrunk else ", the time was up"
+        heading = [
+            f"{self.label}: {self.failure.kind} under {self.order}",
+            *(f"  {line.strip()}" for line in self.failure.message.splitlines()),
+            f"shrunk to {_switches(self.switches)}{upto} ({before}, {counted(self.tries, 'run')}{early})",
+            *([f"what went wrong: {self.cause}"] if self.cause else []),
+            "the interleaving (> a switch, ! what went wrong):",
+        ]
+        return "\n".join([*heading, *lines_of(self.rows, most_lines)])
+
+    def document(self) -> dict[str, Any]:
+        """The failure as JSON has it."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "what": dict(self.what),
+            "subject": self.label,
+            "kernel": self.digest,
+            "schedule": self.order.schedule,
+            "granularity": self.order.granularity,
+            "seed": self.order.seed,
+            "launches": self.launches,
+            "failure": self.failure.document(),
+            "cause": self.cause,
+            "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
+            "choices": text_of(self.order.follows or ()).splitlines(),
+            "trace": [row.document() for row in self.rows],
+        }
+
+    def write(self, path: Path) -> None:
+        """Write it to a file. Raises OSError."""
+        with replacing(path) as place:
+            place.write_text(json.dumps(self.document(), separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def _switches(count: int) -> str:
+    return f"{count:,} switch{'' if count == 1 else 'es'}"
+
+
+def read(path: Path) -> Found:
+    """Return what a file holds. RequestError, in one line, for one that holds none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise RequestError(f"{path}: {reason} (--replay), give a file that symlab explore wrote") from None
+    try:
+        document = json.loads(text)
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise ValueError(f"it is of version {document['version']}")
+        return _read(document)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else ""
+        reason = f" ({' '.join(reason.split())[:100]})" if reason else ""
+        raise RequestError(
+            f"{path}: no exploration{reason} (--replay), give a file that symlab explore wrote"
+        ) from None
+
+
+def _read(document: Mapping[str, Any]) -> Found:
+    failure = document["failure"]
+    schedule = str(Schedule(document["schedule"]))
+    granularity = str(Granularity(document["granularity"]))
+    if type(document["seed"]) is not int or not isinstance(document["what"], dict):
+        raise ValueError("seed or what is of another type")
+    choices = choices_of("\n".join(document["choices"]))
+    return Found(
+        label=str(document["subject"]),
+        digest=str(document["kernel"]),
+        order=Order(schedule, granularity, document["seed"], choices),
+        failure=Failure(str(failure["kind"]), str(failure["message"]), tuple(failure["lines"])),
+        rows=tuple(Row.read(row) for row in document["trace"]),
+        cause=str(document["cause"]),
+        switches_before=int(document["switches"]["before"]),
+        switches=int(document["switches"]["after"]),
+        tries=int(document["switches"]["runs"]),
+        launches=_launches(document["launches"]),
+        what=document["what"],
+    )
+
+
+def _launches(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"launches is {value!r}")
+    return value
+
+
+def shrunk(
+    subject: Subject,
+    order: Order,
+    failure: Failure,
+    seconds: float,
+    what: Mapping[str, Any] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Found, KeyboardInterrupt | None]:
+    """Look for the failure with fewer switches for some seconds, and trace the best run.
+
+    An interrupt ends the search, not the trace; it comes back beside what was found until then.
+    """
+    interrupt: KeyboardInterrupt | None = None
+    first = run_once(subject, order, records=True)
+    assert first.failure is not None, "the seed does not repeat"
+    ends_s = clock() + seconds
+    before = first.switches
+    if seconds:
+        subject, first = _with_fewer_launches(subject, order, first, failure)
+
+    def attempt(candidate: tuple[Choice, ...]) -> Any:
+        left_s = max(ends_s - clock(), 0.1)
+        return run_once(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)
+
+    search = Shrinker(attempt, ends_s, clock)
+    try:
+        search.shrink(first.tried(failure))
+    except KeyboardInterrupt as raised:
+        interrupt = raised
+    best = search.best if search.best.choices else first.tried(failure)
+    followed = replace(order, follows=best.choices)
+    traced = run_once(subject, followed, traces=True)
+    found = Found(
+        label=subject.label,
+        digest=subject.digest,
+        order=followed,
+        failure=traced.failure or failure,
+        rows=traced.rows,
+        cause=traced.cause,
+        switches_before=before,
+        switches=traced.switches,
+        tries=search.tries,
+        is_shrunk=interrupt is None and not search.is_over,
+        launches=subject.launches,
+        what=what or {},
+    )
+    return found, interrupt
+
+
+def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
+    """The subject with as few launches as still fail in the same way, of one and those up to the wrong one."""
+    for launches in dict.fromkeys((1, failure.launch + 1)):
+        if launches < subject.launches:
+            shorter = subject.with_launches(launches)
+            ran = run_once(shorter, replace(order, follows=first.choices), records=True)
+            if ran.failure is not None and ran.failure.is_like(failure):
+                return shorter, ran
+    return subject, first
+
+
+def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
+    """Run a failure again. Return how it ended, and where events differ from those of the file, "" if they don't."""
+    ran = run_once(subject.with_launches(found.launches), found.order, deadline_s, traces=True)
+    return ran, _difference(found.rows, ran.rows)
+
+
+def _difference(before: tuple[Row, ...], now: tuple[Row, ...]) -> str:
+    for number, (one, other) in enumerate(zip(before, now, strict=False), 1):
+        if one != other:
+            return f"event {number} of {len(before)} differs: it was '{one.text}', and is '{other.text}'"
+    if len(before) != len(now):
+        return f"there are {len(now)} events, and there were {len(before)}"
+    return ""

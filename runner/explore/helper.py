@@ -1,0 +1,85 @@
+"""A helper process: it has the same subjects, and runs the trials that it is sent, one after another.
+
+Subjects, orders and results are pickles through a pair of sockets that no other process has. A helper ends when its
+parent closes its end, or is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runner.explore.subject import Order, Ran, Subject, run_once
+
+BOOT = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from runner.explore.helper import main
+main(int(sys.argv[2]))
+"""
+"""What a helper's interpreter runs: it finds the modules that this one finds, and imports no main module."""
+
+
+class HelperEnded(RuntimeError):
+    """A helper process ended before it was told to."""
+
+
+def can_send(subjects: Sequence[Subject]) -> str:
+    """Return why subjects can't be sent to another process; "" if they can."""
+    try:
+        pickle.dumps(tuple(subjects))
+    except Exception as error:
+        return f"the kernel can't be sent to another process ({error})"
+    return ""
+
+
+class Helper:
+    """A helper, as its parent sees it."""
+
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            arguments = [sys.executable, "-c", BOOT, json.dumps(sys.path), str(theirs.fileno())]
+            # A group of its own: Ctrl-C in a terminal is for the parent, which then ends this process.
+            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "process_group": 0}
+            self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], **how)
+        self._connection = Connection(ours.detach())
+        self._connection.send_bytes(pickle.dumps(tuple(subjects)))
+
+    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+        """Return how a run ended there. Raises HelperEnded, and ValueError as run_once does."""
+        try:
+            self._connection.send((subject, order, deadline_s))
+            answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise HelperEnded("a helper process ended early; the others went on") from error
+        if isinstance(answer, str):
+            raise ValueError(answer)
+        assert isinstance(answer, Ran)
+        return answer
+
+    def close(self) -> None:
+        """End the helper, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+
+def main(descriptor: int) -> None:
+    """The helper's own life."""
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, OSError):
+        subjects = pickle.loads(connection.recv_bytes())
+        while True:
+            subject, order, deadline_s = connection.recv()
+            try:
+                connection.send(run_once(subjects[subject], order, deadline_s))
+            except ValueError as error:
+                connection.send(str(error))

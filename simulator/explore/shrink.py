@@ -1,0 +1,243 @@
+"""Fewer switches: parts of a failing run's choices that fail in the same way.
+
+Candidates are beginnings of the choices with parts left out, moved together or made larger; the order of replayed.py
+lets who runs last run on after them. What fails in the same way with fewer switches is taken, until nothing helps or
+the time is up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from simulator.observe.lanes import Ids, ids_of
+from simulator.run.choices import WHOLE, Choice, Moved, Turn, Until
+from simulator.run.groups import compact
+
+Choices = tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a candidate: whether it fails in the same way, the choices of the whole run, its switches, how many
+    threads its kernels have on a rank and in a block, and the number of each turn's launch."""
+
+    fails: bool
+    choices: Choices = ()
+    switches: int = 0
+    shapes: frozenset[tuple[int, int]] = frozenset()
+    launches: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Shrinker:
+    """attempt runs a candidate. ends_s: time (clock) when the search ends with what it has."""
+
+    attempt: Callable[[Choices], Tried]
+    ends_s: float
+    clock: Callable[[], float] = time.monotonic
+    tries: int = 0
+    best: Tried = field(default_factory=lambda: Tried(False))
+    kept: Choices = ()
+
+    def shrink(self, first: Tried) -> Tried:
+        """Return the best of all that fails in the same way as the first, which does."""
+        self.best, self.kept = first, first.choices
+        if self._takes(()):
+            return self.best
+        self._skip_launches(first)
+        self._shorten()
+        self._simplify()
+        self._leave_out_units()
+        while not self.is_over:
+            before = self._measure(self.best, self.kept)
+            self._leave_out(parts_of)
+            self._widen()
+            self._gather()
+            self._leave_out(_one_by_one)
+            self._leave_out_units()
+            self._shorten()
+            if self._measure(self.best, self.kept) == before:
+                break
+        return self.best
+
+    @property
+    def is_over(self) -> bool:
+        return self.clock() >= self.ends_s
+
+    def _measure(self, tried: Tried, kept: Choices) -> tuple[int, int, int]:
+        return tried.switches, len(parts_of(kept)), len(kept)
+
+    def _takes(self, candidate: Choices) -> bool:
+        """Try a candidate; take it if it fails in the same way and is not worse."""
+        if self.is_over:
+            return False
+        self.tries += 1
+        tried = self.attempt(candidate)
+        if not tried.fails or self._measure(tried, candidate) >= self._measure(self.best, self.kept):
+            return False
+        self.best, self.kept = tried, candidate
+        return True
+
+    def _skip_launches(self, first: Tried) -> None:
+        """Choose nothing before the latest launch that it takes."""
+        turns = [number for number, one in enumerate(first.choices) if isinstance(one, Turn)]
+        begins: dict[int, int] = {}
+        for number, launch in zip(turns, first.launches, strict=False):
+            begins.setdefault(launch, number)
+        for launch in sorted(begins, reverse=True):
+            if launch and self._takes((Until(launch), *first.choices[begins[launch] :])):
+                return
+
+    def _shorten(self) -> None:
+        """Find a beginning that is long enough, by halves."""
+        whole, low, high = self.kept, 0, len(self.kept)
+        while high - low > 1 and not self.is_over:
+            middle = (low + high) // 2
+            if self._takes(whole[:middle]):
+                high = middle
+            else:
+                low = middle
+
+    def _simplify(self) -> None:
+        """Whole vectors, lanes in their order, longer runs."""
+        self._takes(tuple(replace(one, tear=0) if isinstance(one, (Turn, Moved)) else one for one in self.kept))
+        self._takes(tuple(replace(one, shuffle=0) if isinstance(one, Turn) else one for one in self.kept))
+        self._takes(tuple(replace(one, accesses=WHOLE) if isinstance(one, Turn) else one for one in self.kept))
+
+    def _widen(self) -> None:
+        """Let all threads of a rank or a block run where some did: in all turns, in half of them, and so on."""
+        if len(self.best.shapes) != 1:
+            return
+        (sizes,) = self.best.shapes
+        for size in sizes:
+            span = len(self.kept)
+            while span >= 1 and not self.is_over:
+                for start in range(0, len(self.kept), span):
+                    chosen = self.kept[start : start + span]
+                    wide = tuple(_widened(one, size) for one in chosen)
+                    if wide != chosen:
+                        self._takes((*self.kept[:start], *wide, *self.kept[start + span :]))
+                span //= 2
+
+    def _leave_out_units(self) -> None:
+        """Leave out all turns of some ranks, blocks or warps: they run later."""
+        if len(self.best.shapes) != 1:
+            return
+        ((threads, block),) = self.best.shapes
+        for unit in (threads, block, 32):
+            found = {number for one in self.kept if isinstance(one, Turn) for number in _units(one, block, unit)}
+            units, size = sorted(found), max(len(found) // 2, 1)
+            while len(units) > 1 and not self.is_over:
+                start = 0
+                while start < len(units) and not self.is_over:
+                    out = np.array(units[start : start + size])
+                    parts = (_without(one, block, unit, out) for one in self.kept)
+                    if self._takes(tuple(one for one in parts if one is not None)):
+                        del units[start : start + size]
+                    else:
+                        start += size
+                if size == 1:
+                    break
+                size = max(size // 2, 1)
+
+    def _leave_out(self, cut: Callable[[Choices], list[Choices]]) -> None:
+        """Leave parts out: halves, then quarters, and so on down to single ones (delta debugging)."""
+        parts = cut(self.kept)
+        size = max(len(parts) // 2, 1)
+        while not self.is_over:
+            start = 0
+            while start < len(parts) and not self.is_over:
+                left = parts[:start] + parts[start + size :]
+                if self._takes(_joined(left)):
+                    parts = left
+                else:
+                    start += size
+            if size == 1:
+                return
+            size = max(size // 2, 1)
+
+    def _gather(self) -> None:
+        """Move the parts of one actor together."""
+        has_moved = True
+        while has_moved and not self.is_over:
+            has_moved = any(self._takes(candidate) for candidate in _gathered(parts_of(self.kept)))
+
+
+def parts_of(choices: Choices) -> list[Choices]:
+    """The choices, cut where another actor runs."""
+    found: list[list[Choice]] = []
+    actor: object = None
+    for one in choices:
+        mine = actor_of(one)
+        if mine != actor or not found:
+            found.append([])
+        found[-1].append(one)
+        actor = mine
+    return [tuple(part) for part in found]
+
+
+def _one_by_one(choices: Choices) -> list[Choices]:
+    return [(one,) for one in choices]
+
+
+def actor_of(one: Choice) -> object:
+    """Who a choice lets run, in a form that can be compared."""
+    if isinstance(one, Turn):
+        return one.batch, ids_of(one.lanes).tobytes()
+    return (one.batch, one.copies) if isinstance(one, Moved) else one
+
+
+def _gathered(parts: list[Choices]) -> Iterator[Choices]:
+    """Each part behind the one before it of the same actor, and that one before it."""
+    latest: dict[object, int] = {}
+    for number, part in enumerate(parts):
+        actor = actor_of(part[0])
+        before = latest.get(actor)
+        latest[actor] = number
+        if before is None:
+            continue
+        between = parts[before + 1 : number]
+        yield _joined([*parts[: before + 1], part, *between, *parts[number + 1 :]])
+        yield _joined([*parts[:before], *between, parts[before], part, *parts[number + 1 :]])
+
+
+def _joined(parts: Sequence[Choices]) -> Choices:
+    return tuple(one for part in parts for one in part)
+
+
+def _unit_of(lanes: Ids, block: int, unit: int) -> Ids:
+    """The number of each lane's unit, which has `unit` threads; 32: its warp."""
+    if unit != 32:
+        return lanes // unit
+    found: Ids = lanes // block * -(-block // 32) + lanes % block // 32
+    return found
+
+
+def _units(one: Turn, block: int, unit: int) -> list[int]:
+    found: list[int] = np.unique(_unit_of(ids_of(one.lanes), block, unit)).tolist()
+    return found
+
+
+def _without(one: Choice, block: int, unit: int, out: Ids) -> Choice | None:
+    """The choice without the lanes of some units; None if it has no others."""
+    if not isinstance(one, Turn):
+        return one
+    lanes = ids_of(one.lanes)
+    kept = lanes[~np.isin(_unit_of(lanes, block, unit), out)]
+    if len(kept) == len(lanes):
+        return one
+    return replace(one, lanes=compact(kept)) if len(kept) else None
+
+
+def _widened(one: Choice, size: int) -> Choice:
+    """A turn of all threads of the unit of this size that its lanes lie in, if it is one."""
+    if not isinstance(one, Turn) or not size:
+        return one
+    low = int(one.lanes[0]) // size * size
+    if int(one.lanes[-1]) >= low + size or len(one.lanes) == size:
+        return one
+    return replace(one, lanes=range(low, low + size))

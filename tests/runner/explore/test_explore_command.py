@@ -1,0 +1,180 @@
+"""`symlab explore`: cases of experiments and custom kernels, its file, exit codes, interrupts, misuse in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import symlab
+from kernels import sources
+from symlab.command import main
+from tests.symlab.messages_ptx import handed_over
+
+ROOT = Path(symlab.__file__).parent.parent
+REFERENCE = """import torch
+
+
+def expected(inputs):
+    return [{"out": torch.tensor([42 * rank], dtype=torch.int32)} for rank in range(2)]
+
+
+def others(rank, world_size):
+    return rank
+"""
+PULLED = {"flag": "ld.acquire.sys.global.u32 %r4, [%rd2+4];", "data": "ld.relaxed.sys.global.u32 %r5, [%rd2];"}
+
+
+def pulled(*order: str) -> str:
+    """As handed_over, by a table of peers: rank 0 stores in its own memory, rank 1 looks there."""
+    ptx = handed_over(*order).replace("[%rd2", "[%rd1").replace("ld.param.u64 %rd2, [other];", "")
+    body = ptx.replace("ld.param.u64 %rd1, [mine];", "ld.param.u64 %rd2, [peers]; ld.global.u64 %rd1, [%rd2];")
+    return body.replace(".param .u64 mine, .param .u64 other", ".param .u64 peers")
+
+
+@pytest.fixture
+def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Overrides of an experiment whose kernel stores its flag first, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hand.ptx").write_text(pulled("flag", "data"))
+    (tmp_path / "hand.py").write_text(REFERENCE)
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "hand.yaml").write_text(
+        """# @package _global_
+# a word handed over, its flag first
+op: custom
+world_size: 2
+launches: 3
+custom:
+  kernel: hand.ptx:hand_over
+  launch: {grid: 1, block: 1}
+  buffers:
+    mail: {dtype: int32, shape: [2], fill: zeros}
+    out: {dtype: int32, shape: [1], fill: zeros}
+  arguments: [{peers: mail}, {address: out}, rank]
+  reference: hand.py:expected
+"""
+    )
+    return ["--config-dir", str(tmp_path / "conf"), "+exp=hand", "track=none"]
+
+
+def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(
+    custom: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
+    said = capsys.readouterr().out
+    assert "wrong output under schedule=" in said
+    assert "buffer out: 1 of" in said
+    assert re.search(r"shrunk to [0-3] switch", said)
+    assert "rank 1, block 0, thread 0 reads mail[0] of rank 0 before rank 0, block 0, thread 0 stores it" in said
+    assert "repeat it with: symlab explore --replay found.json" in said
+    kept = json.loads((tmp_path / "found.json").read_text())
+    assert (kept["format"], kept["launches"], kept["what"]["case"]) == ("symlab exploration", 1, kept["subject"])
+    assert any("reads the old value" in row.get("mark", "") for row in kept["trace"])
+
+    assert main(["explore", "--replay", "found.json"]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+    (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
+    sources.read.cache_clear()  # a process reads each file once; a command is a process
+    assert main(["explore", "--replay", "found.json"]) == 0
+    said = capsys.readouterr().out
+    assert "the kernel is not the one of the file" in said
+    assert "this order does not fail any more" in said
+
+
+def test_a_right_case_gives_nothing_and_says_what_was_explored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[1K,64]", "launches=1", "--case", "-64B"]
+    assert main(["explore", *words, "--seeds", "3", "--first-seed", "5", "--schedule", "random"]) == 0
+    said = capsys.readouterr().out
+    assert "symlab explore: 1 case\n" in said
+    assert re.search(r"3 runs of 1 case in [\d.]+ s \(.* a second, 1 process\): seeds 5 to 7, random, by access", said)
+    assert "nothing was found; this proves no absence of mistakes" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> None:
+    (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
+    command = [sys.executable, "-m", "symlab", "explore", *custom, "--processes", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert b"1 case" in process.stdout.readline()
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.search(rb"\d+ runs? of 1 case in", said)
+    assert b"interrupted: the runs so far found nothing" in complaint
+    assert b"Traceback" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["op=all_redcue"], "unknown op 'all_redcue' (op)"),
+        (["fabric=nvshmem"], "an exploration runs in the simulator (fabric=nvshmem), leave it out"),
+        (["check=false"], "without its check a wrong output is not seen (check=false), leave it out"),
+        (
+            ["fabric.schedule=random"],
+            "an exploration chooses fabric.schedule itself (fabric.schedule), give --schedule",
+        ),
+        (["fabric.seed=3"], "an exploration chooses fabric.seed itself (fabric.seed), give --first-seed"),
+        (["fabric.granularity=block"], "give --granularity"),
+        (["--case", "two_shout"], "no case has 'two_shout' in its id (--case), one is all_reduce-"),
+        (["--seeds", "0"], "invalid value for '--seeds'"),
+        (["--seconds", "nan"], "nan is no number of seconds (--seconds), give seconds, 0 or more"),
+        (["--schedule", "fair"], "invalid value for '--schedule'"),
+        (["-o", "no/such/folder/x.json"], "no/such/folder/x.json can't be written (-o)"),
+        (["--replay", "missing.json"], "missing.json: No such file or directory (--replay)"),
+        (["--replay", "other.json"], "other.json: no exploration (--replay), give a file that symlab explore wrote"),
+        (["--replay", "list.json"], "list.json: no exploration (--replay)"),
+        (["--replay", "python.json"], "repeat it with symlab.explore(.., replay='python.json')"),
+        (["--replay", "other.json", "op=barrier"], "a file says what it repeats (op=barrier), give --replay alone"),
+        (["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"], "multicast"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.json").write_text('{"format": "symlab record"}')
+    (tmp_path / "list.json").write_text("[1, 2]")
+    python = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    python |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": [], "trace": []}
+    python |= {
+        "failure": {"kind": "fault", "message": "x", "lines": []},
+        "switches": {"before": 0, "after": 0, "runs": 0},
+    }
+    (tmp_path / "python.json").write_text(json.dumps(python))
+    assert main(["explore", *words]) == 2
+    complaint = capsys.readouterr().err
+    assert said in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_choices_that_are_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    kept |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": ["x"], "trace": []}
+    kept |= {
+        "failure": {"kind": "fault", "message": "x", "lines": []},
+        "switches": {"before": 0, "after": 0, "runs": 0},
+    }
+    (tmp_path / "x.json").write_text(json.dumps(kept))
+    assert main(["explore", "--replay", "x.json"]) == 2
+    assert "line 1 of the choices is no choice of a schedule" in capsys.readouterr().err

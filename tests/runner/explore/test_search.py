@@ -1,0 +1,183 @@
+"""The search over trials, on subjects that need no kernel: which failure it reports, and how it ends."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from memory.fabric import Fabric
+from runner.explore.helper import HelperEnded
+from runner.explore.progress import progress_text
+from runner.explore.search import Plan, Search, Searched
+from runner.explore.subject import Judgement, Order, Ran, run_once
+from runner.interrupt import Interrupted, interruptible
+from runner.world.threads import ThreadWorld
+from simulator.explore.trace import Layout
+from simulator.world import SimulatorOptions
+
+
+def seed_of(fabric: Fabric, _: object) -> int:
+    """What the traits of a simulated world say of its seed."""
+    return int(fabric.traits.description.rpartition("seed ")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """Fails under some seeds. undecided: seeds of which nothing is known."""
+
+    bad: tuple[int, ...] = ()
+    interrupts_at: int = -1
+    refuses: bool = False
+
+    label = "seeded"
+    digest = "sha256:0"
+    world_size = 1
+    deadline_s = 10.0
+    launches = 1
+
+    @property
+    def options(self) -> SimulatorOptions:
+        return SimulatorOptions(heap_bytes=4096)
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        return {}
+
+    def with_launches(self, launches: int) -> Seeded:
+        return self
+
+    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
+        (seed,) = world.run(seed_of, None, deadline_s)
+        if self.refuses:
+            raise ValueError("it does not fit")
+        if seed == self.interrupts_at and threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        return Judgement("wrong" if seed in self.bad else "")
+
+
+def plan(*subjects: Seeded, **more: Any) -> Plan:
+    usual: dict[str, Any] = {"schedules": ("random",), "granularity": "access", "first_seed": 0, "seeds": 30}
+    return Plan(subjects=subjects, **{**usual, "seconds": None, "processes": 1, **more})
+
+
+def test_nothing_is_found_in_a_right_subject() -> None:
+    done = Search(plan(Seeded(), Seeded(), schedules=("random", "adversarial"))).run()
+    assert (done.found, done.runs, done.interrupt) == (None, 120, None)
+
+
+def test_it_ends_at_the_first_failure() -> None:
+    done = Search(plan(Seeded(), Seeded(bad=(7, 3)))).run()
+    assert done.found is not None
+    trial, failure = done.found
+    assert (trial.order.seed, trial.subject, failure.kind) == (3, 1, "wrong output")
+    assert done.runs == 8
+
+
+def test_seeds_begin_where_they_are_told_to() -> None:
+    seeds = [trial.order.seed for trial in plan(Seeded(), first_seed=5, seeds=3).trials()]
+    assert seeds == [5, 6, 7]
+    endless = plan(Seeded(), seeds=None, first_seed=2).trials()
+    assert [trial.order.seed for trial in itertools.islice(endless, 3)] == [2, 3, 4]
+
+
+def test_the_time_ends_it() -> None:
+    now = itertools.count(0.0, 0.5)
+    done = Search(plan(Seeded(), seeds=None, seconds=10.0), clock=lambda: next(now)).run()
+    assert 1 <= done.runs < 30
+    assert done.found is None
+
+
+def test_an_interrupt_keeps_what_was_done() -> None:
+    with interruptible():
+        done = Search(plan(Seeded(interrupts_at=4))).run()
+    assert isinstance(done.interrupt, Interrupted)
+    assert (done.runs, done.found) == (4, None)
+
+
+def test_what_can_not_run_at_all_is_a_wrong_request() -> None:
+    with pytest.raises(ValueError, match="it does not fit"):
+        Search(plan(Seeded(refuses=True))).run()
+
+
+class Late:
+    """A helper in this process, which takes its time."""
+
+    def __init__(self, subjects: Sequence[Seeded]) -> None:
+        self.subjects = subjects
+
+    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+        time.sleep(0.3)
+        return run_once(self.subjects[subject], order, deadline_s)
+
+    def close(self) -> None:
+        pass
+
+
+class Ended(Late):
+    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+        raise HelperEnded("a helper process ended early; the others went on")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helpers are started after the first run."""
+    monkeypatch.setattr("runner.explore.search.HELP_AFTER_S", 0.0)
+    monkeypatch.setattr("runner.explore.search.HELP_FROM_S", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_has_begun_below_a_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper is given seed 1 or 2, and all of these fail; this process is at a later one before it answers."""
+    monkeypatch.setattr("runner.explore.search.Helper", Late)
+    done = Search(plan(Seeded(bad=tuple(range(1, 30))), processes=2)).run()
+    assert done.found is not None
+    assert done.found[0].order.seed == 1
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_helper_that_ends_early_gives_its_trial_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.explore.search.Helper", Ended)
+    done = Search(plan(Seeded(), processes=3)).run()
+    assert (done.runs, done.found) == (30, None)
+    assert "ended early" in done.notes[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("at_once")
+def test_helpers_report_the_failure_of_the_lowest_number() -> None:
+    done = Search(plan(Seeded(bad=(3000, 3001)), seeds=6000, processes=2)).run()
+    assert done.processes == 2
+    assert done.notes == []
+    assert done.found is not None
+    assert done.found[0].order.seed == 3000
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_subject_that_can_not_be_sent_runs_in_one_process() -> None:
+    class Local(Seeded):
+        pass
+
+    done = Search(plan(Local(), processes=2)).run()
+    assert (done.processes, done.runs) == (1, 30)
+    assert "can't be sent to another process" in done.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"seeds": 100}, "40 of 200 runs, 20 of 100 seeds, 4 runs/s, 40 s left"),
+        ({"seeds": None, "seconds": 60.0}, "40 runs, 20 seeds, 4 runs/s, 50 s left"),
+        ({"seeds": 100, "seconds": 12.0}, "40 of 200 runs, 20 of 100 seeds, 4 runs/s, 2 s left"),
+        ({"seeds": None}, "40 runs, 20 seeds, 4 runs/s, no end is set"),
+    ],
+)
+def test_progress_says_how_far_it_is(more: dict[str, Any], text: str) -> None:
+    searched = Searched(runs=40, seconds=10.0)
+    assert progress_text(plan(Seeded(), schedules=("random", "adversarial"), **more), searched) == text

@@ -1,0 +1,138 @@
+"""Delta debugging of choices, on runs that are functions: fast, and their smallest failing choices are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from simulator.explore.shrink import Choices, Shrinker, Tried, actor_of, parts_of
+from simulator.observe.lanes import ids_of
+from simulator.run.choices import WHOLE, Moved, Turn, Until
+
+
+def turn(lane: int, index: int = 0, count: int = 1, accesses: int = 1) -> Turn:
+    return Turn(0, index, range(lane, lane + count), accesses)
+
+
+def tried(fails: bool, choices: Choices, shapes: frozenset[tuple[int, int]] = frozenset()) -> Tried:
+    """A run of choices alone, whose switches are their parts' number less one."""
+    return Tried(fails, choices, max(len(parts_of(choices)) - 1, 0), shapes)
+
+
+def shrunk(attempt: Callable[[Choices], Tried], choices: Sequence[Turn | Moved], seconds: float = 1e9) -> Shrinker:
+    search = Shrinker(attempt, ends_s=seconds, clock=lambda: 0.0)
+    search.shrink(attempt(tuple(choices)))
+    return search
+
+
+def order_of(choices: Choices) -> list[int]:
+    return [int(ids_of(one.lanes)[0]) for one in choices if isinstance(one, Turn)]
+
+
+def test_two_turns_of_many_are_left() -> None:
+    """Fails if lane 3 runs before lane 7 does."""
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        return tried(3 in order and 7 in order[order.index(3) :], choices)
+
+    noise = [turn(lane) for lane in (1, 2, 5, 3, 2, 6, 1, 7, 4, 5, 6, 2)]
+    search = shrunk(attempt, noise)
+    assert order_of(search.kept) == [3, 7]
+    assert search.best.switches == 1
+
+
+def test_parts_of_one_actor_are_moved_together() -> None:
+    """Fails if lane 0 takes four turns and lane 1 four, in any order: no turn can be left out."""
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        return tried(order.count(0) >= 4 and order.count(1) >= 4, choices)
+
+    search = shrunk(attempt, [turn(number % 2) for number in range(8)])
+    assert search.best.switches == 1
+    assert len(parts_of(search.kept)) == 2
+
+
+def test_what_fails_without_any_choice_needs_none() -> None:
+    search = shrunk(lambda choices: tried(True, choices), [turn(0), turn(1)])
+    assert (search.kept, search.tries) == ((), 1)
+
+
+def test_lanes_of_a_block_run_together_where_that_fails_too() -> None:
+    """Lanes 0 to 3 are of one block; it fails if some lane of it runs before lane 8."""
+    shapes = frozenset({(8, 4)})
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        before = order[: order.index(8)] if 8 in order else []
+        ran = {lane for one in choices if isinstance(one, Turn) for lane in ids_of(one.lanes).tolist()}
+        fails = bool(before) and {0, 1, 2, 3} <= ran
+        return tried(fails, choices, shapes)
+
+    search = shrunk(attempt, [turn(0), turn(9), turn(1), turn(2), turn(9), turn(3), turn(8)])
+    assert search.best.switches == 1
+    assert len(next(one.lanes for one in search.kept if isinstance(one, Turn))) >= 4
+
+
+def test_whole_blocks_and_vectors_where_that_fails_too() -> None:
+    torn = Turn(0, 0, range(1), 1, tear=3, shuffle=5)
+    other = Turn(0, 0, range(1, 2), 1, tear=3, shuffle=5)
+
+    def attempt(choices: Choices) -> Tried:
+        return Tried(
+            len(choices) >= 2, choices, sum(one.tear + one.shuffle for one in choices if isinstance(one, Turn))
+        )
+
+    search = shrunk(attempt, [torn, other, torn])
+    assert search.best.switches == 0
+    assert all(isinstance(one, Turn) and not one.tear and not one.shuffle for one in search.kept)
+
+
+def test_nothing_is_chosen_before_the_launch_that_fails() -> None:
+    """It fails in launch 2, if lane 1 runs before lane 0 there. Launches 0 and 1 have the same turns."""
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        fails = len(order) == 12 or (choices[:1] == (Until(2),) and order[:2] == [1, 0])
+        return replace(tried(fails, choices), launches=(0,) * 4 + (1,) * 4 + (2,) * 4)
+
+    search = shrunk(attempt, [turn(lane) for lane in (0, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 0)])
+    assert search.kept[0] == Until(2)
+    assert order_of(search.kept) == [1, 0]
+
+
+def test_the_time_ends_it_with_the_best_so_far() -> None:
+    now = iter(range(1000))
+    choices = tuple(turn(number % 5) for number in range(200))
+
+    def attempt(candidate: Choices) -> Tried:
+        return tried(len(candidate) >= 20, candidate)
+
+    search = Shrinker(attempt, ends_s=30, clock=lambda: float(next(now)))
+    search.shrink(attempt(choices))
+    assert search.tries < 30
+    assert 20 <= len(search.kept) < 200
+    assert search.best.fails
+
+
+def test_a_candidate_that_fails_in_another_way_is_not_taken() -> None:
+    choices = (turn(0), turn(1), turn(2))
+    search = shrunk(lambda candidate: tried(candidate == choices, candidate), choices)
+    assert search.kept == choices
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (turn(0, 1), turn(0, 5, accesses=WHOLE), True),
+        (turn(0), turn(1), False),
+        (turn(0), turn(0, count=2), False),
+        (Moved(0, (1,)), Moved(0, (1,), tear=7), True),
+        (Moved(0, (1,)), Moved(0, (2,)), False),
+    ],
+)
+def test_an_actor_is_its_lanes(one: Turn | Moved, other: Turn | Moved, same: bool) -> None:
+    assert (actor_of(one) == actor_of(other)) is same

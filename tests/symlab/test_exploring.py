@@ -1,0 +1,149 @@
+"""symlab.explore: what it finds, to how few switches it shrinks it, and that the same run can be repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symlab
+from symlab.exploring import Exploration
+from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
+
+MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
+    "a flag before its data": (handed_over("flag", "data"), HAND_OVER, "wrong output", 3),
+    "a lost update": (counted(is_atomic=False), COUNT, "wrong output", 0),
+    "two locks in two orders": (TURNS, LOCKS, "deadlock", 0),
+    "an index that is not there yet": (INDEXED, INDEX, "fault", 2),
+}
+"""A kernel, how it is launched, how it fails, and the number of switches that it is shrunk to."""
+
+
+def explored(ptx: str, how: dict[str, Any], **more: Any) -> Exploration:
+    return symlab.explore(ptx, **{"processes": 1, "seeds": 60, **how, **more})
+
+
+@pytest.mark.parametrize("schedule", ["random", "adversarial"])
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path) -> None:
+    ptx, how, kind, switches = MISTAKES[name]
+    found = explored(ptx, how, schedule=schedule).found
+    assert found is not None
+    assert found.failure.kind == kind
+    assert found.switches <= switches
+    assert found.order.schedule == schedule
+    assert sum(row.is_switch for row in found.rows) <= found.switches
+    found.write(tmp_path / "found.json")
+    again = explored(ptx, how, replay=tmp_path / "found.json")
+    assert again.found is not None
+    assert again.found.failure.is_like(found.failure)
+    assert again.undecided == ()
+    assert again.found.rows == found.rows
+
+
+def test_the_access_that_went_wrong_is_named() -> None:
+    found = explored(handed_over("flag", "data"), HAND_OVER).found
+    assert found is not None
+    assert found.cause == (
+        "rank 1, block 0, thread 0 reads mail[0] of rank 1 before rank 0, block 0, thread 0 stores it (PTX line 12)"
+    )
+    marks = {row.mark: (row.ranks, row.kind, row.tensor, row.owner, row.value) for row in found.rows if row.mark}
+    assert marks == {
+        "reads the old value": ((1,), "load", "mail", 1, "0"),
+        "stores the wrong value: 0": ((1,), "store", "out", 1, "0"),
+        "comes too late": ((0,), "store", "mail", 1, "42"),
+    }
+    text = found.text()
+    assert "expected 42, got 0" in text
+    marks_in_order = [line[:2] for line in text.splitlines() if " = " in line]
+    assert marks_in_order[0] == "  "
+    assert [one[1] for one in marks_in_order if one[1] == "!"] == ["!", "!", "!"]
+    assert marks_in_order[-1] == ">!"
+
+
+def test_a_lost_update_names_the_store_that_was_lost() -> None:
+    found = explored(counted(is_atomic=False), COUNT).found
+    assert found is not None
+    assert "reads counter[0] of rank 0 before rank" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("ptx", "how"),
+    [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],
+    ids=["a flag after its data", "an atomic update"],
+)
+def test_a_right_kernel_is_never_accused(ptx: str, how: dict[str, Any]) -> None:
+    done = explored(ptx, how, seeds=60)
+    assert (done.found, done.runs, done.undecided) == (None, 120, ())
+
+
+def test_by_block_a_flag_before_its_data_stays_hidden() -> None:
+    assert explored(handed_over("flag", "data"), HAND_OVER, granularity="block", seeds=20).found is None
+
+
+def test_without_expected_values_the_fair_order_says_what_is_right() -> None:
+    how = {**HAND_OVER, "expected": None}
+    assert explored(handed_over("data", "flag"), how, seeds=10).found is None
+    found = explored(handed_over("flag", "data"), how).found
+    assert found is not None
+    assert found.failure.kind == "wrong output"
+
+
+def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes() -> None:
+    how = {"seeds": 60, "schedule": "random", "shrink_s": 0.0}
+    seeds = set()
+    for processes in (1, 2):
+        found = explored(handed_over("flag", "data"), HAND_OVER, processes=processes, **how).found
+        assert found is not None
+        seeds.add(found.order.seed)
+    assert len(seeds) == 1
+
+
+def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
+    found = explored(handed_over("flag", "data"), HAND_OVER).found
+    assert found is not None
+    found.write(tmp_path / "found.json")
+    again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
+    assert again.found is None
+    assert "differs" in again.undecided[0]
+
+
+def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
+    found = explored(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0).found
+    assert found is not None
+    found.write(tmp_path / "found.json")
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["seed"] == found.order.seed
+    assert len(document["choices"]) == len(found.order.follows or ())
+    assert [row["line"] for row in document["trace"]] == [row.line for row in found.rows]
+    assert document["switches"]["after"] == found.switches
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"seeds": 0}, "seeds is 0 (seeds), give 1 or more"),
+        ({"seconds": -1.0}, "seconds is -1.0 (seconds), give seconds, 0 or more"),
+        ({"schedule": "fair"}, "schedule is 'fair' (schedule), give one of random, adversarial, both"),
+        ({"granularity": "warp"}, "granularity is 'warp' (granularity), give one of access, block"),
+        ({"clusters": 2}, "there is no argument 'clusters' (clusters), did you mean cluster?"),
+        ({"processes": 0}, "processes is 0 (processes), give 1 or more"),
+        ({"expected": {"in": [[0], [0]]}}, "there is no buffer 'in' (expected), the buffers are mail, out"),
+        ({"expected": {"out": [[0]]}}, "out is a list of 1 (expected), give one for each rank"),
+        ({"expected": {"out": [[0, 1], [0, 1]]}}, "out has 2 elements (expected), give 1"),
+        ({"replay": "/no/such/file"}, "/no/such/file: No such file or directory (--replay)"),
+    ],
+)
+def test_a_wrong_request_is_one_line(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match="give|buffers are|did you mean") as caught:
+        explored(handed_over("data", "flag"), HAND_OVER, **how)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_that_fails_in_the_fair_order_is_no_reference() -> None:
+    broken = handed_over("data")  # without its flag
+    with pytest.raises(ValueError, match="the fair order fails already: deadlock"):
+        explored(broken, {**HAND_OVER, "expected": None})
