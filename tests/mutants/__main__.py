@@ -38,9 +38,11 @@ class Result:
 
     @property
     def kind(self) -> str:
-        """The column of the table: checker, orders, argued, open."""
+        """The column of the table: checker, orders, judge, argued, open."""
+        if not self.found and self.argument:
+            return "judge" if self.argument.litmus else "argued"
         if not self.found:
-            return "argued" if self.argument else "open"
+            return "open"
         return "checker" if self.found.startswith("finding") else "orders"
 
 
@@ -57,7 +59,7 @@ def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
 
 def table(found: Sequence[Result]) -> Iterator[str]:
     """Yield the lines of the table: a kernel a line, then the arguments with the number of mutants that each is for."""
-    columns = ("checker", "orders", "argued", "open")
+    columns = ("checker", "orders", "judge", "argued", "open")
     yield f"| kernel | mutants | {' | '.join(columns)} |"
     yield f"| --- | ---: |{' ---: |' * len(columns)}"
     for kernel in dict.fromkeys(one.kernel for one in found):
@@ -68,10 +70,11 @@ def table(found: Sequence[Result]) -> Iterator[str]:
     reasons = Counter(one.argument for one in found if one.argument and not one.found)
     if reasons:
         yield ""
-        yield "| mutants | of | where | change | why it is no bug |"
+        yield "| mutants | of | where | change | why no run finds it |"
         yield "| ---: | --- | --- | --- | --- |"
         for why, count in reasons.items():
-            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why} |"
+            judge = f" (judge: litmus/{why.litmus}.litmus)" if why.litmus else ""
+            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why}{judge} |"
 
 
 def included(readme: str, lines: Sequence[str]) -> str:

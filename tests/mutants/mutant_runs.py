@@ -10,8 +10,9 @@ from typing import Any
 
 from kernels.catalogue import collective
 from kernels.compile import executable
-from kernels.spec import KernelSpec
+from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Launch
+from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
 from simulator.run.choices import Turn
 from simulator.run.machine import Batch
 from simulator.run.orders import OLDEST_EVERY, Fair
@@ -30,7 +31,7 @@ LAUNCHES = 3
 SHAPES: Mapping[str, Mapping[str, int]] = {
     "even": {"size_bytes": 1_536},
     "odd": {"size_bytes": 1_542, "offset": 1},
-    "long": {"size_bytes": 36_864},
+    "long": {"size_bytes": 110_592},
 }
 """Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; many pieces a thread."""
 
@@ -88,7 +89,8 @@ class Behind(Fair):
 def late_world(late: int) -> type[SimulatedWorld]:
     """Return a world in which one rank falls behind all others.
 
-    A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank.
+    A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
+    hosts wait for one, it orders more than kernels do.
     """
 
     class LateWorld(SimulatedWorld):
@@ -105,13 +107,17 @@ def late_world(late: int) -> type[SimulatedWorld]:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, which rank is late, and
-    the shape of the case, of SHAPES."""
+    """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, the shape of the case, of
+    SHAPES, and a rank that makes others wait.
+
+    late: this rank's host launches when all others wait. behind: this rank's kernels run slowly (late_world).
+    """
 
     way: str
     seed: int = 0
     is_patient: bool = False
     late: int | None = None
+    behind: int | None = None
     shape: str = "even"
 
     @property
@@ -122,18 +128,40 @@ class Try:
     def text(self) -> str:
         """How it is named in tables."""
         seed = "" if WAYS[self.way].seeds == 1 else f" {self.seed}"
-        limit = ", with a time limit" if self.is_patient else ""
-        shape = "" if self.shape == "even" else f", {self.shape}"
-        return f"{self.way}{seed}{limit}{'' if self.late is None else f', rank {self.late} late'}{shape}"
+        words = [f"{self.way}{seed}"]
+        words += ["with a time limit"] if self.is_patient else []
+        words += [] if self.late is None else [f"rank {self.late} late"]
+        words += [] if self.behind is None else [f"rank {self.behind} behind"]
+        return ", ".join([*words, *([] if self.shape == "even" else [self.shape])])
 
 
-FAIR = tuple(
-    Try("races", is_patient=is_patient, late=late, shape=shape)
-    for shape in SHAPES
-    for late in (None, 0, 1)
-    for is_patient in (False, True)
+LATECOMERS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"is_patient": True},
+    {"late": 0},
+    {"late": 1},
+    {"behind": 0, "is_patient": True},
+    {"behind": 1, "is_patient": True},
+    {"behind": 0},
+    {"behind": 1},
 )
-"""Runs of the checker in the fair order: waits find flags that are there, and flags that are not."""
+"""Who waits for whom, so that waits find flags that are there, and flags that are not. A late rank would never launch
+while others wait with a time limit."""
+
+FAIR = tuple(Try("races", shape=shape, **given) for shape in SHAPES for given in LATECOMERS)
+"""Runs of the checker in the fair order."""
+
+
+class Reached(Listener):
+    """The lines of the PTX that lanes ran, of those that can have mutants."""
+
+    def __init__(self) -> None:
+        self.lines: set[int] = set()
+
+    def _add(self, event: Access | Fence | BarrierArrived | CopiesAwaited) -> None:
+        self.lines.add(event.instruction.line)
+
+    access = fence = barrier_arrived = copies_awaited = _add
 
 
 def tries(seeds: int) -> tuple[Try, ...]:
@@ -157,10 +185,11 @@ class Compiled:
         self.spec = spec
         root = {"root": 1} if collective(spec.op).rooted else {}
         shapes = {"even": {}} if spec.op == "barrier" else SHAPES
-        self.cases = {name: make_fit_case(spec, **root, **shape) for name, shape in shapes.items()}
+        self.cases = {name: _case(spec, {**root, **shape}) for name, shape in shapes.items()}
         self.executable = executable(spec, self.cases["even"], ARCH, cache_dir)
         self.mutants = mutants_of(self.executable.ptx)
         self._last: dict[tuple[str, str, int], Try] = {}
+        self._reached: dict[Try, set[int]] = {}
 
     def changed(self, mutant: Mutant | None) -> Executable:
         """Return what a mutant compiles to; None: the kernel as it is."""
@@ -170,35 +199,49 @@ class Compiled:
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
         return replace(self.executable, ptx=text, digest=digest, cubin=b"")
 
-    def outcome(self, mutant: Mutant | None, how: Try) -> str:
+    def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
-        if how.shape not in self.cases:
-            return ""
-        patience, late, world = 0, how.late, SimulatedWorld
-        if how.is_patient:
-            patience, late = PATIENCE_NS, None
-            world = SimulatedWorld if how.late is None else late_world(how.late)
+        patience = PATIENCE_NS if how.is_patient else 0
+        world = SimulatedWorld if how.behind is None else late_world(how.behind)
         work = Launches(
-            self.spec, self.cases[how.shape], self.changed(mutant), count=LAUNCHES, patience=patience, late=late,
-            world=world,
+            self.spec, self.cases[how.shape], self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late,
+            world=world, listener=listener,
         )  # fmt: skip
         budget = PATIENT_STEP_BUDGET if how.is_patient else STEP_BUDGET
         ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
-        if seen == "DeadlineExceeded":  # the step budget: waits that look at the clock never sleep
-            return ""
-        if seen != "right":
+        if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
             return seen
         return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
+
+    def reached(self, how: Try) -> set[int]:
+        """Return the lines that the kernel as it is reaches in a try."""
+        if how not in self._reached:
+            seen = Reached()
+            if how.shape in self.cases:
+                assert self.outcome(None, how, seen) == "", f"{self.spec.name} is not clean: {how.text}"
+            self._reached[how] = seen.lines
+        return self._reached[how]
 
     def found(self, mutant: Mutant, how: tuple[Try, ...]) -> str:
         """Run it until something is wrong: what, and by which try; "" if nothing ever was.
 
-        What found the last change of the same instruction, or of one like it, is tried first.
+        What found the last change of the same instruction, or of one like it, is tried first. Tries of FAIR that do not
+        reach the instruction are left out.
         """
-        like = [one for one in (self._last.get((mutant.opcode, mutant.place, nth)) for nth in (mutant.nth, 0)) if one]
+        like = [self._last[key] for nth in (mutant.nth, 0) if (key := (mutant.opcode, mutant.place, nth)) in self._last]
         for one in dict.fromkeys([*(one for one in like if one in how), *how]):
+            if one in FAIR and mutant.line not in self.reached(one):
+                continue
             if what := self.outcome(mutant, one):
                 self._last |= dict.fromkeys(((mutant.opcode, mutant.place, nth) for nth in (mutant.nth, 0)), one)
                 return f"{what} ({one.text})"
         return ""
+
+
+def _case(spec: KernelSpec, changes: Mapping[str, int]) -> Case:
+    """Return a case of a shape; of the even size if the kernel does not take this one."""
+    case = make_fit_case(spec, **changes)
+    if spec.refusal(case, ARCH) is None:
+        return case
+    return make_fit_case(spec, **{**changes, **SHAPES["even"]})
