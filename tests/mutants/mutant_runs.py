@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernels.catalogue import collective
 from kernels.compile import executable
 from kernels.spec import Case, KernelSpec
@@ -15,7 +17,7 @@ from memory.fabric import Executable, Launch
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
 from simulator.run.choices import Turn
 from simulator.run.machine import Batch
-from simulator.run.orders import OLDEST_EVERY, Fair
+from simulator.run.orders import OLDEST_EVERY, Fair, taken
 from simulator.run.schedule import Scheduler
 from simulator.run.streams import Streams
 from simulator.world import SimulatedWorld
@@ -31,9 +33,11 @@ LAUNCHES = 3
 SHAPES: Mapping[str, Mapping[str, int]] = {
     "even": {"size_bytes": 1_536},
     "odd": {"size_bytes": 1_542, "offset": 1},
+    "short": {"size_bytes": 480},
     "long": {"size_bytes": 110_592},
 }
-"""Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; many pieces a thread."""
+"""Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; less than a warp has threads; many
+pieces a thread."""
 
 PATIENCE_NS = 1 << 40
 """So long that no wait gives up; but the kernel takes the code that looks at the clock."""
@@ -42,6 +46,8 @@ STEP_BUDGET = 20_000
 PATIENT_STEP_BUDGET = 10_000
 """In random orders a wait with a time limit takes some hundred steps, or more than any number: it never sleeps."""
 
+WARP = 32
+TURNS_OF_WARPS = 256
 TURNS_OF_OTHERS = 8
 """Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
@@ -86,8 +92,31 @@ class Behind(Fair):
         return Turn(number, index, batch.take(index))
 
 
-def late_world(late: int) -> type[SimulatedWorld]:
-    """Return a world in which one rank falls behind all others.
+@dataclass(slots=True)
+class Straggling(Behind):
+    """The same of a rank's last warps alone, which signal for others in some kernels."""
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        able = [number for number, batch in enumerate(batches) if batch.ready]
+        self.steps += 1
+        mine = [number for number in able if self.late in batches[number].rank_alive]
+        if mine and self.steps % len(able) == 0:
+            batch = batches[mine[0]]
+            lanes = np.arange(batch.lanes)
+            is_last = lanes % batch.block >= batch.block - WARP
+            wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
+            for index in sorted(batch.ready):
+                if (part := taken(batch, index, wanted)) is not None:
+                    return Turn(mine[0], index, part)
+        others = [number for number in able if number not in mine] or able
+        batch = batches[number := others[self.steps % len(others)]]
+        is_old = batch.steps % OLDEST_EVERY == 0
+        index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0) if is_old else 0, one))
+        return Turn(number, index, batch.take(index))
+
+
+def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
+    """Return a world in which one rank, or its last warps, falls behind all others.
 
     A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
     hosts wait for one, it orders more than kernels do.
@@ -99,7 +128,7 @@ def late_world(late: int) -> type[SimulatedWorld]:
 
         def _scheduler(self) -> Scheduler:
             scheduler = super()._scheduler()
-            scheduler.order = Behind(late=late)
+            scheduler.order = order(late=late)
             return scheduler
 
     return LateWorld
@@ -110,7 +139,8 @@ class Try:
     """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, the shape of the case, of
     SHAPES, and a rank that makes others wait.
 
-    late: this rank's host launches when all others wait. behind: this rank's kernels run slowly (late_world).
+    late: this rank's host launches when all others wait. behind: this rank's kernels run slowly, or its last warps
+    if of_warps (late_world).
     """
 
     way: str
@@ -118,6 +148,7 @@ class Try:
     is_patient: bool = False
     late: int | None = None
     behind: int | None = None
+    of_warps: bool = False
     shape: str = "even"
 
     @property
@@ -131,7 +162,7 @@ class Try:
         words = [f"{self.way}{seed}"]
         words += ["with a time limit"] if self.is_patient else []
         words += [] if self.late is None else [f"rank {self.late} late"]
-        words += [] if self.behind is None else [f"rank {self.behind} behind"]
+        words += [] if self.behind is None else [f"{'last warps of ' * self.of_warps}rank {self.behind} behind"]
         return ", ".join([*words, *([] if self.shape == "even" else [self.shape])])
 
 
@@ -144,6 +175,8 @@ LATECOMERS: tuple[Mapping[str, Any], ...] = (
     {"behind": 1, "is_patient": True},
     {"behind": 0},
     {"behind": 1},
+    {"behind": 0, "of_warps": True},
+    {"behind": 0, "of_warps": True, "is_patient": True},
 )
 """Who waits for whom, so that waits find flags that are there, and flags that are not. A late rank would never launch
 while others wait with a time limit."""
@@ -202,7 +235,7 @@ class Compiled:
     def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        world = SimulatedWorld if how.behind is None else late_world(how.behind)
+        world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
         work = Launches(
             self.spec, self.cases[how.shape], self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late,
             world=world, listener=listener,
