@@ -34,10 +34,11 @@ SHAPES: Mapping[str, Mapping[str, int]] = {
     "even": {"size_bytes": 1_536},
     "odd": {"size_bytes": 1_542, "offset": 1},
     "short": {"size_bytes": 480},
+    "middle": {"size_bytes": 17_280},
     "long": {"size_bytes": 110_592},
 }
-"""Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; less than a warp has threads; many
-pieces a thread."""
+"""Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; fewer vectors than a block has
+threads; two or three vectors a thread; many."""
 
 PATIENCE_NS = 1 << 40
 """So long that no wait gives up; but the kernel takes the code that looks at the clock."""
