@@ -135,8 +135,7 @@ def _own_programs() -> list[Path]:
     "--all 0.",
 )
 def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
-    """Print which final states of small programs the PTX memory model allows, how often the machine showed each, and
-    what the race checker finds.
+    """Print the final states of small programs that PTX allows, those that the machine showed, and races.
 
     A FILE is a litmus program, or the name of one of the project's own (simulator/litmus/programs). For each state that
     no execution may have, it names the axiom and the steps that contradict it. simulator/litmus/README.md has the

@@ -52,7 +52,7 @@ VERBS = {
             "litmus",
             "simulator.commands:litmus",
             _MORE,
-            "Print which final states of small programs the PTX memory model allows.",
+            "Print the final states of small programs that PTX allows, those that the machine showed, and races.",
         ),
         Verb("completion", "symlab.completion:completion", _MORE, "Print a script that completes words in a shell."),
     )

@@ -28,9 +28,11 @@ def merged(values: Mapping[str, Any]) -> DictConfig:
 
 def configured(values: Mapping[str, Any]) -> DictConfig:
     """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
-    does."""
+    does. fabric.granularity is null if it is not given: the schema's own default is for older records."""
     try:
-        given = values.get("fabric")
+        given = values.get("fabric", {})
+        if isinstance(given, Mapping):
+            values = {**values, "fabric": {"granularity": None, **given}}
         return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
         raise RequestError(explain(error)) from error

@@ -179,7 +179,8 @@ def _defaults() -> Iterator[tuple[str, tuple[str, list[str]]]]:
             kind = kinds[member.name]
             words = [str(word) for word in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
             name = f"{section}.{member.name}" if section else member.name
-            yield (section if name in ("fabric.name", "track.name") else name), (_written(member.default), words)
+            default = None if name == "fabric.granularity" else member.default  # the schema's is for older records
+            yield (section if name in ("fabric.name", "track.name") else name), (_written(default), words)
 
 
 def _written(value: Any) -> str:

@@ -70,12 +70,17 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the samples are spread. skip: a quarter of the lanes leaves before (so that groups are not ranges)."""
+    """How the samples are spread. skip: a quarter of the lanes leaves before (so that groups are not ranges).
+
+    Vectors of one kernel use the same shared memory one after another, by elements of several sizes, with no barrier
+    between them: a random order runs whole blocks.
+    """
 
     ranks: int = 1
     block: int = 128
     skip: bool = False
     schedule: str = "fair"
+    granularity: str = "block"
     seed: int = 0
 
 
@@ -223,7 +228,8 @@ class Bench:
             return fabric.read(out, 0, out.size_bytes).numpy()
 
         heap_bytes = 1 << (len(data) + self.output_bytes + (1 << 16)).bit_length()
-        world = make_world(shape.ranks, heap_bytes=heap_bytes, schedule=shape.schedule, seed=shape.seed)
+        how = {"schedule": shape.schedule, "granularity": shape.granularity, "seed": shape.seed}
+        world = make_world(shape.ranks, heap_bytes=heap_bytes, **how)
         outcome = run(world, program)
         if any(outcome.errors):
             raise outcome.error()
