@@ -50,7 +50,20 @@ from simulator.races.clocks import (
 from simulator.races.finding import Finding
 from simulator.races.order import GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Many, Released, Running, Single
+from simulator.races.running import (
+    COLUMNS,
+    NEVER,
+    PREVIOUS,
+    SCOPE,
+    STAMP,
+    Cluster,
+    Held,
+    Lanes,
+    Many,
+    Released,
+    Running,
+    Single,
+)
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
@@ -307,7 +320,7 @@ class Races(Listener):
             some = mine[:, 0] >= 0
             found = mine if found is None else np.where(some[:, None], mine, found)
         if found is None and info.is_atomic:
-            found = np.full((len(lanes), 12), 0, np.int64)
+            found = np.zeros((len(lanes), COLUMNS), np.int64)
             found[:, 0] = -1
         return found
 
@@ -521,6 +534,7 @@ class Races(Listener):
         self.settle_copies()
         if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
             self._arrive_with_copies(run, lanes)
+            stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
         for key in np.unique(keys).tolist():
             at = keys == key

@@ -30,6 +30,7 @@ from simulator.races.running import (
     ACTOR,
     FENCED,
     NEVER,
+    OF_WARP,
     OWN,
     PREVIOUS,
     ROW,
@@ -227,6 +228,8 @@ class Order:
             actor = int(entry[ACTOR])
             if not entry[WHOLE]:
                 clocks.add_extra(row, GENERIC, actor, int(entry[STAMP]))
+                if entry[OF_WARP] > entry[OWN]:
+                    clocks.add_extra(row, GENERIC, _warp_key(actor), int(entry[OF_WARP]))
             for part in range(1, clocks.parts):
                 if entry[FENCED + part] > entry[OWN + part] and (part == ALIAS or same_block[at]):
                     clocks.add_extra(row, part, actor, int(entry[FENCED + part]))
@@ -263,6 +266,11 @@ class Order:
             self.clocks.add_extra(row, GENERIC, WARP_KEY | actor, stamp)
         for lane in lanes[np.isin(run.warps_of(lanes), warps[counts != size])].tolist():
             self.clocks.add_extra(row, GENERIC, int(run.actors[lane]), stamp)
+        if run.warps is not None:
+            own = run.own[GENERIC][run.blocks_of(lanes[first])]
+            for at in np.flatnonzero((counts != size) & (run.warps[warps] > own)).tolist():
+                key = _warp_key(int(run.actors[lanes[first[at]]]))
+                self.clocks.add_extra(row, GENERIC, key, int(run.warps[warps[at]]))
 
     def _gather_fences(self, run: Running, row: int, lanes: Numbers, part: int) -> None:
         """The lanes' own accesses before their own proxy fences."""
@@ -421,3 +429,8 @@ class Order:
             self.clocks.seal(np.array([made]))
             barrier.done, barrier.phase = [made], phase
         self.merge(run, lanes, barrier.done)
+
+
+def _warp_key(actor: int) -> int:
+    """Return the key in extras of an actor's warp."""
+    return WARP_KEY | actor - (actor & CODE_MASK) % WARP
