@@ -48,7 +48,7 @@ from simulator.races.clocks import (
     pairs_of,
 )
 from simulator.races.finding import Finding
-from simulator.races.order import GPU, SCOPES, SYS, Order
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -489,6 +489,8 @@ class Races(Listener):
             one = run.clusters.setdefault(number, Cluster())
             if releases:
                 one.rows.append(self.order.gather(run, some, stamp))
+            else:
+                one.rows += self.order.gather_released(run, some, CLUSTER)
             one.come += len(some)
             if one.come >= run.launched.clusters.size * run.launched.block:
                 one.done, one.rows, one.come = one.rows, [], 0
@@ -542,8 +544,12 @@ class Races(Listener):
             if operation == "init":
                 one.rows, one.done, one.phase = {}, [], -1
             elif operation.startswith("arrive"):
-                if not is_relaxed:
-                    self.order.arrive(run, one, lanes[at], int(event.phases[at][0]), stamp)
+                phase = int(event.phases[at][0])
+                if is_relaxed:
+                    scope = CTA if event.target_blocks is None else CLUSTER
+                    one.rows.setdefault(phase, []).extend(self.order.gather_released(run, lanes[at], scope))
+                else:
+                    self.order.arrive(run, one, lanes[at], phase, stamp)
             elif not is_relaxed and event.passed is not None and event.passed[at].any():
                 phase = int(event.phases[at][0])
                 self.order.pass_wait(run, one, lanes[at & event.passed], phase)

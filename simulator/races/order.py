@@ -28,6 +28,7 @@ from simulator.races.clocks import (
 )
 from simulator.races.running import (
     ACTOR,
+    COLUMNS,
     FENCED,
     NEVER,
     OF_WARP,
@@ -255,6 +256,30 @@ class Order:
                 self._gather_fences(run, row, lanes, part)
         clocks.seal(np.array([row]))
         return row
+
+    def gather_released(self, run: Running, lanes: Numbers, scope: int) -> list[int]:
+        """Return new rows of what these lanes released by fences of at least a scope: a relaxed arrival hands it on."""
+        last = np.zeros((len(lanes), COLUMNS), np.int64)
+        for wide, one in run.released.items():
+            mine = one.entries[lanes]
+            last = np.where(((wide >= scope) & (mine[:, STAMP] > last[:, STAMP]))[:, None], mine, last)
+        has_any = last[:, STAMP] > 0
+        entries = last[has_any]
+        if not len(entries):
+            return []
+        row = self.clocks.joined(np.unique(entries[:, ROW]).tolist())
+        blocks, back, counts = np.unique(run.blocks_of(lanes[has_any]), return_inverse=True, return_counts=True)
+        earliest = np.full(len(blocks), NEVER)
+        np.minimum.at(earliest, back, entries[:, STAMP])
+        full = (counts == run.launched.block)[back]
+        entries[full, OWN] = np.maximum(entries[full, OWN], earliest[back][full])
+        entries[:, WHOLE] |= entries[:, OWN] >= entries[:, STAMP]
+        slots = self.clocks.slots_of(entries[:, ACTOR])
+        for part in range(self.clocks.parts):
+            np.maximum.at(self.clocks.rows[row, part], slots, entries[:, OWN + part].astype(np.int32))
+        self._link_extras(np.full(len(entries), row), entries, np.ones(len(entries), np.bool_))
+        self.clocks.seal(np.array([row]))
+        return [row]
 
     def _gather_warps(self, run: Running, row: int, lanes: Numbers, stamp: int) -> None:
         """Lanes of blocks that are not complete: whole warps, and single lanes."""

@@ -32,6 +32,7 @@ def found(
     before: str = "",
     is_apart: bool = True,
     assumptions: tuple[str, ...] = (),
+    cluster: int = 1,
 ) -> tuple[Finding, ...]:
     """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches."""
     ranks = len(code)
@@ -50,7 +51,7 @@ def found(
         fabric.barrier()
         for _ in range(launches):
             kernel = replace(executable(ptx), assumptions=assumptions)
-            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank])
+            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank], cluster=cluster)
             fabric.synchronize()
             if is_apart:
                 fabric.barrier()
@@ -448,6 +449,47 @@ def test_copies_arrive_at_an_mbarrier(arrive: str, count: int, is_clean: bool) -
         xor.b32 %r8, %r8, 16; add.u32 %r5, %r6, %r8; ld.shared.b32 %r3, [%r5]; cp.async.wait_all;"""
     declared = ".shared .align 16 .b8 buffer[1024];\n.shared .align 8 .b64 barrier;"
     assert bool(found([body], block=64, before=declared)) != is_clean
+
+
+RELAXED_ARRIVALS = [
+    ("fence.acq_rel.cluster; barrier.cluster.arrive.relaxed;", 0),
+    ("fence.acq_rel.gpu; barrier.cluster.arrive.relaxed;", 0),
+    ("@%p4 bra ON; fence.acq_rel.cluster; ON: barrier.cluster.arrive.relaxed;", 32),
+    ("fence.acq_rel.cta; barrier.cluster.arrive.relaxed;", 64),
+    ("barrier.cluster.arrive.relaxed;", 64),
+    ("barrier.cluster.arrive.relaxed; fence.acq_rel.cluster;", 64),
+]
+
+
+@pytest.mark.parametrize(("arrive", "count"), RELAXED_ARRIVALS)
+def test_relaxed_arrivals_at_a_cluster(arrive: str, count: int) -> None:
+    """Threads of two blocks exchange words; a relaxed arrival hands on what the thread's own fence before it released.
+    Each pair counts once, by the read or the write that comes second. p4: every other thread."""
+    body = f"""mov.u32 %r8, %ctaid.x; mad.lo.u32 %r8, %r8, 32, %r9; and.b32 %r4, %r9, 1; setp.eq.u32 %p4, %r4, 1;
+        mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {arrive} barrier.cluster.wait;
+        xor.b32 %r8, %r8, 32; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
+    findings = found([body], grid=2, block=32, cluster=2)
+    assert sum(one.count for one in findings) == count
+
+
+def test_a_fence_hands_on_only_what_came_before_it() -> None:
+    """The store between the fence and the relaxed arrival is not released."""
+    body = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
+        fence.acq_rel.cluster; st.global.b32 [%d1+16], %r1; barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+        xor.b32 %r8, %r8, 1; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1+OFFSET];"""
+    assert not found([body.replace("OFFSET", "0")], grid=2, cluster=2)
+    assert missing(found([body.replace("OFFSET", "16")], grid=2, cluster=2)) == {("race", "a barrier")}
+
+
+@pytest.mark.parametrize(("fence", "is_clean"), [("fence.acq_rel.cta;", True), ("", False)])
+def test_relaxed_arrivals_at_an_mbarrier(fence: str, is_clean: bool) -> None:
+    body = f"""mov.u32 %r7, barrier; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN; mbarrier.init.shared.b64 [%r7], 64;
+        JOIN: bar.sync 0; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
+        {fence} mbarrier.arrive.relaxed.cta.shared.b64 _, [%r7];
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT;
+        xor.b32 %r8, %r9, 33; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
+    findings = found([body], block=64, before=".shared .align 8 .b64 barrier;")
+    assert missing(findings) == (set() if is_clean else {("race", "a barrier")})
 
 
 def test_hosts_have_to_meet() -> None:
