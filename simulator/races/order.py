@@ -399,7 +399,8 @@ class Order:
         if clocks.parts == 1:
             return
         blocks = run.blocks_of(lanes)
-        first, back = pairs_of(run.rows[lanes], blocks)
+        groups = blocks if run.warps is None else run.warps_of(lanes)
+        first, back = pairs_of(run.rows[lanes], groups)
         old = run.rows[lanes[first]]
         made = clocks.new(len(first))
         clocks.rows[made] = clocks.rows[old]

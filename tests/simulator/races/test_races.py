@@ -380,6 +380,13 @@ class TestProxies:
         ]
         assert missing(found(code)) == {("race", "a release")}
 
+    @pytest.mark.parametrize(("sync", "readers"), [("bar.sync 0;", (0, 1, 32)), (WARP_MEETS, (0, 1)), ("", (0,))])
+    def test_a_fence_is_about_what_its_own_warp_knows(self, sync: str, readers: tuple[int, ...]) -> None:
+        """All lanes of two warps fence in one instruction; one of them reads what lane 0 stored."""
+        for reader in (0, 1, 32):
+            body = f"mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {sync} fence.proxy.alias; setp.ne.u32 %p3, %r9, {reader}; @%p3 ret; multimem.ld_reduce.weak.global.add.u32 %r3, [%all];"
+            assert bool(found([body], block=64)) != (reader in readers)
+
     def test_a_read_that_bypasses_l1_after_a_relaxed_poll_is_formal(self) -> None:
         code = [
             f"multimem.st.weak.global.b32 [%all], %r1; {self.FLAG}",
