@@ -104,7 +104,7 @@ class Races(Listener):
         self.infos: dict[tuple[int, int, str], Info] = {}
         self.kept_alive: list[object] = []
         self.shadows: dict[int, Shadow] = {}
-        self.pending_launches = [0] * space.world_size
+        self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -139,7 +139,7 @@ class Races(Listener):
             self.order.clocks.extras.pop(row, None)
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.enqueued = [[] for _ in self.order.hosts]
-        self.pending_launches = [0] * len(self.order.hosts)
+        self.are_awaited = [True] * len(self.order.hosts)
 
     # Infos and shadows
 
@@ -814,7 +814,6 @@ class Races(Listener):
         threads = event.launched.threads
         rows = np.unique(run.rows[position * threads : (position + 1) * threads]).tolist()
         order.streams[event.rank] = self._boundary(rows, event.rank, stamp)
-        self.pending_launches[event.rank] -= 1
         run.ranks_left -= 1
         if run.ranks_left:
             return
@@ -841,9 +840,10 @@ class Races(Listener):
             clocks.rows[row, :, rank * clocks.stride + last] = stamp
             clocks.seal(np.array([row]))
             order.enqueued[rank].append(row)
-            self.pending_launches[rank] += 1
+            self.are_awaited[rank] = False
         elif event.action == "synchronized":
             (rank,) = event.ranks
+            self.are_awaited[rank] = True
             if order.streams[rank] >= 0:
                 row = clocks.joined([order.hosts[rank], order.streams[rank]])
                 clocks.seal(np.array([row]))
@@ -851,7 +851,7 @@ class Races(Listener):
         else:
             row = clocks.joined(order.hosts)
             for rank in event.ranks:
-                low = rank * clocks.stride + (0 if self.pending_launches[rank] <= 0 else last)
+                low = rank * clocks.stride + (0 if self.are_awaited[rank] else last)
                 clocks.rows[row, :, low : (rank + 1) * clocks.stride] = stamp
             clocks.seal(np.array([row]))
             order.hosts = [row] * len(order.hosts)
