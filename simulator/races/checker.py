@@ -105,6 +105,7 @@ class Races(Listener):
         self.kept_alive: list[object] = []
         self.shadows: dict[int, Shadow] = {}
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
+        self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -130,6 +131,16 @@ class Races(Listener):
         """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares."""
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
+
+    def check_stream(self, rank: int, stream: int | None, name: str) -> None:
+        """ValueError for a launch of kernel `name` that may run beside one of its rank on another stream."""
+        if not self.are_awaited[rank] and self.stream_of[rank] != stream:
+            here, other = (_stream_text(one) for one in (stream, self.stream_of[rank]))
+            raise ValueError(
+                f"{name}: a launch on {here} beside one on {other} of rank {rank} (stream), the race checker knows one "
+                "stream at a time: synchronize between the two, or leave races out"
+            )
+        self.stream_of[rank] = stream
 
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
@@ -880,6 +891,10 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
+
+
+def _stream_text(stream: int | None) -> str:
+    return "the default stream" if stream is None else f"stream {stream}"
 
 
 def _element(instruction: Instruction, width: int) -> int:
