@@ -123,7 +123,7 @@ def _own_programs() -> list[Path]:
 
 @click.command(
     "litmus",
-    epilog="Exit codes: 0 all conditions hold; 1 one does not; 2 the request is wrong.",
+    epilog="Exit codes: 0 all conditions hold; 1 one fails, or a forbidden state was seen; 2 the request is wrong.",
 )
 @click.argument("files", nargs=-1, metavar="FILE..", shell_complete=_programs)
 @click.option("--all", "is_all", is_flag=True, help="Judge all programs of the project, with one line for each.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.world.world import WorldFailure
-from simulator.options import Schedule
+from simulator.options import Memory, Schedule
 from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, brought_launch
 from symlab.seeds import told
@@ -107,8 +107,8 @@ def simulate(
     and block: numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and
     a CuTe DSL function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster and
     cooperative: see World.launch. schedule: "random" or "adversarial" (another order of threads for each seed), or
-    "fair" (one run). seeds: their number, from 0, or the seeds themselves. step_budget and deadline_s: maximum number
-    of steps, and of seconds, of one run. The others: see symlab.world.
+    "fair" (one run, unless memory is "weak"). seeds: their number, from 0, or the seeds themselves. step_budget and
+    deadline_s: maximum number of steps, and of seconds, of one run. The others: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -128,7 +128,7 @@ def simulate(
     """
     how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
-    numbers = _seeds(schedule, seeds)
+    numbers = _seeds(schedule, memory, seeds)
     asked = world(ranks, arch=arch, **how).request  # it refuses what is not possible, before anything is compiled
     arch, shape = arch if gpu is None else asked.arch, Shape(grid, block, shared_bytes, cluster, cooperative)
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, asked.heap_bytes)
@@ -147,11 +147,11 @@ def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: di
             raise
 
 
-def _seeds(schedule: str, seeds: int | Sequence[int]) -> list[int]:
+def _seeds(schedule: str, memory: str, seeds: int | Sequence[int]) -> list[int]:
     numbers = list(range(seeds)) if type(seeds) is int else list(seeds) if isinstance(seeds, Sequence) else []
     if not numbers or not all(type(one) is int and one >= 0 for one in numbers):
         raise ValueError(f"seeds is {seeds!r} (seeds), give their number, 1 or more, or a list of them, each 0 or more")
-    return numbers[:1] if schedule == Schedule.fair else numbers
+    return numbers[:1] if schedule == Schedule.fair and memory == Memory.strong else numbers
 
 
 def _under(failure: WorldFailure, how: dict[str, Any], seed: int) -> WorldFailure:

@@ -230,13 +230,18 @@ class Console:
 
 
 def summary(records: Sequence[Record], expected: int) -> str:
-    """ "24 cases: 22 passed, 2 refused", and how many were not run."""
+    """ "24 cases: 22 passed, 2 refused", how many were not run, and how many of those checked for races have some."""
     parts = []
     for status in dict.fromkeys(map(_counted_as, sorted(records, key=lambda one: one.status != PASSED))):
         parts.append(f"{sum(_counted_as(record) == status for record in records):,} {status}")
     if len(records) < expected:
         parts.append(f"{expected - len(records):,} not run")
-    return f"{counted(expected, 'case')}: {', '.join(parts) or 'none run'}"
+    text = f"{counted(expected, 'case')}: {', '.join(parts) or 'none run'}"
+    checked = [record.findings for record in records if record.findings is not None]
+    if checked:
+        racy = sum(any(one.fails for one in findings) for findings in checked)
+        text += f"; {f'races in {racy:,}' if racy else 'no race in any'} of {counted(len(checked), 'checked case')}"
+    return text
 
 
 def _counted_as(record: Record) -> str:

@@ -169,7 +169,9 @@ def _words(key: str) -> list[str]:
     """The words that a key takes; none where it takes others."""
     section, _, name = key.rpartition(".")
     kind = typing.get_type_hints(SECTIONS.get(section, Schema)).get(name)
-    return [str(word) for word in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
+    kinds = (kind, *typing.get_args(kind))  # also of a key that may be null
+    words = next((one for one in kinds if isinstance(one, type) and issubclass(one, Enum)), None)
+    return [str(word) for word in words] if words is not None else []
 
 
 def _last_message(text: str) -> str:

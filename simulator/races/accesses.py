@@ -48,7 +48,7 @@ class Accesses:
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.proxies: Numbers = np.zeros(64, np.int64)
         self.stamp = 0
-        self._floors: tuple[Actor, int, int] | None = None  # the actors of the access that is checked, and their floor
+        self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 
     def note(self, info: Info) -> None:
         """Add an info, whose number is the next one."""
@@ -75,7 +75,6 @@ class Accesses:
 
         Returns their units, their epochs and how many units each access has.
         """
-        self._floors = None
         places = shadow.places(offsets, width, is_affine)
         each = width // shadow.unit
         mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
@@ -114,16 +113,17 @@ class Accesses:
         self._compare(shadow, kept, old[some], who, some // each, _units(places, some), info)
 
     def _floor(self, who: Actor, count: int, info: Info) -> int:
-        """A stamp up to which all these actors know everything."""
-        if self._floors is not None and self._floors[0] is who and self._floors[1] >= count:
-            return self._floors[2]
+        """A stamp up to which all these actors know everything. Kept for the further replicas of an event."""
+        known = self._floors
+        if known is not None and known[0] is who and known[1:3] == (self.stamp, info.number) and known[3] >= count:
+            return known[4]
         rows = who.rows(np.arange(1 if isinstance(who, Single) else count))
         floor = self.order.clocks.floor
         if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
             found = int(floor[rows, GENERIC].min())
         else:
             found = int(floor[rows].min())
-        self._floors = (who, count, found)
+        self._floors = (who, self.stamp, info.number, count, found)
         return found
 
     def _compare(

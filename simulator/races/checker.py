@@ -114,6 +114,7 @@ class Races(Listener):
         self.written: list[int] = []
         self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
+        self.last_lanes: Lanes | None = None
         self.has_proxies = False
         self.restart()
 
@@ -247,7 +248,9 @@ class Races(Listener):
     ) -> None:  # fmt: skip
         offsets = index - shadow.start
         actors = run.actors[lanes]
-        who = Lanes(run, lanes)
+        if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
+            self.last_lanes = Lanes(run, lanes)
+        who = self.last_lanes
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):
             observed = self._observe(shadow, run, lanes, offsets, info)

@@ -39,6 +39,8 @@ bit)."""
 Extras = dict[tuple[int, int], int]
 """By part and key."""
 _FIRST_ROWS = 256
+_MOST_EXTRAS = 32
+"""A row that has more is searched for those that say no more than its slots."""
 
 
 class Clocks:
@@ -149,7 +151,8 @@ class Clocks:
         merge_extras(extras, other)
         if extras:
             self.extras[row] = extras
-            self._thin(row)
+            if len(extras) > _MOST_EXTRAS:
+                self._thin(row)
 
     def _thin(self, row: int) -> None:
         """Leave out extras that say no more than the slots do."""
@@ -174,6 +177,9 @@ class Clocks:
 
 def merge_extras(into: Extras, other: Extras | None) -> None:
     """Add what another row knows."""
+    if not into:
+        into.update(other or {})
+        return
     for key, stamp in (other or {}).items():
         if into.get(key, -1) < stamp:
             into[key] = stamp

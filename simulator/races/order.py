@@ -135,13 +135,17 @@ class Order:
         left = np.flatnonzero(bad & has_extras[rows])
         if not len(left):
             return
-        first, back = pairs_of(rows[left], actors[left], stamps[left])
+        columns = [rows[left], actors[left], stamps[left]]
+        differ = np.ones(len(left), np.bool_)  # from the one before: pieces of a copy are alike
+        differ[1:] = np.logical_or.reduce([one[1:] != one[:-1] for one in columns])
+        some = left[differ]
+        first, back = pairs_of(*(one[differ] for one in columns))
         known = np.zeros(len(first), np.bool_)
-        for number, at in enumerate(left[first].tolist()):
+        for number, at in enumerate(some[first].tolist()):
             extras = self.clocks.extras.get(int(rows[at]))
             if extras:
                 known[number] = self._in_extras(extras, part, int(actors[at]), int(stamps[at]))
-        bad[left[known[back]]] = False
+        bad[left[known[back][np.cumsum(differ) - 1]]] = False
 
     def _in_extras(self, extras: dict[tuple[int, int], int], part: int, actor: int, stamp: int) -> bool:
         code = actor & CODE_MASK

@@ -79,6 +79,8 @@ class Launches:
     fill: bool = False
     count_stores: bool = False
     late: int | None = None
+    world: type[SimulatedWorld] = SimulatedWorld
+    listener: Listener | None = None
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
     stores: StoreCounts | None = None
@@ -91,7 +93,9 @@ class Launches:
         """On a new world with these options; what ranks raise is in errors."""
         heap_bytes = 1 << self._needed_bytes().bit_length()
         options.setdefault("step_budget", STEP_BUDGET)
-        world = SimulatedWorld(self.case.world_size, SimulatorOptions(heap_bytes=heap_bytes, **options))
+        world = self.world(self.case.world_size, SimulatorOptions(heap_bytes=heap_bytes, **options))
+        if self.listener is not None:
+            world.space.events.add(self.listener)
         if self.count_stores:
             self.stores = StoreCounts(world.space)
             world.space.events.add(self.stores)

@@ -15,11 +15,14 @@ from pathlib import Path
 from tests.matrix.running import cores
 from tests.mutants.arguments import PLACE as ARGUMENTS
 from tests.mutants.arguments import Argument, argued, arguments
-from tests.mutants.mutant_runs import OWN, Compiled, tries
+from tests.mutants.mutant_runs import FAIR, OWN, SHAPES, Compiled, tries
 from tests.mutants.mutate import Mutant
 
 README = Path(__file__).resolve().parent / "README.md"
 TABLE = re.compile(r"(<!-- mutants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+CHECKED = tuple(one for one in FAIR if one.shape == next(iter(SHAPES)))
+"""How mutants run that are argued."""
+
 SEEDS = 6
 """Seeds of each way that a mutant is searched by before it has to be argued."""
 
@@ -35,26 +38,28 @@ class Result:
 
     @property
     def kind(self) -> str:
-        """The column of the table: checker, orders, argued, open."""
+        """The column of the table: checker, orders, judge, argued, open."""
+        if not self.found and self.argument:
+            return "judge" if self.argument.litmus else "argued"
         if not self.found:
-            return "argued" if self.argument else "open"
+            return "open"
         return "checker" if self.found.startswith("finding") else "orders"
 
 
 def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
-    """Run all mutants of a kernel: those that are argued in the fair order alone."""
+    """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
     compiled = Compiled(OWN[kernel])
     found = []
     for one in compiled.mutants:
         argument = argued(known, kernel, one)
-        found.append(Result(kernel, one, compiled.found(one, tries(0 if argument else seeds)), argument))
+        found.append(Result(kernel, one, compiled.found(one, CHECKED if argument else tries(seeds)), argument))
     return found
 
 
 def table(found: Sequence[Result]) -> Iterator[str]:
     """Yield the lines of the table: a kernel a line, then the arguments with the number of mutants that each is for."""
-    columns = ("checker", "orders", "argued", "open")
+    columns = ("checker", "orders", "judge", "argued", "open")
     yield f"| kernel | mutants | {' | '.join(columns)} |"
     yield f"| --- | ---: |{' ---: |' * len(columns)}"
     for kernel in dict.fromkeys(one.kernel for one in found):
@@ -65,10 +70,11 @@ def table(found: Sequence[Result]) -> Iterator[str]:
     reasons = Counter(one.argument for one in found if one.argument and not one.found)
     if reasons:
         yield ""
-        yield "| mutants | of | where | change | why it is no bug |"
+        yield "| mutants | of | where | change | why no run finds it |"
         yield "| ---: | --- | --- | --- | --- |"
         for why, count in reasons.items():
-            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why} |"
+            judge = f" (judge: litmus/{why.litmus}.litmus)" if why.litmus else ""
+            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why}{judge} |"
 
 
 def included(readme: str, lines: Sequence[str]) -> str:

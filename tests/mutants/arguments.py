@@ -16,13 +16,18 @@ PLACE = Path(__file__).resolve().parent / "arguments.json"
 @dataclass(frozen=True, slots=True)
 class Argument:
     """Patterns (of fnmatch) for a kernel's name, opcode, place with number ("file.py `text` #1") and change, and why
-    such a mutant is no bug."""
+    such a mutant is no bug.
+
+    litmus: the name of a program of tests/mutants/litmus for which the judge allows what must not happen, of a mutant
+    that is a bug in the model, though no run shows it; else "".
+    """
 
     kernel: str
     opcode: str
     place: str
     change: str
     why: str
+    litmus: str = ""
 
     def covers(self, kernel: str, mutant: Mutant) -> bool:
         """Return whether it is about a mutant of a kernel."""
@@ -35,7 +40,7 @@ def arguments(text: str) -> tuple[Argument, ...]:
     """Return the arguments of a file's text. Raises ValueError for an entry without one of the parts."""
     names = {one.name for one in fields(Argument)}
     for entry in (entries := json.loads(text)):
-        if entry.keys() != names or not entry["why"].strip():
+        if entry.keys() | {"litmus"} != names or not entry["why"].strip():
             raise ValueError(f"arguments.json: {entry} has other parts than {', '.join(sorted(names))}")
     return tuple(Argument(**entry) for entry in entries)
 

@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernels.catalogue import collective
 from kernels.compile import executable
-from kernels.spec import KernelSpec
-from memory.fabric import Executable
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable, Launch
+from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
+from simulator.run.choices import Turn
+from simulator.run.machine import Batch
+from simulator.run.orders import OLDEST_EVERY, Fair, taken
+from simulator.run.schedule import Scheduler
+from simulator.run.streams import Streams
+from simulator.world import SimulatedWorld
 from tests.kernels.conftest import make_fit_case
 from tests.kernels.launching import Launches
 from tests.kernels.sabotaged import KERNELS
@@ -21,13 +30,27 @@ from tests.museum.ways import Way
 from tests.mutants.mutate import Mutant, mutants_of
 
 LAUNCHES = 3
-SIZE_BYTES = 1_536
+SHAPES: Mapping[str, Mapping[str, int]] = {
+    "even": {"size_bytes": 1_536},
+    "odd": {"size_bytes": 1_542, "offset": 1},
+    "short": {"size_bytes": 480},
+    "middle": {"size_bytes": 17_280},
+    "long": {"size_bytes": 110_592},
+}
+"""Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; fewer vectors than a block has
+threads; two or three vectors a thread; many."""
+
 PATIENCE_NS = 1 << 40
 """So long that no wait gives up; but the kernel takes the code that looks at the clock."""
 
 STEP_BUDGET = 20_000
-PATIENT_STEP_BUDGET = 3_000
+PATIENT_STEP_BUDGET = 10_000
 """In random orders a wait with a time limit takes some hundred steps, or more than any number: it never sleeps."""
+
+WARP = 32
+TURNS_OF_WARPS = 256
+TURNS_OF_OTHERS = 8
+"""Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
 WAYS = {**MUSEUM, "races in orders": Way({"schedule": "random", "granularity": "block", "races": True}, 12)}
 """The museum's ways, and the checker in orders that bring other instructions to see a flag."""
@@ -39,14 +62,95 @@ OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed
 """Our kernels by name, with small launches."""
 
 
+class Apart(Streams):
+    """Launches of several ranks never share a batch, so that one of them can fall behind."""
+
+    def add(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> int:
+        number = super().add(rank, executable, launch, arguments)
+        queue = self._queues[rank][launch.stream]
+        queue[-1] = replace(queue[-1], delay=rank)
+        return number
+
+
+@dataclass(slots=True)
+class Behind(Fair):
+    """The fair order, but one rank takes a step when the others have taken TURNS_OF_OTHERS."""
+
+    late: int = 0
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        able = [number for number, batch in enumerate(batches) if batch.ready]
+        slow = [number for number in able if self.late in batches[number].rank_alive]
+        fast = [number for number in able if number not in slow]
+        turns, over = divmod(self.steps, TURNS_OF_OTHERS)
+        self.steps += 1
+        chosen = fast if fast and (over or not slow) else slow
+        batch = batches[number := chosen[(turns if chosen is slow else self.steps) % len(chosen)]]
+        if batch.steps % OLDEST_EVERY == 0:
+            index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
+        else:
+            index = min(batch.ready)
+        return Turn(number, index, batch.take(index))
+
+
+@dataclass(slots=True)
+class Straggling(Behind):
+    """The same of a rank's last warps alone, which signal for others in some kernels."""
+
+    def turn(self, batches: list[Batch]) -> Turn:
+        able = [number for number, batch in enumerate(batches) if batch.ready]
+        self.steps += 1
+        mine = [number for number in able if self.late in batches[number].rank_alive]
+        if mine and self.steps % len(able) == 0:
+            batch = batches[mine[0]]
+            lanes = np.arange(batch.lanes)
+            is_last = lanes % batch.block >= batch.block - WARP
+            wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
+            for index in sorted(batch.ready):
+                if (part := taken(batch, index, wanted)) is not None:
+                    return Turn(mine[0], index, part)
+        others = [number for number in able if number not in mine] or able
+        batch = batches[number := others[self.steps % len(others)]]
+        is_old = batch.steps % OLDEST_EVERY == 0
+        index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0) if is_old else 0, one))
+        return Turn(number, index, batch.take(index))
+
+
+def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
+    """Return a world in which one rank, or its last warps, falls behind all others.
+
+    A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
+    hosts wait for one, it orders more than kernels do.
+    """
+
+    class LateWorld(SimulatedWorld):
+        def _no_launches(self) -> Streams:
+            return Apart(self.world_size, self.options.seed, together=False)
+
+        def _scheduler(self) -> Scheduler:
+            scheduler = super()._scheduler()
+            scheduler.order = order(late=late)
+            return scheduler
+
+    return LateWorld
+
+
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, which rank is late."""
+    """A run that may show a mutant: a way of WAYS, its seed, whether waits have a time limit, the shape of the case, of
+    SHAPES, and a rank that makes others wait.
+
+    late: this rank's host launches when all others wait. behind: this rank's kernels run slowly, or its last warps
+    if of_warps (late_world).
+    """
 
     way: str
     seed: int = 0
     is_patient: bool = False
     late: int | None = None
+    behind: int | None = None
+    of_warps: bool = False
+    shape: str = "even"
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -56,12 +160,42 @@ class Try:
     def text(self) -> str:
         """How it is named in tables."""
         seed = "" if WAYS[self.way].seeds == 1 else f" {self.seed}"
-        limit = ", with a time limit" if self.is_patient else ""
-        return f"{self.way}{seed}{limit}{'' if self.late is None else f', rank {self.late} late'}"
+        words = [f"{self.way}{seed}"]
+        words += ["with a time limit"] if self.is_patient else []
+        words += [] if self.late is None else [f"rank {self.late} late"]
+        words += [] if self.behind is None else [f"{'last warps of ' * self.of_warps}rank {self.behind} behind"]
+        return ", ".join([*words, *([] if self.shape == "even" else [self.shape])])
 
 
-FAIR = (Try("races"), Try("races", is_patient=True), Try("races", late=0), Try("races", late=1))
-"""Runs of the checker in the fair order: waits find flags that are there, and flags that are not."""
+LATECOMERS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"is_patient": True},
+    {"late": 0},
+    {"late": 1},
+    {"behind": 0, "is_patient": True},
+    {"behind": 1, "is_patient": True},
+    {"behind": 0},
+    {"behind": 1},
+    {"behind": 0, "of_warps": True},
+    {"behind": 0, "of_warps": True, "is_patient": True},
+)
+"""Who waits for whom, so that waits find flags that are there, and flags that are not. A late rank would never launch
+while others wait with a time limit."""
+
+FAIR = tuple(Try("races", shape=shape, **given) for shape in SHAPES for given in LATECOMERS)
+"""Runs of the checker in the fair order."""
+
+
+class Reached(Listener):
+    """The lines of the PTX that lanes ran, of those that can have mutants."""
+
+    def __init__(self) -> None:
+        self.lines: set[int] = set()
+
+    def _add(self, event: Access | Fence | BarrierArrived | CopiesAwaited) -> None:
+        self.lines.add(event.instruction.line)
+
+    access = fence = barrier_arrived = copies_awaited = _add
 
 
 def tries(seeds: int) -> tuple[Try, ...]:
@@ -84,10 +218,12 @@ class Compiled:
     def __init__(self, spec: KernelSpec, cache_dir: Path = CACHE) -> None:
         self.spec = spec
         root = {"root": 1} if collective(spec.op).rooted else {}
-        size = {} if spec.op == "barrier" else {"size_bytes": SIZE_BYTES}
-        self.case = make_fit_case(spec, **root, **size)
-        self.executable = executable(spec, self.case, ARCH, cache_dir)
+        shapes = {"even": {}} if spec.op == "barrier" else SHAPES
+        self.cases = {name: _case(spec, {**root, **shape}) for name, shape in shapes.items()}
+        self.executable = executable(spec, self.cases["even"], ARCH, cache_dir)
         self.mutants = mutants_of(self.executable.ptx)
+        self._last: dict[tuple[str, str, int], Try] = {}
+        self._reached: dict[Try, set[int]] = {}
 
     def changed(self, mutant: Mutant | None) -> Executable:
         """Return what a mutant compiles to; None: the kernel as it is."""
@@ -97,22 +233,49 @@ class Compiled:
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
         return replace(self.executable, ptx=text, digest=digest, cubin=b"")
 
-    def outcome(self, mutant: Mutant | None, how: Try) -> str:
+    def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        work = Launches(self.spec, self.case, self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late)
+        world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
+        work = Launches(
+            self.spec, self.cases[how.shape], self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late,
+            world=world, listener=listener,
+        )  # fmt: skip
         budget = PATIENT_STEP_BUDGET if how.is_patient else STEP_BUDGET
-        world = work.run(step_budget=budget, **how.options)
+        ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
-        if seen == "DeadlineExceeded":  # the step budget: waits that look at the clock never sleep
-            return ""
-        if seen != "right":
+        if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
             return seen
-        return "finding" if any(one.severity != "advisory" for one in getattr(world, "findings", ())) else ""
+        return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
+
+    def reached(self, how: Try) -> set[int]:
+        """Return the lines that the kernel as it is reaches in a try."""
+        if how not in self._reached:
+            seen = Reached()
+            if how.shape in self.cases:
+                assert self.outcome(None, how, seen) == "", f"{self.spec.name} is not clean: {how.text}"
+            self._reached[how] = seen.lines
+        return self._reached[how]
 
     def found(self, mutant: Mutant, how: tuple[Try, ...]) -> str:
-        """Run it until something is wrong: what, and by which try; "" if nothing ever was."""
-        for one in how:
+        """Run it until something is wrong: what, and by which try; "" if nothing ever was.
+
+        What found the last change of the same instruction, or of one like it, is tried first. Tries of FAIR that do not
+        reach the instruction are left out.
+        """
+        like = [self._last[key] for nth in (mutant.nth, 0) if (key := (mutant.opcode, mutant.place, nth)) in self._last]
+        for one in dict.fromkeys([*(one for one in like if one in how), *how]):
+            if one in FAIR and mutant.line not in self.reached(one):
+                continue
             if what := self.outcome(mutant, one):
+                self._last |= dict.fromkeys(((mutant.opcode, mutant.place, nth) for nth in (mutant.nth, 0)), one)
                 return f"{what} ({one.text})"
         return ""
+
+
+def _case(spec: KernelSpec, changes: Mapping[str, int]) -> Case:
+    """Return a case of a shape; of the even size if the kernel does not take this one."""
+    case = make_fit_case(spec, **changes)
+    if spec.refusal(case, ARCH) is None:
+        return case
+    return make_fit_case(spec, **{**changes, **SHAPES["even"]})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import symlab
+import symlab.simulating  # before pytester, which forgets the modules that its tests are the first to import
 
 pytest_plugins = ["pytester"]
 

@@ -87,6 +87,20 @@ def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
             symlab.run(case(), world=world, races=True)
 
 
+def test_a_world_keeps_what_all_runs_found(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    with symlab.world(ranks=2, races=True) as world:
+        world.launch(PTX, **HOW)
+        monkeypatch.setattr(found, "found", (dataclasses.replace(FORMAL, count=9), finding()))
+        with pytest.raises(symlab.WorldFailure):
+            world.run(lambda rank, given: 1 // 0)
+    with symlab.world(ranks=2) as other:
+        other.launch(PTX, **HOW)
+    kept = world.findings(of_all_runs=True)
+    assert kept is not None
+    assert [(one.severity, one.count) for one in kept] == [("race", 1), ("formal", 1)]
+    assert other.findings(of_all_runs=True) is None
+
+
 def test_a_simulation_has_each_pair_once(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     other = finding("race", second=dataclasses.replace(LOAD, line=56))
     monkeypatch.setattr(found, "found", (FORMAL, other, dataclasses.replace(FORMAL, count=9)))

@@ -24,6 +24,7 @@ import runner
 from kernels.spec import Case
 from reports.record.record import Check, Mismatch, Record, Status
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
+from tests.reports.raced import checked, finding
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
 from tests.runner.conftest import BAD, Outcome, Script
 
@@ -167,6 +168,12 @@ def test_jobs_of_a_sweep_are_counted_from_one() -> None:
 def test_the_summary_counts() -> None:
     assert summary([passed(), refused(), wrong()], 2000) == "2,000 cases: 1 passed, 1 refused, 1 wrong, 1,997 not run"
     assert summary([], 1) == "1 case: 1 not run"
+
+
+def test_the_summary_says_what_the_race_checker_found() -> None:
+    assert summary([passed(), checked(), checked()], 3) == "3 cases: 3 passed; no race in any of 2 checked cases"
+    raced = checked(finding())
+    assert summary([checked(), raced], 2) == "2 cases: 1 passed, 1 wrong; races in 1 of 2 checked cases"
 
 
 SCENE = """

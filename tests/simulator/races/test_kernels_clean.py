@@ -76,7 +76,7 @@ def test_one_is_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
+@pytest.mark.parametrize("how", [ORDERS[1], ORDERS[3]], ids=lambda how: "-".join(how.values()))
 def test_all_are_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
     for name in NAMES:
         findings = found(name, 2, 1024, tmp_path, **how)
