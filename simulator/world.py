@@ -277,6 +277,8 @@ class SimulatedWorld:
         """Put a launch with its packed arguments at the end of the rank's queue."""
         with self.turn:
             self.check(rank)
+            if self.races is not None:
+                self.races.check_stream(rank, launch.stream, executable.name)
             self._report("enqueued", (rank,), self.streams.add(rank, executable, launch, arguments))
 
     def has_work(self, rank: int) -> bool:

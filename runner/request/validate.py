@@ -182,7 +182,7 @@ def validate(config: DictConfig) -> Request:
         placement=PlacementChoice(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
-        stress=Stress(values["stress"]),
+        stress=_stress(values),
         stress_seeds=_within(values["stress_seeds"], 1, MAX_STRESS_SEEDS, "stress_seeds"),
         inputs=Inputs(values["inputs"]),
         seed=_at_least(values["seed"], 0, "seed"),
@@ -328,6 +328,16 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
         calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
         limit=Limit(values["limit"]),
     )
+
+
+def _stress(values: dict[str, Any]) -> Stress:
+    stress = Stress(values["stress"])
+    if stress == Stress.two_streams and values["check"]["races"]:
+        raise RequestError(
+            "the race checker knows one stream of a rank at a time, not two (check.races with stress=two_streams), "
+            "leave check.races out, or give another stress"
+        )
+    return stress
 
 
 def _within(value: int, least: int, most: int, key: str) -> int:

@@ -48,9 +48,22 @@ from simulator.races.clocks import (
     pairs_of,
 )
 from simulator.races.finding import Finding
-from simulator.races.order import GPU, SCOPES, SYS, Order
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
-from simulator.races.running import NEVER, PREVIOUS, SCOPE, STAMP, Cluster, Held, Lanes, Many, Released, Running, Single
+from simulator.races.running import (
+    COLUMNS,
+    NEVER,
+    PREVIOUS,
+    SCOPE,
+    STAMP,
+    Cluster,
+    Held,
+    Lanes,
+    Many,
+    Released,
+    Running,
+    Single,
+)
 from simulator.races.shadow import READ, WRITE, Kept, Shadow
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
@@ -104,7 +117,8 @@ class Races(Listener):
         self.infos: dict[tuple[int, int, str], Info] = {}
         self.kept_alive: list[object] = []
         self.shadows: dict[int, Shadow] = {}
-        self.pending_launches = [0] * space.world_size
+        self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
+        self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -132,6 +146,16 @@ class Races(Listener):
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
+    def check_stream(self, rank: int, stream: int | None, name: str) -> None:
+        """ValueError for a launch of kernel `name` that may run beside one of its rank on another stream."""
+        if not self.are_awaited[rank] and self.stream_of[rank] != stream:
+            here, other = (_stream_text(one) for one in (stream, self.stream_of[rank]))
+            raise ValueError(
+                f"{name}: a launch on {here} beside one on {other} of rank {rank} (stream), the race checker knows one "
+                "stream at a time: synchronize between the two, or leave races out"
+            )
+        self.stream_of[rank] = stream
+
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
         stamp = self.accesses.tick()
@@ -140,7 +164,7 @@ class Races(Listener):
             self.order.clocks.extras.pop(row, None)
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.enqueued = [[] for _ in self.order.hosts]
-        self.pending_launches = [0] * len(self.order.hosts)
+        self.are_awaited = [True] * len(self.order.hosts)
 
     # Infos and shadows
 
@@ -310,7 +334,7 @@ class Races(Listener):
             some = mine[:, 0] >= 0
             found = mine if found is None else np.where(some[:, None], mine, found)
         if found is None and info.is_atomic:
-            found = np.full((len(lanes), 12), 0, np.int64)
+            found = np.zeros((len(lanes), COLUMNS), np.int64)
             found[:, 0] = -1
         return found
 
@@ -479,6 +503,8 @@ class Races(Listener):
             one = run.clusters.setdefault(number, Cluster())
             if releases:
                 one.rows.append(self.order.gather(run, some, stamp))
+            else:
+                one.rows += self.order.gather_released(run, some, CLUSTER)
             one.come += len(some)
             if one.come >= run.launched.clusters.size * run.launched.block:
                 one.done, one.rows, one.come = one.rows, [], 0
@@ -524,6 +550,7 @@ class Races(Listener):
         self.settle_copies()
         if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
             self._arrive_with_copies(run, lanes)
+            stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
         for key in np.unique(keys).tolist():
             at = keys == key
@@ -531,8 +558,12 @@ class Races(Listener):
             if operation == "init":
                 one.rows, one.done, one.phase = {}, [], -1
             elif operation.startswith("arrive"):
-                if not is_relaxed:
-                    self.order.arrive(run, one, lanes[at], int(event.phases[at][0]), stamp)
+                phase = int(event.phases[at][0])
+                if is_relaxed:
+                    scope = CTA if event.target_blocks is None else CLUSTER
+                    one.rows.setdefault(phase, []).extend(self.order.gather_released(run, lanes[at], scope))
+                else:
+                    self.order.arrive(run, one, lanes[at], phase, stamp)
             elif not is_relaxed and event.passed is not None and event.passed[at].any():
                 phase = int(event.phases[at][0])
                 self.order.pass_wait(run, one, lanes[at & event.passed], phase)
@@ -817,7 +848,6 @@ class Races(Listener):
         threads = event.launched.threads
         rows = np.unique(run.rows[position * threads : (position + 1) * threads]).tolist()
         order.streams[event.rank] = self._boundary(rows, event.rank, stamp)
-        self.pending_launches[event.rank] -= 1
         run.ranks_left -= 1
         if run.ranks_left:
             return
@@ -844,9 +874,10 @@ class Races(Listener):
             clocks.rows[row, :, rank * clocks.stride + last] = stamp
             clocks.seal(np.array([row]))
             order.enqueued[rank].append(row)
-            self.pending_launches[rank] += 1
+            self.are_awaited[rank] = False
         elif event.action == "synchronized":
             (rank,) = event.ranks
+            self.are_awaited[rank] = True
             if order.streams[rank] >= 0:
                 row = clocks.joined([order.hosts[rank], order.streams[rank]])
                 clocks.seal(np.array([row]))
@@ -854,7 +885,7 @@ class Races(Listener):
         else:
             row = clocks.joined(order.hosts)
             for rank in event.ranks:
-                low = rank * clocks.stride + (0 if self.pending_launches[rank] <= 0 else last)
+                low = rank * clocks.stride + (0 if self.are_awaited[rank] else last)
                 clocks.rows[row, :, low : (rank + 1) * clocks.stride] = stamp
             clocks.seal(np.array([row]))
             order.hosts = [row] * len(order.hosts)
@@ -883,6 +914,10 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
+
+
+def _stream_text(stream: int | None) -> str:
+    return "the default stream" if stream is None else f"stream {stream}"
 
 
 def _element(instruction: Instruction, width: int) -> int:

@@ -28,8 +28,10 @@ from simulator.races.clocks import (
 )
 from simulator.races.running import (
     ACTOR,
+    COLUMNS,
     FENCED,
     NEVER,
+    OF_WARP,
     OWN,
     PREVIOUS,
     ROW,
@@ -231,6 +233,8 @@ class Order:
             actor = int(entry[ACTOR])
             if not entry[WHOLE]:
                 clocks.add_extra(row, GENERIC, actor, int(entry[STAMP]))
+                if entry[OF_WARP] > entry[OWN]:
+                    clocks.add_extra(row, GENERIC, _warp_key(actor), int(entry[OF_WARP]))
             for part in range(1, clocks.parts):
                 if entry[FENCED + part] > entry[OWN + part] and (part == ALIAS or same_block[at]):
                     clocks.add_extra(row, part, actor, int(entry[FENCED + part]))
@@ -257,6 +261,30 @@ class Order:
         clocks.seal(np.array([row]))
         return row
 
+    def gather_released(self, run: Running, lanes: Numbers, scope: int) -> list[int]:
+        """Return new rows of what these lanes released by fences of at least a scope: a relaxed arrival hands it on."""
+        last = np.zeros((len(lanes), COLUMNS), np.int64)
+        for wide, one in run.released.items():
+            mine = one.entries[lanes]
+            last = np.where(((wide >= scope) & (mine[:, STAMP] > last[:, STAMP]))[:, None], mine, last)
+        has_any = last[:, STAMP] > 0
+        entries = last[has_any]
+        if not len(entries):
+            return []
+        row = self.clocks.joined(np.unique(entries[:, ROW]).tolist())
+        blocks, back, counts = np.unique(run.blocks_of(lanes[has_any]), return_inverse=True, return_counts=True)
+        earliest = np.full(len(blocks), NEVER)
+        np.minimum.at(earliest, back, entries[:, STAMP])
+        full = (counts == run.launched.block)[back]
+        entries[full, OWN] = np.maximum(entries[full, OWN], earliest[back][full])
+        entries[:, WHOLE] |= entries[:, OWN] >= entries[:, STAMP]
+        slots = self.clocks.slots_of(entries[:, ACTOR])
+        for part in range(self.clocks.parts):
+            np.maximum.at(self.clocks.rows[row, part], slots, entries[:, OWN + part].astype(np.int32))
+        self._link_extras(np.full(len(entries), row), entries, np.ones(len(entries), np.bool_))
+        self.clocks.seal(np.array([row]))
+        return [row]
+
     def _gather_warps(self, run: Running, row: int, lanes: Numbers, stamp: int) -> None:
         """Lanes of blocks that are not complete: whole warps, and single lanes."""
         warps, first, counts = np.unique(run.warps_of(lanes), return_index=True, return_counts=True)
@@ -267,6 +295,11 @@ class Order:
             self.clocks.add_extra(row, GENERIC, WARP_KEY | actor, stamp)
         for lane in lanes[np.isin(run.warps_of(lanes), warps[counts != size])].tolist():
             self.clocks.add_extra(row, GENERIC, int(run.actors[lane]), stamp)
+        if run.warps is not None:
+            own = run.own[GENERIC][run.blocks_of(lanes[first])]
+            for at in np.flatnonzero((counts != size) & (run.warps[warps] > own)).tolist():
+                key = _warp_key(int(run.actors[lanes[first[at]]]))
+                self.clocks.add_extra(row, GENERIC, key, int(run.warps[warps[at]]))
 
     def _gather_fences(self, run: Running, row: int, lanes: Numbers, part: int) -> None:
         """The lanes' own accesses before their own proxy fences."""
@@ -370,7 +403,8 @@ class Order:
         if clocks.parts == 1:
             return
         blocks = run.blocks_of(lanes)
-        first, back = pairs_of(run.rows[lanes], blocks)
+        groups = blocks if run.warps is None else run.warps_of(lanes)
+        first, back = pairs_of(run.rows[lanes], groups)
         old = run.rows[lanes[first]]
         made = clocks.new(len(first))
         clocks.rows[made] = clocks.rows[old]
@@ -425,3 +459,8 @@ class Order:
             self.clocks.seal(np.array([made]))
             barrier.done, barrier.phase = [made], phase
         self.merge(run, lanes, barrier.done)
+
+
+def _warp_key(actor: int) -> int:
+    """Return the key in extras of an actor's warp."""
+    return WARP_KEY | actor - (actor & CODE_MASK) % WARP

@@ -14,11 +14,11 @@ from simulator.races.shadow import Shadow
 
 WARP = 32
 NEVER = np.iinfo(np.int64).max >> 1
-ROW, SCOPE, STAMP, ACTOR, WHOLE, PREVIOUS, OWN, FENCED = 0, 1, 2, 3, 4, 5, 6, 9
+ROW, SCOPE, STAMP, ACTOR, WHOLE, PREVIOUS, OWN, FENCED, OF_WARP = 0, 1, 2, 3, 4, 5, 6, 9, 12
 """Columns of Links: row of the releasing thread, the scope of its release, when, who, whether all of its block until
 then is released, the link of the write that a read-modify-write took its value from (0: none), then by part what it
-knew of its block, and its own proxy fences."""
-COLUMNS = 12
+knew of its block, and its own proxy fences; at last what it knew of its warp."""
+COLUMNS = 13
 
 
 class Links:
@@ -138,6 +138,8 @@ class Running:
         made[:, ACTOR] = self.actors[lanes]
         made[:, WHOLE] = self.last[blocks] <= self.own[GENERIC][blocks]
         made[:, OWN] = np.where(made[:, WHOLE] == 1, stamp, self.own[GENERIC][blocks])
+        if self.warps is not None:
+            made[:, OF_WARP] = self.warps[self.warps_of(lanes)]
         for part in range(1, len(self.own)):
             made[:, OWN + part] = self.own[part][blocks]
             if part in self.fenced:

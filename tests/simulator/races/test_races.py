@@ -32,6 +32,7 @@ def found(
     before: str = "",
     is_apart: bool = True,
     assumptions: tuple[str, ...] = (),
+    cluster: int = 1,
 ) -> tuple[Finding, ...]:
     """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches."""
     ranks = len(code)
@@ -50,7 +51,7 @@ def found(
         fabric.barrier()
         for _ in range(launches):
             kernel = replace(executable(ptx), assumptions=assumptions)
-            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank])
+            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank], cluster=cluster)
             fabric.synchronize()
             if is_apart:
                 fabric.barrier()
@@ -240,6 +241,45 @@ def test_threads_of_a_block_meet(sync: str, is_clean: bool) -> None:
     assert missing(found([within], block=64)) == (set() if clean_within else {("race", "a barrier")})
 
 
+WARP_MEETS = "bar.warp.sync -1;"
+ONE_LANE = "setp.ne.u32 %p5, %r9, 0; @%p5 bra DONE;"
+
+
+@pytest.mark.parametrize(
+    ("told", "count"),
+    [
+        (WARP_MEETS + ONE_LANE + RELEASE, 0),
+        (WARP_MEETS + ONE_LANE + FENCE + RELAXED, 0),
+        (WARP_MEETS + ONE_LANE + "red.release.sys.global.add.u32 [%peerflag], %r1;", 0),
+        (ONE_LANE + RELEASE, 31),
+        (FENCE + WARP_MEETS + ONE_LANE + RELAXED, 31),
+        ("@!%p5 bar.warp.sync 1;" + ONE_LANE + RELEASE, 31),
+    ],
+)
+def test_a_lane_releases_what_its_warp_knows(told: str, count: int) -> None:
+    """A warp stores, meets, and one of its lanes releases. A fence before they meet is each lane's own. A warp that has
+    met hands on its own stores, not those of the other warp."""
+    writer = f"setp.ne.u32 %p5, %r9, 0; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %peer, %d1; st.global.b32 [%d1], %r1; {told} DONE:"
+    reads = " ".join(f"ld.global.b32 %r3, [%data+{4 * at}];" for at in range(32))
+    reader = f"{ONE_LANE.replace('DONE', 'LAST')} {poll()} {reads} LAST:"
+    assert sum(one.count for one in found([writer, reader], block=32) if one.first.tensor == "data") == count
+    of_both = found([writer, reader.replace("[%data+", "[%data+128+")], block=64)
+    assert len([one for one in of_both if one.first.tensor == "data"]) == 32
+
+
+@pytest.mark.parametrize(("sync", "is_clean"), [(WARP_MEETS, True), ("", False)])
+def test_a_lane_arrives_at_an_mbarrier_for_its_warp(sync: str, is_clean: bool) -> None:
+    """Warp 1 uses shared memory and meets; its first lane arrives. Warp 0 waits, then writes to the same words."""
+    body = f"""mov.u32 %r7, barrier; mov.u32 %r6, buffer; and.b32 %r8, %r9, 31; shl.b32 %r4, %r8, 2;
+        add.u32 %r6, %r6, %r4; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN; mbarrier.init.shared.b64 [%r7], 1;
+        JOIN: bar.sync 0; setp.lt.u32 %p3, %r9, 32; @%p3 bra WAIT;
+        st.shared.b32 [%r6], %r1; ld.shared.b32 %r3, [%r6]; {sync} setp.ne.u32 %p4, %r8, 0; @%p4 bra DONE;
+        mbarrier.arrive.shared.b64 _, [%r7]; bra DONE;
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT; st.shared.b32 [%r6], %r1; DONE:"""
+    declared = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
+    assert missing(found([body], block=64, before=declared)) == (set() if is_clean else {("race", "a barrier")})
+
+
 @pytest.mark.parametrize(("sync", "is_clean"), [("bar.sync 0;", True), ("", False)])
 def test_shared_memory(sync: str, is_clean: bool) -> None:
     body = f"mov.u32 %r7, buffer; mul.lo.u32 %r8, %r9, 4; add.u32 %r8, %r8, %r7; st.shared.b32 [%r8], %r1; {sync} xor.b32 %r8, %r9, 33; mul.lo.u32 %r8, %r8, 4; add.u32 %r8, %r8, %r7; ld.shared.b32 %r3, [%r8];"
@@ -274,13 +314,22 @@ def test_a_read_modify_write_releases_what_it_acquires() -> None:
     assert [one for one in found(code, block=64) if one.first.tensor == "data"]
 
 
+COUNTS = {
+    "one instruction": "atom.acq_rel.gpu.global.add.u32 %r2, [%flag], 1;",
+    "fences": "fence.acq_rel.gpu; atom.relaxed.gpu.global.add.u32 %r2, [%flag], 1; fence.acq_rel.gpu;",
+}
+
+
+@pytest.mark.parametrize("count", COUNTS.values(), ids=list(COUNTS))
 @pytest.mark.parametrize("is_last_read", [True, False])
-def test_blocks_that_count_in_one_instruction(is_last_read: bool) -> None:
+def test_blocks_that_count_in_one_instruction(is_last_read: bool, count: str) -> None:
     """The block that counts last knows what all blocks stored; every other one does not."""
     body = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
-        atom.acq_rel.gpu.global.add.u32 %r2, [%flag], 1; setp.ne.u32 %p2, %r2, LAST; @%p2 ret;
+        COUNT setp.ne.u32 %p2, %r2, LAST; @%p2 ret;
         ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];""".replace("LAST", "3" if is_last_read else "2")
-    assert bool(found([body], grid=4)) != is_last_read
+    assert bool(found([body.replace("COUNT", count)], grid=4)) != is_last_read
+    unordered = count.replace("acq_rel.gpu.global", "relaxed.gpu.global").replace("fence.acq_rel.gpu;", "")
+    assert found([body.replace("COUNT", unordered)], grid=4)
 
 
 def test_a_write_that_another_took_the_place_of_still_races() -> None:
@@ -331,6 +380,13 @@ class TestProxies:
         ]
         assert missing(found(code)) == {("race", "a release")}
 
+    @pytest.mark.parametrize(("sync", "readers"), [("bar.sync 0;", (0, 1, 32)), (WARP_MEETS, (0, 1)), ("", (0,))])
+    def test_a_fence_is_about_what_its_own_warp_knows(self, sync: str, readers: tuple[int, ...]) -> None:
+        """All lanes of two warps fence in one instruction; one of them reads what lane 0 stored."""
+        for reader in (0, 1, 32):
+            body = f"mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {sync} fence.proxy.alias; setp.ne.u32 %p3, %r9, {reader}; @%p3 ret; multimem.ld_reduce.weak.global.add.u32 %r3, [%all];"
+            assert bool(found([body], block=64)) != (reader in readers)
+
     def test_a_read_that_bypasses_l1_after_a_relaxed_poll_is_formal(self) -> None:
         code = [
             f"multimem.st.weak.global.b32 [%all], %r1; {self.FLAG}",
@@ -378,6 +434,69 @@ class TestProxies:
         """The source is overwritten: only after the copy was waited for."""
         body = f"mov.u32 %r6, buffer; cp.async.ca.shared.global [%r6], [%data], 16; cp.async.commit_group; {wait} st.global.b32 [%data], %r1;"
         assert bool(found([body], before=self.SHARED)) != is_clean
+
+
+@pytest.mark.parametrize(
+    ("arrive", "count", "is_clean"),
+    [
+        ("cp.async.mbarrier.arrive.shared.b64 [%r7]; mbarrier.arrive.shared.b64 _, [%r7];", 64, True),
+        ("cp.async.mbarrier.arrive.noinc.shared.b64 [%r7];", 64, True),
+        ("cp.async.mbarrier.arrive.noinc.shared.b64 [%r7]; mbarrier.arrive.shared.b64 _, [%r7];", 128, True),
+        ("mbarrier.arrive.shared.b64 _, [%r7];", 64, False),
+    ],
+)
+def test_copies_arrive_at_an_mbarrier(arrive: str, count: int, is_clean: bool) -> None:
+    """Each lane copies 16 bytes and reads those of its neighbour: only if the phase waits for the copies."""
+    body = f"""mov.u32 %r7, barrier; mov.u32 %r6, buffer; shl.b32 %r8, %r9, 4; add.u32 %r5, %r6, %r8;
+        st.shared.v4.b32 [%r5], {{%r1, %r1, %r1, %r1}}; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN;
+        mbarrier.init.shared.b64 [%r7], {count};
+        JOIN: bar.sync 0; cvt.u64.u32 %d1, %r8; add.u64 %d1, %data, %d1;
+        cp.async.cg.shared.global [%r5], [%d1], 16; {arrive}
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT;
+        xor.b32 %r8, %r8, 16; add.u32 %r5, %r6, %r8; ld.shared.b32 %r3, [%r5]; cp.async.wait_all;"""
+    declared = ".shared .align 16 .b8 buffer[1024];\n.shared .align 8 .b64 barrier;"
+    assert bool(found([body], block=64, before=declared)) != is_clean
+
+
+RELAXED_ARRIVALS = [
+    ("fence.acq_rel.cluster; barrier.cluster.arrive.relaxed;", 0),
+    ("fence.acq_rel.gpu; barrier.cluster.arrive.relaxed;", 0),
+    ("@%p4 bra ON; fence.acq_rel.cluster; ON: barrier.cluster.arrive.relaxed;", 32),
+    ("fence.acq_rel.cta; barrier.cluster.arrive.relaxed;", 64),
+    ("barrier.cluster.arrive.relaxed;", 64),
+    ("barrier.cluster.arrive.relaxed; fence.acq_rel.cluster;", 64),
+]
+
+
+@pytest.mark.parametrize(("arrive", "count"), RELAXED_ARRIVALS)
+def test_relaxed_arrivals_at_a_cluster(arrive: str, count: int) -> None:
+    """Threads of two blocks exchange words; a relaxed arrival hands on what the thread's own fence before it released.
+    Each pair counts once, by the read or the write that comes second. p4: every other thread."""
+    body = f"""mov.u32 %r8, %ctaid.x; mad.lo.u32 %r8, %r8, 32, %r9; and.b32 %r4, %r9, 1; setp.eq.u32 %p4, %r4, 1;
+        mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {arrive} barrier.cluster.wait;
+        xor.b32 %r8, %r8, 32; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
+    findings = found([body], grid=2, block=32, cluster=2)
+    assert sum(one.count for one in findings) == count
+
+
+def test_a_fence_hands_on_only_what_came_before_it() -> None:
+    """The store between the fence and the relaxed arrival is not released."""
+    body = """mov.u32 %r8, %ctaid.x; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
+        fence.acq_rel.cluster; st.global.b32 [%d1+16], %r1; barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+        xor.b32 %r8, %r8, 1; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1+OFFSET];"""
+    assert not found([body.replace("OFFSET", "0")], grid=2, cluster=2)
+    assert missing(found([body.replace("OFFSET", "16")], grid=2, cluster=2)) == {("race", "a barrier")}
+
+
+@pytest.mark.parametrize(("fence", "is_clean"), [("fence.acq_rel.cta;", True), ("", False)])
+def test_relaxed_arrivals_at_an_mbarrier(fence: str, is_clean: bool) -> None:
+    body = f"""mov.u32 %r7, barrier; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN; mbarrier.init.shared.b64 [%r7], 64;
+        JOIN: bar.sync 0; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
+        {fence} mbarrier.arrive.relaxed.cta.shared.b64 _, [%r7];
+        WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT;
+        xor.b32 %r8, %r9, 33; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
+    findings = found([body], block=64, before=".shared .align 8 .b64 barrier;")
+    assert missing(findings) == (set() if is_clean else {("race", "a barrier")})
 
 
 def test_hosts_have_to_meet() -> None:

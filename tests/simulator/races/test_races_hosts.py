@@ -1,0 +1,84 @@
+"""What hosts order under the race checker: their barriers order kernels that they have waited for, no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from simulator_harness import executable, make_world, module, put, run, start, succeed
+
+from simulator.fabric import SimulatorFabric
+from simulator.races.finding import Finding
+
+STORE = "mov.u32 %r1, 5; st.global.b32 [%peer], %r1;"
+LOAD = "ld.global.b32 %r1, [%data];"
+
+
+def found(waits: bool, second: str) -> tuple[Finding, ...]:
+    """What is found when each rank's kernel stores to its peer, the hosts meet, and each then has its own data read.
+    waits: the hosts wait for the store's kernel before. second: "kernel", "read" or "write"."""
+    store, load = (executable(module(code, ["u64 data", "u64 peer"])) for code in (STORE, LOAD))
+    world = make_world(2, races=True)
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = put(fabric, "data", np.zeros(4, np.uint32))
+        addresses = [data.address, fabric.peer_address(data, 1 - fabric.rank)]
+        fabric.barrier()
+        start(fabric, store, 1, 1, addresses)
+        if waits:
+            fabric.synchronize()
+        fabric.barrier()
+        if second == "kernel":
+            start(fabric, load, 1, 1, addresses)
+        elif second == "read":
+            fabric.read(data, 0, 4)
+        else:
+            fabric.write(data, 0, torch.ones(4, dtype=torch.uint8))
+        fabric.synchronize()
+        fabric.barrier()
+
+    succeed(world, program)
+    return world.findings
+
+
+@pytest.mark.parametrize("second", ["kernel", "read", "write"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_barrier_of_hosts_orders_only_what_they_waited_for(waits: bool, second: str) -> None:
+    findings = found(waits, second)
+    assert bool(findings) != waits
+    assert {(one.severity, one.first.tensor) for one in findings} <= {("race", "data")}
+
+
+@pytest.mark.parametrize(("streams", "waits"), [((1, 2), True), ((1, 1), False), ((None, None), False)])
+def test_one_stream_after_another_is_clean(streams: tuple[int | None, int | None], waits: bool) -> None:
+    world = make_world(1, races=True)
+    succeed(world, two_launches(streams, waits))
+    assert world.findings == ()
+
+
+@pytest.mark.parametrize("streams", [(1, 2), (None, 1)])
+def test_streams_side_by_side_are_refused(streams: tuple[int | None, int | None]) -> None:
+    """Launches of two streams of a rank are side by side: the checker would order them, so it refuses them."""
+    (error,) = run(make_world(1, races=True), two_launches(streams, waits=False)).errors
+    assert isinstance(error, ValueError)
+    first, second = ("the default stream" if one is None else f"stream {one}" for one in streams)
+    assert f"a launch on {second} beside one on {first} of rank 0 (stream)" in str(error)
+    assert "\n" not in str(error)
+    succeed(make_world(1), two_launches(streams, waits=False))
+
+
+def two_launches(streams: tuple[int | None, int | None], waits: bool) -> Callable[[SimulatorFabric], None]:
+    """A program with a launch that stores on one stream, and one that loads on another. waits: the host waits between."""
+    store, load = (executable(module(code, ["u64 data", "u64 peer"])) for code in (STORE, LOAD))
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = put(fabric, "data", np.zeros(4, np.uint32))
+        start(fabric, store, 1, 1, [data.address, data.address], stream=streams[0])
+        if waits:
+            fabric.synchronize()
+        start(fabric, load, 1, 1, [data.address, data.address], stream=streams[1])
+        fabric.synchronize()
+
+    return program

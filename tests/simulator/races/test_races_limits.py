@@ -1,0 +1,99 @@
+"""Hints where only the scopes of strong accesses are too narrow, and what the page says that the checker does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulator_harness import executable, make_world, module, put, start, succeed
+
+from simulator.fabric import SimulatorFabric
+from simulator.races.finding import Finding
+
+PAGE = Path(__file__).parents[3] / "simulator" / "races" / "README.md"
+BY_RANK = "setp.ne.u32 %p1, %rank, 0; @%p1 bra OTHER;"
+
+
+def found(code: str, ranks: int, grid: int = 1, block: int = 1, before: str = "", cluster: int = 1) -> list[Finding]:
+    """What is found when each rank runs the code once; peer is the next rank's data."""
+    kernel = executable(module(code, ["u64 data", "u64 peer", "u32 rank"], before))
+    world = make_world(ranks, races=True)
+
+    def program(fabric: SimulatorFabric) -> None:
+        data = put(fabric, "data", np.zeros(64, np.uint32))
+        fabric.barrier()
+        peer = fabric.peer_address(data, (fabric.rank + 1) % ranks)
+        start(fabric, kernel, grid, block, [data.address, peer, fabric.rank], cluster=cluster)
+        fabric.synchronize()
+        fabric.barrier()
+
+    succeed(world, program)
+    return list(world.findings)
+
+
+SPIN = "SPIN: ld.relaxed.{scope}.global.b32 %r1, [%data]; setp.eq.u32 %p2, %r1, 0; @%p2 bra SPIN; ret;"
+TWO_RANKS = {
+    "two reductions": (
+        "red.relaxed.gpu.global.add.u32 [%peer], 1; ret;",
+        "red.relaxed.gpu.global.add.u32 [%data], 1; ret;",
+    ),
+    "a narrow store": ("mov.u32 %r1, 1; st.relaxed.gpu.global.b32 [%peer], %r1; ret;", SPIN.format(scope="sys")),
+    "a narrow poll": ("mov.u32 %r1, 1; st.relaxed.sys.global.b32 [%peer], %r1; ret;", SPIN.format(scope="gpu")),
+}
+
+
+@pytest.mark.parametrize("name", TWO_RANKS)
+def test_strong_accesses_of_two_ranks_lack_a_wider_scope(name: str) -> None:
+    first, second = TWO_RANKS[name]
+    findings = found(f"{BY_RANK} {first} OTHER: {second}", 2)
+    assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
+
+
+def test_atomics_of_two_blocks_lack_a_wider_scope() -> None:
+    findings = found("atom.relaxed.cta.global.add.u32 %r1, [%data], 1;", 1, grid=2)
+    assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
+
+
+SHARED = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
+LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r1, 1;
+    st.global.v4.b32 [%data], {{%r1, %r1, %r1, %r1}}; {fence} mbarrier.init.shared.b64 [%r7], 1;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r7], 0; @!%p3 bra WAIT;"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "is_clean"),
+    [("fence.proxy.async;", True), ("fence.proxy.async.global;", True), ("fence.proxy.async.shared::cta;", True), ("", False)],
+)  # fmt: skip
+def test_the_space_of_an_async_proxy_fence_is_not_looked_at(fence: str, is_clean: bool) -> None:
+    """The third fence is for shared memory alone and the data is global: a limit that the page names."""
+    assert bool(found(LOADED.format(fence=fence), 1, before=SHARED)) != is_clean
+    assert "- The state space of `fence.proxy.async`" in PAGE.read_text()
+
+
+REMOTE = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r8, %cluster_ctarank; xor.b32 %r8, %r8, 1;
+    mov.u32 %r9, %tid.x; setp.ne.u32 %p1, %r9, 0; @%p1 bra JOIN; mbarrier.init.shared.b64 [%r7], 32;
+    JOIN: barrier.cluster.arrive; barrier.cluster.wait;
+    mapa.shared::cluster.u32 %r10, %r6, %r8; mapa.shared::cluster.u32 %r11, %r7, %r8;
+    shl.b32 %r1, %r9, 2; add.u32 %r2, %r10, %r1; st.shared::cluster.b32 [%r2], %r9;
+    mbarrier.arrive.{arrive}.shared::cluster.b64 _, [%r11];
+    WAIT: mbarrier.try_wait.parity.{wait}.shared::cta.b64 %p3, [%r7], 0; @!%p3 bra WAIT;
+    add.u32 %r2, %r6, %r1; ld.shared.b32 %r3, [%r2]; barrier.cluster.arrive; barrier.cluster.wait;"""
+
+
+@pytest.mark.parametrize(
+    ("arrive", "wait", "is_clean"),
+    [
+        ("release.cluster", "acquire.cluster", True),
+        ("release.cluster", "acquire.cta", True),
+        ("relaxed.cluster", "acquire.cluster", False),
+        ("release.cluster", "relaxed.cluster", False),
+    ],
+)
+def test_the_scopes_of_mbarriers_are_not_looked_at(arrive: str, wait: str, is_clean: bool) -> None:
+    """A wait of scope cta does not acquire what another block released: a limit that the page names."""
+    code = REMOTE.format(arrive=arrive, wait=wait)
+    assert bool(found(code, 1, grid=2, block=32, before=SHARED, cluster=2)) != is_clean
+    assert "- The scopes of mbarrier operations" in PAGE.read_text()
