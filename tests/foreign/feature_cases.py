@@ -151,7 +151,7 @@ def of_warp(values: Sequence[int], lane: int, first: int) -> list[int]:
         sum(tile),
         sum(tile[: lane % 8]),
         tile[2] + (first + lane) // 8 * 1000,
-        ALL_LANES,
+        1,
         (1 << lane) - 1,
         first + lane,
         1,

@@ -103,17 +103,13 @@ extern "C" __global__ void warps(const int *in, int *out) {
   *row++ = (int)__reduce_and_sync(~0u, (unsigned)value);
   *row++ = (int)__reduce_or_sync(~0u, (unsigned)value);
   *row++ = (int)__reduce_xor_sync(~0u, (unsigned)value);
-  *row = 0;
-  if (value & 1) {
-    auto odd = cg::coalesced_threads();
-    *row = odd.thread_rank() * 100 + odd.size();
-  }
-  ++row;
+  auto alike = cg::labeled_partition(cg::tiled_partition<32>(cg::this_thread_block()), value & 1);
+  *row++ = value & 1 ? (int)(alike.thread_rank() * 100 + alike.size()) : 0;
   auto tile = cg::tiled_partition<8>(cg::this_thread_block());
   *row++ = cg::reduce(tile, value, cg::plus<int>());
   *row++ = cg::exclusive_scan(tile, value, cg::plus<int>());
   *row++ = tile.shfl(value, 2) + tile.meta_group_rank() * 1000;
-  *row++ = (int)__activemask();
+  *row++ = (int)(__activemask() >> lane & 1);  // of the other lanes CUDA promises nothing
   unsigned below;
   asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
   *row++ = (int)below;
