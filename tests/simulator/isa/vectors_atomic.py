@@ -6,7 +6,8 @@ Lanes of one step are served in lane order, so the old values are known in the s
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import simulator_oracle as oracle
@@ -103,32 +104,54 @@ def operands(word: str, kind: str) -> tuple[Array, Array, Array]:
     return (np.where(np.arange(SAMPLES) % 2 == 0, a, first) if word == "cas" else first), a, b
 
 
-def shared_cells() -> Iterator[Vector]:
-    """Cells in shared memory, by their own addresses and by generic ones."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An operation on one cell, which holds `first` before and is read into `e` afterwards.
+
+    text: the instruction, on the cell at [w]; atom's old value goes to d. inputs, outputs: a Vector's.
+    """
+
+    key: str
+    space: str
+    kind: str
+    bits: int
+    text: str
+    inputs: tuple[tuple[str, str, Array], ...]
+    outputs: tuple[tuple[str, str, Array], ...]
+
+
+def cells(spaces: Sequence[str]) -> Iterator[Cell]:
+    """Every form of shared memory in these spaces ("shared.", "" for generic addresses)."""
     forms = [(word, "", kind) for word, kinds in FORMS.items() for kind in kinds]
     forms += [("add", "noftz.", kind) for kind in HALVES]
     for word, noftz, kind in forms:
         for opcode in ("atom", "red"):
             if opcode == "red" and word in ("exch", "cas"):
                 continue
-            for space in ("shared.", "shared::cta.", ""):
-                yield _shared_cell(opcode, space, word, noftz, kind)
+            for space in spaces:
+                yield _cell(opcode, space, word, noftz, kind)
 
 
-def _shared_cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Vector:
+def _cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Cell:
     bits = bits_of(kind)
     columns = operands(word, kind)[: 3 if word == "cas" else 2]
     function = function_of(word, kind, in_global=False)
     new = np.array([function(*map(int, row)) for row in zip(*columns, strict=True)], np.uint64)
     names = ("first", "a", "b")[: len(columns)]
-    target = "d, " if opcode == "atom" else ""
     key = f"{opcode}.{space}{word}.{noftz}{kind}"
-    place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {bits // 8}; mov.u32 q, cells; add.u32 p, p, q;"
-    generic = "cvt.u64.u32 w, p; cvta.shared.u64 w, w;" if not space else "cvt.u64.u32 w, p;"
-    text = f"{place} {generic} st.shared.b{bits} [p], first; {key} {target}[w], {', '.join(names[1:])}; ld.shared.b{bits} e, [p];"
+    text = f"{key} {'d, ' if opcode == 'atom' else ''}[w], {', '.join(names[1:])};"
     inputs = tuple((name, f"b{bits}", values) for name, values in zip(names, columns, strict=True))
     outputs = [("e", f"b{bits}", new)] + ([("d", f"b{bits}", columns[0])] if opcode == "atom" else [])
-    return Vector(key, "in_shared", text, inputs, tuple(outputs), registers=".reg .b32 p, q; .reg .b64 w;")
+    return Cell(key, space, kind, bits, text, inputs, tuple(outputs))
+
+
+def shared_cells() -> Iterator[Vector]:
+    """Cells in shared memory, by their own addresses and by generic ones."""
+    for one in cells(("shared.", "shared::cta.", "")):
+        place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {one.bits // 8}; mov.u32 q, cells; add.u32 p, p, q;"
+        generic = "cvt.u64.u32 w, p; cvta.shared.u64 w, w;" if not one.space else "cvt.u64.u32 w, p;"
+        text = f"{place} {generic} st.shared.b{one.bits} [p], first; {one.text} ld.shared.b{one.bits} e, [p];"
+        yield Vector(one.key, "in_shared", text, one.inputs, one.outputs, registers=".reg .b32 p, q; .reg .b64 w;")
 
 
 def packed() -> Iterator[Vector]:
@@ -220,7 +243,7 @@ def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded
 
 
 def sinks() -> Iterator[Vector]:
-    """atom whose old value nobody wants."""
+    """The atomic operations of which only the stored value is compared."""
     a = samples(32, 1)
     at = np.arange(SAMPLES, dtype=np.int64) * 4
     text = "add.s64 p, at, %out; st.global.b32 [p+{to}], 9; atom.global.add.u32 _, [p+{to}], a;"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from simulator_bench import SAMPLES, Array, Store, Vector
 from simulator_oracle import signed, wrap
-from simulator_vectors_atomic import FORMS, HALVES, bits_of, function_of, operands
+from simulator_vectors_atomic import bits_of, cells, function_of, operands
 from simulator_vectors_integer import samples
 from simulator_vectors_memory import COUNTS, TYPES, homes
 
@@ -150,35 +150,16 @@ def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vecto
 
 def atomics() -> Iterator[Vector]:
     """Cells of the neighbour's block, by their own addresses and by generic ones."""
-    forms = [(word, "", kind) for word, kinds in FORMS.items() for kind in kinds]
-    forms += [("add", "noftz.", kind) for kind in HALVES]
-    for word, noftz, kind in forms:
-        for opcode in ("atom", "red"):
-            if opcode == "red" and word in ("exch", "cas"):
-                continue
-            for space in ("shared::cluster.", ""):
-                yield _cell(opcode, space, word, noftz, kind)
-
-
-def _cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Vector:
-    bits = bits_of(kind)
-    columns = operands(word, kind)[: 3 if word == "cas" else 2]
-    function = function_of(word, kind, in_global=False)
-    new = np.array([function(*map(int, row)) for row in zip(*columns, strict=True)], np.uint64)
-    names = ("first", "a", "b")[: len(columns)]
-    target = "d, " if opcode == "atom" else ""
-    key = f"{opcode}.{space}{word}.{noftz}{kind}"
-    generic = "cvt.u64.u32 w, r; " + ("" if space else "cvta.shared::cluster.u64 w, w; ")
-    whose = ""
-    if kind.endswith("x2"):  # of the own block, by its address in the cluster: see test_clusters
-        whose = "mapa.shared::cluster.u32 r, s, me; "
-    text = (
-        f"{PLACES} {whose} {SYNC} st.shared::cluster.b{bits} [r], first; {generic} {key} {target}[w], {', '.join(names[1:])}; "
-        f"ld.shared::cluster.b{bits} e, [r]; {SYNC}"
-    )
-    inputs = tuple((name, f"b{bits}", values) for name, values in zip(names, columns, strict=True))
-    outputs = [("e", f"b{bits}", new)] + ([("d", f"b{bits}", columns[0])] if opcode == "atom" else [])
-    return Vector(key, "of_the_neighbour", text, inputs, tuple(outputs), registers=REGISTERS)
+    for one in cells(("shared::cluster.", "")):
+        generic = "cvt.u64.u32 w, r; " + ("" if one.space else "cvta.shared::cluster.u64 w, w; ")
+        whose = ""
+        if one.kind.endswith("x2"):  # of the own block, by its address in the cluster: see test_clusters
+            whose = "mapa.shared::cluster.u32 r, s, me; "
+        text = (
+            f"{PLACES} {whose} {SYNC} st.shared::cluster.b{one.bits} [r], first; {generic} {one.text} "
+            f"ld.shared::cluster.b{one.bits} e, [r]; {SYNC}"
+        )
+        yield Vector(one.key, "of_the_neighbour", text, one.inputs, one.outputs, registers=REGISTERS)
 
 
 def barriers() -> Iterator[Vector]:

@@ -227,7 +227,7 @@ class TestErrors:
         ],
     )
     def test_declarations_that_it_can_not_read(self, statement: str, reason: str) -> None:
-        """They are listed; a kernel that needs none of them runs."""
+        """`symlab check` lists them; a kernel that does not use them runs."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
         (found,) = unsupported_forms(module(body))
         assert (found.line, found.text) == (line_of(body, statement), statement[:-1])
