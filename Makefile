@@ -60,13 +60,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  | $(BRIEFLY)
 	@touch $@
 
-$(FOREIGN): constraints-foreign.txt
+$(FOREIGN): tests/foreign/constraints.txt
 	@$(SUITABLE)
 	@.venv-foreign/bin/python -c '' 2>/dev/null || { echo 'Making .venv-foreign'; $(PYTHON) -m venv --clear .venv-foreign; }
 	@echo 'Installing compilers and kernels of others into .venv-foreign (a few minutes, once)'
-	@set -o pipefail; .venv-foreign/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-deps -r constraints-foreign.txt \
+	@set -o pipefail; .venv-foreign/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-deps -r tests/foreign/constraints.txt \
 	  | $(BRIEFLY)
-	@cp constraints-foreign.txt $@
+	@cp tests/foreign/constraints.txt $@
 
 .venv/.bench: $(INSTALLED)
 	@$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -107,7 +107,7 @@ def test_constraints_are_whole_and_in_order() -> None:
 
 def test_the_foreign_environment_is_locked_by_itself() -> None:
     """Every package of the extra is there, CuTe DSL as in our own environment, and no torch."""
-    locked = locks("constraints-foreign.txt")
+    locked = locks("tests/foreign/constraints.txt")
     assert list(locked) == sorted(locked)
     assert all(name == canonicalize_name(name) and Version(version) for name, version in locked.items())
     extra = {canonicalize_name(Requirement(one).name) for one in PROJECT["project"]["optional-dependencies"]["foreign"]}

@@ -37,7 +37,7 @@ class Case:
 class Foreign:
     """A kernel that others wrote, or whose compiler they did.
 
-    name: unique, as the table has it. package: of constraints-foreign.txt, whose version the table states. case: the
+    name: unique, as the table has it. package: of constraints.txt here, whose version the table states. case: the
     launch on a number of ranks. promise: what the check holds results to, `bit for bit` or a bound; for a kernel with
     forms that the simulator does not have, `unsupported: ` and these forms.
     """

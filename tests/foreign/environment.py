@@ -16,7 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ENVIRONMENT = ROOT / ".venv-foreign"
-LOCK = ROOT / "constraints-foreign.txt"
+LOCK = HERE / "constraints.txt"
 COMPILERS = HERE / "compilers"
 SOURCES = HERE / "sources"
 COMPILE_LIMIT_S = 600
@@ -48,7 +48,7 @@ def absent(needs_host_compiler: bool = False) -> str:
     if not stamp.exists():
         return "there is no .venv-foreign (make foreign)"
     if stamp.read_text(encoding="utf-8") != LOCK.read_text(encoding="utf-8"):
-        return ".venv-foreign has other versions than constraints-foreign.txt (make foreign)"
+        return ".venv-foreign has other versions than tests/foreign/constraints.txt (make foreign)"
     if needs_host_compiler and shutil.which("g++") is None:
         return "nvcc needs a C++ compiler, and g++ is not on PATH"
     return ""
