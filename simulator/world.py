@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -30,22 +30,23 @@ from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
-from simulator.memory.order import Order
 from simulator.memory.space import Space
-from simulator.memory.weak import WeakSpace
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
-from simulator.races.checker import Races
-from simulator.races.finding import Finding
 from simulator.run.choices import Choice, Until
 from simulator.run.machine import Batch, Scratch
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
 from simulator.run.waiting import waiting_places
+
+if TYPE_CHECKING:
+    from simulator.memory.order import Order
+    from simulator.races.checker import Races
+    from simulator.races.finding import Finding
 
 MAX_WORLD_SIZE = 72
 
@@ -107,7 +108,7 @@ class SimulatedWorld:
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
-        self.races = Races(self.space) if options.races else None
+        self.races = self._made_races()
         for listener in (self.tally, self.printer, self.races):
             if listener is not None:
                 self.space.events.add(listener)
@@ -127,10 +128,20 @@ class SimulatedWorld:
         size = (self.world_size, options.heap_bytes, options.multicast)
         if options.memory == Memory.strong:
             return Space(*size)
+        from simulator.memory.order import Order
+        from simulator.memory.weak import WeakSpace
+
         space = WeakSpace(*size, options.seed)
         self.order = Order(space)
         space.events.add(self.order)
         return space
+
+    def _made_races(self) -> Races | None:
+        if not self.options.races:
+            return None
+        from simulator.races.checker import Races
+
+        return Races(self.space)
 
     # For the world's owner
 
