@@ -106,9 +106,9 @@ def simulate(
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. grid
     and block: numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and
     a CuTe DSL function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster and
-    cooperative: see World.launch. schedule: "random" or "adversarial" (another order of threads for each seed), or
-    "fair" (one run, unless memory is "weak"). seeds: their number, from 0, or the seeds themselves. step_budget and
-    deadline_s: maximum number of steps, and of seconds, of one run. The others: see symlab.world.
+    cooperative: see World.launch. schedule: "random" or "adversarial" (another order for each seed), or "fair" (one
+    run, unless memory is "weak"). seeds: their number, from 0, or a list. step_budget, deadline_s: maximum number of
+    steps and of seconds of one run. gpu, granularity, memory, races, multicast and heap_bytes: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.

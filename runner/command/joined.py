@@ -30,6 +30,7 @@ PROGRAMS = frozenset(
     {
         "runner.case.library_program:run_baseline",
         "runner.case.program:run_case",
+        "runner.case.stress:run_stressed",
         "runner.command.job:read_traits",
         "runner.custom.program:run_custom",
         "runner.environment.gpus:rank_facts",
@@ -43,6 +44,7 @@ MODULES = frozenset(
     {
         "memory.fabric",
         "kernels.spec",
+        "kernels.stress",
         "reports.record.record",
         "reports.record.timing",
         "runner.case.check",
@@ -50,6 +52,7 @@ MODULES = frozenset(
         "runner.case.library_program",
         "runner.case.program",
         "runner.case.reference",
+        "runner.case.stress",
         "runner.custom.nouns",
         "runner.custom.program",
         "runner.request.schema",
