@@ -130,18 +130,21 @@ class JoinedCommand:
 
     def _completed(self, kind: type, given: dict[str, Any]) -> dict[str, Any]:
         """Put what this rank compiled in the place of what rank 0 named. ValueError if it is other code."""
-        wanted = given.get("executable")
-        if not isinstance(wanted, _Compiled):
-            return given
-        found = self._kernel(given["spec"], given["case"], wanted)
-        if found.digest != wanted.digest:
-            raise _other_code(wanted.name)
-        return {**given, "executable": found}
+        if "executables" in given:
+            wanted = zip(given["cases"], given["executables"], strict=True)
+            return {**given, "executables": tuple(self._kernel(given["spec"], case, one) for case, one in wanted)}
+        if isinstance(given.get("executable"), _Compiled):
+            return {**given, "executable": self._kernel(given["spec"], given["case"], given["executable"])}
+        return given
 
     def _kernel(self, spec: KernelSpec, case: Case, wanted: _Compiled) -> Executable:
+        """The kernel that rank 0 named, compiled here. ValueError if it is other code."""
         from kernels.compile import executable
 
-        return executable(spec, case, wanted.arch, self._jobs[0].request.cache_dir)
+        found = executable(spec, case, wanted.arch, self._jobs[0].request.cache_dir)
+        if found.digest != wanted.digest:
+            raise _other_code(wanted.name)
+        return found
 
     def _custom(self, name: tuple[str, ...], arch: str) -> CompiledCustom:
         """The custom kernel of this command that has the name. ValueError if none has."""

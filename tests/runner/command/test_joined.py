@@ -25,6 +25,7 @@ from runner.case.contestant import Contestant
 from runner.case.library_program import BaselinePlan
 from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
+from runner.case.stress import StressPlan
 from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
 from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
@@ -105,6 +106,7 @@ def plans(case: Case, executable: Executable) -> list[Any]:
         Plan(case, spec, executable, launches=3, patience_s=1.5, between=0),
         BaselinePlan(library, baseline, check=False),
         MeasurePlan(contestants, job.request.timing, link=True),
+        StressPlan((case, case), spec, (executable, executable), rounds=3),
     ]
 
 
@@ -120,6 +122,8 @@ def test_all_plans_arrive_with_what_is_compiled_here(
         found = words.read(text)
         if isinstance(plan, Plan):
             assert found == dataclasses.replace(plan, executable=compiled("ptx"))
+        elif isinstance(plan, StressPlan):
+            assert found == dataclasses.replace(plan, executables=(compiled("ptx"), compiled("ptx")))
         elif isinstance(plan, MeasurePlan):
             assert [one.executable for one in found.contestants] == [compiled("ptx"), None]
             assert found == dataclasses.replace(plan, contestants=found.contestants)
@@ -130,9 +134,10 @@ def test_all_plans_arrive_with_what_is_compiled_here(
 def test_other_code_here_is_refused_by_name(
     own: JoinedCommand, case: Case, compiled: Callable[[str], Executable]
 ) -> None:
-    plan = plans(case, compiled("other ptx"))[1]
-    with pytest.raises(NotPlain, match=r"^all_reduce/one_shot is other code here than on rank 0: start all ranks"):
-        own.vocabulary.read(own.vocabulary.written(plan))
+    for place in (1, -1):
+        plan = plans(case, compiled("other ptx"))[place]
+        with pytest.raises(NotPlain, match=r"^all_reduce/one_shot is other code here than on rank 0: start all ranks"):
+            own.vocabulary.read(own.vocabulary.written(plan))
 
 
 def test_other_sources_here_are_refused_by_name(
