@@ -38,6 +38,7 @@ def test_whole_kernels_are_right_by_every_seed(fit_case: FitCase, compiled: Comp
     assert {seen(BY_NAME[name], fit_case, compiled, seed) for seed in (None, *seeds)} == {"right"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_NAME)
 def test_whole_kernels_are_right_under_the_adversary(fit_case: FitCase, compiled: Compiled, name: str) -> None:
     found = {seen(BY_NAME[name], fit_case, compiled, seed, schedule="adversarial") for seed in range(3)}

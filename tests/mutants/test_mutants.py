@@ -158,6 +158,7 @@ def test_each_mutant_of_the_others_is_found_or_argued(name: str) -> None:
 
 
 @checker
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
     """All but what a wait that gives up does: it looks at the status, claims it and reports."""
