@@ -65,7 +65,7 @@ class Launches:
     """Launches of a case, count of them, on all ranks; epoch is the last one that earlier launches used.
 
     executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given. fill:
-    scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what nobody has written. late: a
+    scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what was never written. late: a
     rank that launches when all others have to wait for it.
     """
 

@@ -419,7 +419,7 @@ class TestProxies:
 
     @pytest.mark.parametrize("waits", [True, False])
     def test_mbarriers(self, waits: bool) -> None:
-        """Each thread that waited may read what the copy wrote; without a wait nobody may overwrite the source."""
+        """Each thread that waited may read what the copy wrote; without a wait no thread may overwrite the source."""
         used = "ld.shared.b32 %r3, [%r6];" if waits else ""
         body = f"{self.LOADED} {self.WAIT if waits else ''} {used} @%p3 ret; st.global.b32 [%data], %r1;"
         if not waits:
