@@ -1,7 +1,7 @@
 """The orders that a schedule may have: who runs next, how far, and which copies move on.
 
 Each is a function of its seed and of what happened before. random and adversarial choose by access or by block
-(Scheduler.granularity); fair chooses by block alone. What none of them decides is in schedule.py: wake-ups when nothing
+(Scheduler.granularity); fair chooses by block alone. schedule.py has what orders do not decide: wake-ups when nothing
 else can run, the step budget, the end.
 """
 

@@ -121,6 +121,7 @@ Symlab = Callable[..., Outcome]
         (["world_size=two"], ["'two' is not a whole number (world_size), give a whole number"]),
         (["deadline_s=soon"], ["'soon' is not a number (deadline_s), give a number"]),
         (["check=maybe"], ["'maybe' is not true or false (check.results), give true or false"]),
+        (["fabric.granularity=foo"], ["unknown granularity 'foo' (fabric.granularity), known: access, block"]),
         (["op=${nowhere}"], ["${nowhere} refers to an unknown key (op), give a value"]),
         (["op=${op}"], ["op refers to itself (op), give a value"]),
         (["seed=${oc.env:NO_SUCH_VARIABLE}"], ["'NO_SUCH_VARIABLE' not found (seed), give a value"]),

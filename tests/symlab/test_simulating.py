@@ -77,6 +77,7 @@ def test_each_seed_is_a_run_of_its_own() -> None:
     assert all(run.counts["instructions"] > 0 for run in done.runs)
     assert done.counts == done.runs[0].counts
     assert len(scale(schedule="fair", seeds=20).runs) == 1
+    assert len(scale(schedule="fair", memory="weak", seeds=3).runs) == 3
 
 
 def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
