@@ -24,8 +24,8 @@ from simulator.run.machine import Batch
 OLDEST_EVERY = 16
 """Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
 STARVED_STEPS = 256
-"""Number of steps of others after which, in fair order, the copies of a launch move on all of whose lanes wait. Their own
-steps would never make them due while a peer polls with a time limit, and so never sleeps."""
+"""Number of steps of others after which, in fair order, the copies of a launch move on all of whose lanes wait. Their
+own steps would never make them due while a peer polls with a time limit, and so never sleeps."""
 EARLY_RETURN = 0.5
 """How often, in random order, the host of a rank goes on as soon as its kernel is done."""
 COPY_HASTE = (0.02, 0.3, 0.0)
