@@ -56,8 +56,7 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 class Mbarrier:
     """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`.
 
-    made: the epoch of its mbarrier.init, 0 if copies may count on it whoever issues them. counts: those who have
-    issued such copies, and know of the init as they should.
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
     """
 
     number: int
