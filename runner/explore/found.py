@@ -21,7 +21,8 @@ from simulator.options import Granularity, Schedule
 from simulator.run.choices import Choice, choices_of, text_of
 
 FORMAT = "symlab exploration"
-VERSION = 1
+VERSION = 2
+"""Version 1 named lanes by batches, which depend on when launches begin."""
 
 
 @dataclass(frozen=True, slots=True)

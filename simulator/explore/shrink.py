@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from simulator.observe.lanes import Ids, ids_of
-from simulator.run.choices import WHOLE, Choice, Moved, Turn, Until
+from simulator.run.choices import WHOLE, Began, Choice, Moved, Turn, Until
 from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]
@@ -49,6 +49,7 @@ class Shrinker:
         if self._takes(()):
             return self.best
         self._skip_launches(first)
+        self._begin_together()
         self._shorten()
         self._simplify()
         self._leave_out_units()
@@ -91,6 +92,18 @@ class Shrinker:
         for launch in sorted(begins, reverse=True):
             if launch and self._takes((Until(launch), *first.choices[begins[launch] :])):
                 return
+
+    def _begin_together(self) -> None:
+        """Let all ranks' launches begin together, when nothing else can happen; else those of one number after another.
+
+        Turns name ranks and launches, so that they mean the same in both cases.
+        """
+        without = tuple(one for one in self.kept if not isinstance(one, Began))
+        numbers = {number for one in self.kept if isinstance(one, Began) for _, number in one.launches}
+        if not numbers or self._takes(without):
+            return
+        for number in sorted(numbers):
+            self._takes(tuple(one for one in self.kept if not _begins(one, number)))
 
     def _shorten(self) -> None:
         """Find a beginning that is long enough, by halves."""
@@ -187,8 +200,13 @@ def _one_by_one(choices: Choices) -> list[Choices]:
 def actor_of(one: Choice) -> object:
     """Who a choice lets run, in a form that can be compared."""
     if isinstance(one, Turn):
-        return one.batch, ids_of(one.lanes).tobytes()
-    return (one.batch, one.copies) if isinstance(one, Moved) else one
+        return one.launch, ids_of(one.lanes).tobytes()
+    return (one.launch, one.copies) if isinstance(one, Moved) else one
+
+
+def _begins(one: Choice, number: int) -> bool:
+    """Return whether launches of this number begin by a choice."""
+    return isinstance(one, Began) and any(launch == number for _, launch in one.launches)
 
 
 def _gathered(parts: list[Choices]) -> Iterator[Choices]:

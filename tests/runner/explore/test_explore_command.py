@@ -141,6 +141,7 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
         (["--replay", "missing.json"], "missing.json: No such file or directory (--replay)"),
         (["--replay", "other.json"], "other.json: no exploration (--replay), give a file that symlab explore wrote"),
         (["--replay", "list.json"], "list.json: no exploration (--replay)"),
+        (["--replay", "first.json"], "first.json: no exploration (it is of version 1) (--replay)"),
         (["--replay", "python.json"], "repeat it with symlab.explore(.., replay='python.json')"),
         (["--replay", "other.json", "op=barrier"], "a file says what it repeats (op=barrier), give --replay alone"),
         (["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"], "multicast"),
@@ -152,13 +153,14 @@ def test_a_wrong_request_is_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.json").write_text('{"format": "symlab record"}')
     (tmp_path / "list.json").write_text("[1, 2]")
-    python = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    python = {"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0}
     python |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": [], "trace": []}
     python |= {
         "failure": {"kind": "fault", "message": "x", "lines": []},
         "switches": {"before": 0, "after": 0, "runs": 0},
     }
     (tmp_path / "python.json").write_text(json.dumps(python))
+    (tmp_path / "first.json").write_text(json.dumps(python | {"version": 1}))
     assert main(["explore", *words]) == 2
     complaint = capsys.readouterr().err
     assert said in complaint
@@ -169,7 +171,7 @@ def test_choices_that_are_none_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    kept = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    kept = {"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0}
     kept |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": ["x"], "trace": []}
     kept |= {
         "failure": {"kind": "fault", "message": "x", "lines": []},

@@ -11,7 +11,7 @@ from simulator_harness import executable, get, make_world, module, put, run, sta
 
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import KINDS, Listener
-from simulator.run.choices import Choice, Moved, Returned, Turn, choices_of, switches, text_of
+from simulator.run.choices import Began, Choice, Moved, Returned, Turn, choices_of, switches, text_of
 
 WORK = module(
     """
@@ -134,9 +134,34 @@ def test_choices_may_be_left_out() -> None:
         assert errors == ["None"] * RANKS
 
 
+APART = {"schedule": "random", "seed": 7}
+"""An order in which each rank's first launch begins at a time of its own."""
+
+
+def test_turns_are_those_of_the_same_ranks_where_launches_begin_together() -> None:
+    _, choices, _, _ = ran(**APART)
+    first = [one for one in choices if isinstance(one, Began) and one.launches[0][1] == 0]
+    assert len(first) > 1
+    together = tuple(one for one in choices if not isinstance(one, Began))
+    _, followed, (_, errors), _ = ran(**APART, follows=together)
+    assert errors == ["None"] * RANKS
+    assert followed[0] == Began(tuple((rank, 0) for rank in range(RANKS)))
+    idle = (number for number, one in enumerate(together) if isinstance(one, Moved) and one.idle)
+    count = next(idle)  # from here on nothing else could happen, which is not so where another rank can run
+    assert count > 20
+    assert text_of(followed[1 : count + 1]) == text_of(together[:count])
+
+
+def test_a_launch_that_was_to_begin_later_begins_before_the_next_turn() -> None:
+    """Its due time is that of the choice, whatever the seed says: another seed follows the same choices."""
+    events, choices, found, _ = ran(**APART)
+    again, followed, same, _ = ran(**{**APART, "seed": 1}, follows=choices)
+    assert (again, text_of(followed), same) == (events, text_of(choices), found)
+
+
 def test_switches_count_who_takes_over() -> None:
     lanes = [range(4), range(4), np.array([0, 2]), np.array([0, 2]), range(2)]
-    turns = [Turn(0, 1, one) for one in lanes]
+    turns = [Turn(0, 8, 1, one) for one in lanes]
     assert switches([*turns, Returned()]) == 2
 
 
@@ -144,17 +169,21 @@ def test_switches_count_who_takes_over() -> None:
     "line",
     [
         "nonsense",
-        '["turn",0,1,[],1,0,0,0]',
-        '["turn",0,1,[[5,2],[3,1]],1,0,0,0]',
-        '["turn",0,-1,[[0,1]],1,0,0,0]',
-        '["copies",0,["a"],-1,0,0]',
+        '["turn",0,8,1,[],1,0,0,0]',
+        '["turn",0,8,1,[[5,2],[3,1]],1,0,0,0]',
+        '["turn",0,8,-1,[[0,1]],1,0,0,0]',
+        '["turn",0,0,1,[[0,1]],1,0,0,0]',
+        '["copies",0,8,["a"],-1,0,0]',
+        '["copies",0,8,[[0,1,2]],-1,0,0]',
+        '["begin",[],0]',
+        '["begin",[[0,-1]],0]',
         '["waits"]',
         "[]",
         "7",
     ],
 )
 def test_a_line_that_is_no_choice_is_named(line: str) -> None:
-    good = text_of([Turn(0, 3, range(5, 9)), Moved(1, (0, 2), 7, 5), Returned()])
+    good = text_of([Began(((0, 0), (1, 2)), True), Turn(0, 8, 3, range(5, 9)), Moved(1, 8, ((0, 0), (2, 1)), 7, 5)])
     assert text_of(choices_of(good)) == good
     with pytest.raises(ValueError, match="line 4 of the choices is no choice"):
         choices_of(good + line)
