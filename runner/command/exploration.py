@@ -53,9 +53,11 @@ def explored(
     )
     seeds, ends_s = seeds_of(request), time.monotonic() + request.deadline_s
     outcomes: list[RankOutcome] = []
+    has_seeds = len(seeds) > 1  # a world has the first one from the start
+    assert not has_seeds or isinstance(world, Ordered)
     try:
         for seed in seeds:
-            if isinstance(world, Ordered) and request.fabric.simulated:
+            if has_seeds:
                 world.set_seed(seed)
             left_s = max(ends_s - time.monotonic(), 0.1)
             outcomes = _named(world.run(run_stressed, plan, left_s), seed, len(seeds))
@@ -67,7 +69,7 @@ def explored(
             failure.args = (failure.message,)
         raise
     finally:
-        if isinstance(world, Ordered) and request.fabric.simulated:
+        if has_seeds:
             world.set_seed(request.fabric.seed)
     return outcomes
 

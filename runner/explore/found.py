@@ -60,6 +60,7 @@ class Found:
             *(f"  {line.strip()}" for line in self.failure.message.splitlines()),
             f"shrunk to {_switches(self.switches)}{upto} ({before}, {counted(self.tries, 'run')}{early})",
             *([f"what went wrong: {self.cause}"] if self.cause else []),
+            *(f"the race checker says of this run: {one}" for one in self.failure.races),
             "the interleaving (> a switch, ! what went wrong):",
         ]
         return "\n".join([*heading, *lines_of(self.rows, most_lines)])
@@ -124,7 +125,12 @@ def _read(document: Mapping[str, Any]) -> Found:
         label=str(document["subject"]),
         digest=str(document["kernel"]),
         order=Order(schedule, granularity, document["seed"], choices),
-        failure=Failure(str(failure["kind"]), str(failure["message"]), tuple(failure["lines"])),
+        failure=Failure(
+            str(failure["kind"]),
+            str(failure["message"]),
+            tuple(failure["lines"]),
+            races=tuple(map(str, failure.get("races", ()))),
+        ),
         rows=tuple(Row.read(row) for row in document["trace"]),
         cause=str(document["cause"]),
         switches_before=int(document["switches"]["before"]),

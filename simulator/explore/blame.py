@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.explore.trace import Noted, Tracer
+from simulator.observe.lanes import Launched
+from simulator.races.finding import Access as RacingAccess
+from simulator.races.finding import Finding
 
 WORD_BYTES = 4
 
@@ -70,6 +73,32 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
         f"{name(load, read.lane)} reads {of} after {other} stored to it in launch "
         f"{_launch(store, read.store_lane)} (PTX line {_line(store)})"
     )
+
+
+def blame_race(tracer: Tracer, finding: Finding) -> str:
+    """Mark the two accesses of a race where they were noted, and say in one sentence which they are."""
+    tracer.settle()
+    for side, other in ((finding.first, finding.second), (finding.second, finding.first)):
+        for noted in reversed(tracer.noted):
+            if noted.instruction is not None and noted.instruction.line == side.line and _is_by(noted, side):
+                noted.marks.append(f"not ordered with PTX line {other.line}" if other.line > 0 else "not ordered")
+                break
+    return f"{finding.missing} is missing between {finding.first.where()} and {finding.second.where()}"
+
+
+def _is_by(one: Noted, side: RacingAccess) -> bool:
+    """Return whether the thread of an access of a finding is among the lanes that were noted."""
+    if not one.words.size:
+        return False
+    launched = one.launched
+    if side.rank not in launched.ranks or _launch_on(launched, side.rank) != side.launch:
+        return False
+    lane = (launched.ranks.index(side.rank) * launched.grid + side.block) * launched.block + side.thread
+    return bool((one.lanes == lane).any())
+
+
+def _launch_on(launched: Launched, rank: int) -> int:
+    return launched.numbers[launched.ranks.index(rank)]
 
 
 def name(one: Noted, lane: int) -> str:

@@ -69,6 +69,39 @@ def test_a_lost_update_names_the_store_that_was_lost() -> None:
     assert "reads counter[0] of rank 0 before rank" in found.cause
 
 
+def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
+    found = explored(ptx, COUNT, schedule="random", seeds=1, races=True).found
+    assert found is not None
+    assert (found.failure.kind, found.failure.lines) == ("race", (8,))
+    assert found.failure.message.startswith("race: a barrier is missing between `")
+    assert found.failure.message.endswith("the output of this run is right")
+    assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
+    assert found.cause.startswith("a barrier is missing between")
+    found.write(tmp_path / "race.json")
+    again = explored(ptx, COUNT, races=True, replay=tmp_path / "race.json")
+    assert again.undecided == ()
+    assert again.found is not None
+    assert again.found.failure == found.failure
+
+
+def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    wrong = explored(ptx, COUNT, schedule="random").found
+    assert wrong is not None
+    found = explored(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True).found
+    assert found is not None
+    assert found.failure.kind == "wrong output"
+    assert "the race checker says of this run: race: a barrier is missing between" in found.text()
+    found.write(tmp_path / "wrong.json")
+    assert json.loads((tmp_path / "wrong.json").read_text())["failure"]["races"] == list(found.failure.races)
+
+
+def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
+    assert explored(counted(is_atomic=True), COUNT, seeds=10, races=True).found is None
+
+
 @pytest.mark.parametrize(
     ("ptx", "how"),
     [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],
