@@ -29,6 +29,7 @@ from memory.fabric import (
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
+from simulator.memory.chance import Chance, Late
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
@@ -133,7 +134,9 @@ class SimulatedWorld:
         from simulator.memory.order import Order
         from simulator.memory.weak import WeakSpace
 
-        space = WeakSpace(*size, options.seed)
+        follows = options.follows
+        late = None if follows is None else [one for one in follows if isinstance(one, Late)]
+        space = WeakSpace(*size, options.seed, chance=Chance(options.seed, options.records_choices, late))
         self.order = Order(space)
         space.events.add(self.order)
         return space
@@ -190,6 +193,7 @@ class SimulatedWorld:
         is_fair = self.streams.together and self.streams.follows is None
         self.scheduler.is_launch_due = None if is_fair else self._is_launch_due
         if self.order is not None:
+            self.order.space.seed = self.options.seed
             self.order.restart()
         self.residents = {}
         self.tally.reset()
@@ -223,8 +227,9 @@ class SimulatedWorld:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What the schedule chose since the ranks came in; () unless options.records_choices."""
-        return tuple(self.scheduler.choices)
+        """What schedule and weak memory chose since the ranks came in; () unless options.records_choices."""
+        late = () if self.order is None else self.order.space.chance.kept
+        return (*late, *self.scheduler.choices)
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.

@@ -1,7 +1,7 @@
 """What a schedule decides, one choice after another: enough to run the same interleaving again, or a part of it.
 
 A list of choices as text has a line for each, of JSON: which launches began, who took a step, which copies moved on,
-and where a host went on while kernels of other ranks were under way.
+which accesses of weak memory were late, and where a host went on while kernels of other ranks were under way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from simulator.memory.chance import Late
 from simulator.observe.lanes import Group, ids_of
 from simulator.run.groups import compact
 
@@ -84,7 +85,7 @@ class Until:
     launch: int
 
 
-Choice = Turn | Moved | Began | Returned | Until
+Choice = Turn | Moved | Began | Returned | Until | Late
 
 
 def text_of(choices: Iterable[Choice]) -> str:
@@ -116,6 +117,8 @@ def _row(one: Choice) -> list[object]:
         return ["turn", one.launch, one.threads, one.index, _runs(one.lanes), *how]
     if isinstance(one, Moved):
         return ["copies", one.launch, one.threads, list(map(list, one.copies)), one.lane, one.tear, int(one.idle)]
+    if isinstance(one, Late):
+        return ["late", one.launch, one.threads, one.lane, one.line, one.nth, list(one.drawn)]
     if isinstance(one, Began):
         return ["begin", list(map(list, one.launches)), int(one.due)]
     return ["until", one.launch] if isinstance(one, Until) else ["returned"]
@@ -137,6 +140,12 @@ def _choice(row: list[object]) -> Choice:
     if kind == "until":
         (launch,) = rest
         return Until(_count(launch))
+    if kind == "late":
+        launch, threads, lane, line, nth, drawn = rest
+        if not isinstance(drawn, list):
+            raise ValueError(drawn)
+        where = (_count(launch), _count(threads, least=1), _count(lane))
+        return Late(*where, _count(line), _count(nth), tuple(map(_count, drawn)))
     if kind == "begin":
         launches, due = rest
         return Began(_pairs(launches), bool(due))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
+from simulator.memory.chance import Late
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
@@ -58,7 +59,7 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.order = order_of(self.policy, self.granularity, self.seed)
         if self.follows is not None:
-            self.order = Replayed(self.follows)
+            self.order = Replayed([one for one in self.follows if not isinstance(one, Late)])
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
 

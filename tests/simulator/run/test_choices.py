@@ -10,6 +10,7 @@ import pytest
 from simulator_harness import executable, get, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
+from simulator.memory.chance import Late
 from simulator.observe.events import KINDS, Listener
 from simulator.run.choices import Began, Choice, Moved, Returned, Turn, choices_of, switches, text_of
 
@@ -38,6 +39,10 @@ ORDERS: list[dict[str, Any]] = [
     {"schedule": "fair"},
     *({"schedule": "random", "seed": seed, "granularity": "block"} for seed in range(2)),
     *({"schedule": schedule, "seed": seed} for schedule in ("random", "adversarial") for seed in range(9)),
+]
+WEAK: list[dict[str, Any]] = [
+    {"schedule": schedule, "seed": seed, "memory": "weak"}
+    for seed, schedule in enumerate(("random", "adversarial") * 4)
 ]
 NAMES = ["-".join(str(one) for one in options.values()) for options in ORDERS]
 
@@ -86,7 +91,7 @@ def ran(**options: Any) -> tuple[list[str], tuple[Choice, ...], Any, dict[str, A
     return everything.lines, world.choices, [outcome.results, list(map(repr, outcome.errors))], outcome.counters
 
 
-@pytest.mark.parametrize("options", ORDERS, ids=NAMES)
+@pytest.mark.parametrize("options", [*ORDERS, *WEAK], ids=[*NAMES, *(f"weak-{one['seed']}" for one in WEAK)])
 def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str, Any]) -> None:
     events, choices, found, counters = ran(**options)
     assert len(choices) > 20
@@ -123,6 +128,18 @@ def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str,
         rest = [one for one in followed[part:] if isinstance(one, Turn)]
         if not part:
             assert switches(rest) < len(rest) * 2 / 3  # most turns are those of who ran before
+
+
+def test_late_accesses_follow_their_threads_not_the_seed() -> None:
+    """Each is drawn again where its lane is at that line, whatever the seed says; without them all stores are seen."""
+    events, choices, found, _ = ran(**WEAK[2])
+    late = [one for one in choices if isinstance(one, Late)]
+    assert len(late) > 5
+    assert list(choices[: len(late)]) == late
+    again, followed, same, _ = ran(**{**WEAK[2], "seed": 77}, follows=choices)
+    assert (again, text_of(followed), same) == (events, text_of(choices), found)
+    _, followed, _, _ = ran(**WEAK[2], follows=choices[len(late) :])
+    assert not any(isinstance(one, Late) for one in followed)
 
 
 def test_choices_may_be_left_out() -> None:
@@ -176,6 +193,8 @@ def test_switches_count_who_takes_over() -> None:
         '["copies",0,8,["a"],-1,0,0]',
         '["copies",0,8,[[0,1,2]],-1,0,0]',
         '["begin",[],0]',
+        '["late",0,8,3,12,0,1]',
+        '["late",0,8,3,12,-1,[1]]',
         '["begin",[[0,-1]],0]',
         '["waits"]',
         "[]",
@@ -184,6 +203,7 @@ def test_switches_count_who_takes_over() -> None:
 )
 def test_a_line_that_is_no_choice_is_named(line: str) -> None:
     good = text_of([Began(((0, 0), (1, 2)), True), Turn(0, 8, 3, range(5, 9)), Moved(1, 8, ((0, 0), (2, 1)), 7, 5)])
+    good = text_of([Late(0, 8, 3, 12, 1, (0, 2)), *choices_of(good)])
     assert text_of(choices_of(good)) == good
-    with pytest.raises(ValueError, match="line 4 of the choices is no choice"):
+    with pytest.raises(ValueError, match="line 5 of the choices is no choice"):
         choices_of(good + line)
