@@ -30,13 +30,17 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A load (by its place among what was noted) of a lane, and the store that should have come before it, or after."""
+    """A load (by its place among what was noted) of a lane, and the store that should have come before it, or after.
+
+    how: "early", it came before the store; "late", after a store of a later launch; "old", after the store, which it
+    did not see yet (weak memory).
+    """
 
     at: int
     lane: int
     store: int
     store_lane: int
-    is_early: bool
+    how: str
 
 
 def blame(tracer: Tracer, wrong: Wrong) -> str:
@@ -63,7 +67,14 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
     tensor, owner, place = tracer.place(load, read.lane)
     of = f"{tensor}[{place}]" + (f" of rank {owner}" if owner >= 0 else "")
     other = name(store, read.store_lane)
-    if read.is_early:
+    if read.how == "old":
+        load.marks.append("reads the old value")
+        store.marks.append("is not visible yet to that load")
+        return (
+            f"{name(load, read.lane)} reads {of} after {other} stored it (PTX line {_line(store)}), and does not see "
+            "that store yet"
+        )
+    if read.how == "early":
         load.marks.append("reads the old value")
         store.marks.append("comes too late")
         return f"{name(load, read.lane)} reads {of} before {other} stores it (PTX line {_line(store)})"
@@ -157,15 +168,18 @@ def _out_of_turn(noted: list[Noted], place: int, lane: int, word: int) -> _Read 
     """The store by another thread that a load of a word came too early or too late for."""
     load = noted[place]
     reader, launch = int(load.lanes[lane]), _launch(load, lane)
+    if any(one.lane == lane and one.has(word) for one in load.late):
+        stores = ((at, _storing(noted[at], word, load, reader)) for at in range(place - 1, -1, -1))
+        return next((_Read(place, lane, at, number, "old") for at, number in stores if number >= 0), None)
     for at in range(place + 1, len(noted)):
         if (number := _storing(noted[at], word, load, reader)) >= 0:
             if _launch(noted[at], number) <= launch:
-                return _Read(place, lane, at, number, is_early=True)
+                return _Read(place, lane, at, number, "early")
             break
     for at in range(place - 1, -1, -1):
         if (number := _storing(noted[at], word, load, reader)) >= 0:
             later = _launch(noted[at], number) > launch
-            return _Read(place, lane, at, number, is_early=False) if later else None
+            return _Read(place, lane, at, number, "late") if later else None
     return None
 
 

@@ -176,6 +176,7 @@ def test_a_wrong_request_is_one_line(
     (tmp_path / "list.json").write_text("[1, 2]")
     python = {"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0}
     python |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": [], "trace": []}
+    python |= {"late": {"before": 0, "after": 0}}
     python |= {
         "failure": {"kind": "fault", "message": "x", "lines": []},
         "switches": {"before": 0, "after": 0, "runs": 0},
