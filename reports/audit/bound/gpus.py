@@ -128,8 +128,7 @@ def _distinct(record: Record) -> Iterator[str]:
     """Each rank has a GPU of its own, the same before and after."""
     devices = record.timing.devices if record.timing is not None else ()
     pairs = [
-        [str(state["uuid"]) for state in one.values() if isinstance(state, dict) and "uuid" in state]
-        for one in devices
+        [str(state["uuid"]) for state in one.values() if isinstance(state, dict) and "uuid" in state] for one in devices
     ]
     if any(len(set(one)) > 1 for one in pairs):
         yield "a rank had another GPU after the samples than before"

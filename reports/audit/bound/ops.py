@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from reports.record.case import RecordedCase
 
@@ -78,5 +77,5 @@ def slot_bytes(case: RecordedCase) -> int | None:
     counts = counts_of(case)
     if counts is None:
         return None
-    sizes: tuple[Any, ...] = counts if case.placement != "in_place" else (max(counts),)
-    return sum(sizes) * itemsize(case.dtype)
+    elements = max(counts) if case.placement == "in_place" else sum(counts)
+    return elements * itemsize(case.dtype)

@@ -17,7 +17,6 @@ from reports.audit.bound.worlds import began, ended, stamp_of
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
 from reports.record.record import Record
-from reports.record.request import as_today
 
 CONFIGURATION, COMMAND = 1, 17
 
@@ -35,6 +34,9 @@ _STARTS_WITHIN_S = 60.0
 
 _LATE_S = 2.0
 """Maximum time by which a record may lie outside its command: times are rounded."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Of plain values only; the one in C is quicker."""
 
 _OF_THE_SIMULATOR = ("multimem", "schedule", "memory", "seed")
 
@@ -143,7 +145,9 @@ def _files(folder: Path, members: Sequence[Record]) -> Iterator[str]:
             if configuration is None or not path.is_file() or (record.request.job and name == "configuration.yaml"):
                 continue
             try:
-                written = yaml.load(contents(path, MOST_YAML_BYTES).decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+                written = yaml.load(
+                    contents(path, MOST_YAML_BYTES).decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+                )
             except (ValueError, RecursionError, yaml.YAMLError) as error:
                 yield f"{name} can't be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
                 continue

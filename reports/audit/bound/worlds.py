@@ -157,7 +157,7 @@ def _limits(worlds: Mapping[str, Sequence[Record]]) -> Iterator[str]:
     """The link's limit: one in each job of a world, and nearly the same in all worlds on the same GPUs. A timing of a
     world without a limit is held to that of the others."""
     alike: dict[tuple[object, ...], list[tuple[LinkLimit, str]]] = {}
-    by_job: dict[tuple[object, ...], set[LinkLimit]] = {}
+    by_job: dict[tuple[str, int, int], set[LinkLimit]] = {}
     for name, world in worlds.items():
         for record in world:
             if record.timing is None or record.timing.limit is None:
@@ -165,10 +165,10 @@ def _limits(worlds: Mapping[str, Sequence[Record]]) -> Iterator[str]:
             limit = record.timing.limit
             by_job.setdefault((name, record.request.job, record.case.world_size), set()).add(limit)
             alike.setdefault((gpus_of(record), record.case.world_size, limit.size_bytes), []).append((limit, name))
-    for (name, job, ranks), found in by_job.items():
+    for (command, job, ranks), found in by_job.items():
         if len(found) > 1:
             said = f"{len(found)} limits of the link on {ranks} ranks"
-            yield f"job {int(str(job)) + 1} of {name} has {said}, and one is measured"
+            yield f"job {job + 1} of {command} has {said}, and one is measured"
     for members in alike.values():
         yield from _spread(members)
     yield from _without(worlds)
