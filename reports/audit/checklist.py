@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit import completeness, measurements, origin, worker
-from reports.audit.bound.bindings import contradictions, with_contradictions
+from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.material import Material

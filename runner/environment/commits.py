@@ -1,6 +1,6 @@
 """Whether git has the commits that records name, and what it says of the sources that the records have digests of.
 
-Git is asked in this project's own repository only. Nothing of a commit and nothing that a record carries is run; a
+Only this project's own repository is read. Nothing of a commit and nothing that a record carries is run; a
 record's source.diff is read, never applied.
 """
 

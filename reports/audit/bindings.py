@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reports.audit.bound import gpus, records, repository, requests, worlds
-from reports.audit.bound.contradiction import Contradiction
+from reports.audit import bound_gpus, bound_records, bound_repository, bound_requests, bound_worlds
+from reports.audit.contradiction import Contradiction
 from reports.audit.items import Item, Outcome, Point, listed
 from reports.audit.material import Material
 from reports.table.text import counted
@@ -22,17 +22,17 @@ def contradictions(material: Material) -> list[Contradiction]:
 
 def _found(material: Material) -> Iterator[Contradiction]:
     for record in material.records:
-        yield from records.contradictions(record)
-        yield from requests.of_record(record)
-    yield from worlds.contradictions(material.worlds)
+        yield from bound_records.contradictions(record)
+        yield from bound_requests.of_record(record)
+    yield from bound_worlds.contradictions(material.worlds)
     for world in material.worlds.values():
-        yield from gpus.contradictions(world)
-        yield from repository.contradictions(world)
+        yield from bound_gpus.contradictions(world)
+        yield from bound_repository.contradictions(world)
     for folder, document in material.commands.items():
         name = str(document.get("command", folder.name))
         members = [record for record in material.records if record.request.command == name]
-        yield from requests.of_folder(folder, document, members)
-        yield from repository.of_folder(folder, name, members)
+        yield from bound_requests.of_folder(folder, document, members)
+        yield from bound_repository.of_folder(folder, name, members)
 
 
 def with_contradictions(items: Iterable[Item], found: Iterable[Contradiction]) -> tuple[Item, ...]:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
-from reports.audit.bound.contradiction import Contradiction
-from reports.audit.bound.counters import counted_apart
-from reports.audit.bound.ops import checked_elements, op_of, slot_bytes
+from reports.audit.bound_counters import counted_apart
+from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
+from reports.audit.contradiction import Contradiction
 from reports.record.record import CHECK_WAS_OFF, Check, Record
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing

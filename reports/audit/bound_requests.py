@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from reports.audit.bound.contradiction import Contradiction
-from reports.audit.bound.worlds import began, ended, stamp_of
+from reports.audit.bound_worlds import began, ended, stamp_of
+from reports.audit.contradiction import Contradiction
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
 from reports.record.record import Record

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.audit.bound.contradiction import Contradiction
-from reports.audit.bound.worlds import gpus_of
+from reports.audit.bound_worlds import gpus_of
+from reports.audit.contradiction import Contradiction
 from reports.record.record import Record
 
 MACHINE, BOUND = 5, 15

@@ -7,7 +7,7 @@ import pytest
 from kernels import catalogue
 from kernels.numeric.dtypes import DTYPES
 from kernels.spec import Case
-from reports.audit.bound import ops
+from reports.audit import bound_ops as ops
 from runner.case.layout import layout_of
 from runner.case.recorded import recorded_case
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.audit.bound.contradiction import Contradiction
+from reports.audit.contradiction import Contradiction
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
 from reports.audit.material import Material
 from reports.record.record import Record

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from reports.audit.bound.contradiction import Contradiction
+from reports.audit.contradiction import Contradiction
 from reports.audit.statistics import world_of
 from reports.record.record import LinkLimit, Record
 

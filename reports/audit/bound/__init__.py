@@ -1,1 +1,0 @@
-"""What the parts of a set say of each other: findings where two of them can't both be true."""
