@@ -1,4 +1,4 @@
-"""The list of twenty as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
+"""The list of items as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
     verified = {one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)}
     assert verified == {1, 3, 6, 8, 16}, "what is recomputed or compared, and nothing that the records only state"
     assert audit.exit_code == 0
-    assert audit.verdict.startswith("VERIFIED: 8 records, 20 items: ")
+    assert audit.verdict.startswith("VERIFIED: unsigned; 8 records, 21 items: ")
 
 
 def test_nothing_is_passed_by_default() -> None:
