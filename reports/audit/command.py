@@ -104,7 +104,7 @@ def run(options: AuditOptions) -> int:
     if options.gate and len(options.records) < 2:
         raise ValueError(f"--gate {options.gate}: one place has nothing to compare, give two, BEFORE and AFTER")
     if options.signers and len(options.records) > 1:
-        raise ValueError("--signers: two places are compared, whoever vouches for them; audit each of them alone")
+        raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
     sides = []
