@@ -1,7 +1,8 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. The same records give the same
-bytes, in whatever order they come and by however many files.
+bytes, in whatever order they come and by however many files. Behind them stand statements that were signed of these
+records, one a line with its signatures (reports/record/signed.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from memory.atomic_file import replacing
 from reports import second_process
 from reports.record.record import Record, from_json, load
+from reports.record.signed import LINE, Signed, read_line
 
 SUFFIX = ".jsonl.xz"
 
@@ -94,29 +96,40 @@ def merged(records: Iterable[Record]) -> list[Record]:
 def unpacked(path: Path | str) -> list[Record]:
     """Return the records of a bundle. Raises ValueError, naming the file and the line if known, if it is not a valid
     bundle."""
+    lines = enumerate(_unpacked_lines(path), start=1)
+    return [from_json(line, f"{path}, line {number}") for number, line in lines if not line.startswith(LINE)]
+
+
+def signed_in(path: Path | str) -> list[Signed]:
+    """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
+    lines = enumerate(_unpacked_lines(path), start=1)
+    return [read_line(line, f"{path}, line {number}") for number, line in lines if line.startswith(LINE)]
+
+
+def _unpacked_lines(path: Path | str) -> list[str]:
     try:
-        text = lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8")
+        return lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8").splitlines()
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
     except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
-    return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 
 
-def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
-    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
-    data = _lines(records)
+def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
+    """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
+    of the time."""
+    data = _lines(records) + "".join(f"{line}\n" for line in sorted({one.line() for one in signed})).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, signed: Iterable[Signed] = ()) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records, is_quick)
+    data = packed(records, is_quick, signed)
     write_file(path, data)
     return len(data)
 
