@@ -20,6 +20,7 @@ from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
 from reports.record.record import Check, Mismatch
+from reports.record.shared import is_shared_file
 from runner.__main__ import main
 from runner.case.cases import resolved
 from runner.case.contestant import Contestant
@@ -132,7 +133,8 @@ TWO = "algorithms=[one_shot,two_shot]"
 
 def record_files(folder: Path) -> list[Path]:
     """All records under folder/records."""
-    return [path for path in folder.glob("records/**/*.json") if path.name != COMMAND_JSON]
+    found = folder.glob("records/**/*.json")
+    return [path for path in found if path.name != COMMAND_JSON and not is_shared_file(path)]
 
 
 @dataclass(frozen=True)
