@@ -217,7 +217,7 @@ class CommandRun:
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             for place in (RECORDS_FOLDER, "ptx") if ptx_paths(kept) else (RECORDS_FOLDER,):
                 (Path(folder) / place).mkdir()
-            for one in kept:  # in full: whoever downloads one of them has all that it says
+            for one in kept:  # in full: a single file that is downloaded lacks nothing
                 (Path(folder) / RECORDS_FOLDER / one.path.name).write_text(one.record.to_json(), encoding="utf-8")
             for path in ptx_paths(kept):
                 (Path(folder) / "ptx" / path.name).symlink_to(path)

@@ -19,7 +19,7 @@ from kernels.catalogue import SPECS
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
-from reports.record.record import Check, Mismatch
+from reports.record.record import Check, Mismatch, load
 from reports.record.shared import is_shared_file
 from runner.__main__ import main
 from runner.case.cases import resolved
@@ -149,7 +149,7 @@ class Outcome:
     @property
     def records(self) -> list[dict[str, Any]]:
         """All records, in the order in which they were made."""
-        found = [json.loads(path.read_text()) for path in record_files(self.folder)]
+        found = [json.loads(load(path).to_json()) for path in record_files(self.folder)]
         return sorted(found, key=lambda record: (record["started"], record["id"]))
 
     @property
