@@ -102,7 +102,7 @@ def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["schema1.json", "schema2.json", "schema2_library.json", "schema3.json", "schema4.json"]
+    "name", ["schema1.json", "schema2.json", "schema2_library.json", "schema3.json", "schema4.json", "schema5.json"]
 )
 def test_every_schema_audits_without_a_finding(name: str) -> None:
     record = load(EXAMPLES / name)
