@@ -54,12 +54,17 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
-    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`."""
+    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`.
+
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
+    """
 
     number: int
     phase: int = 0
     rows: dict[int, list[int]] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+    made: int = 0
+    counts: set[int] = field(default_factory=set)
 
 
 class Order:
