@@ -15,7 +15,7 @@ from typing import Any
 
 from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
-from reports.audit.items import Item, Outcome
+from reports.audit.items import Item, Outcome, Point
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
@@ -47,7 +47,7 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
 _DATA = CHECKS.index(measurements.data) + 1
 """Number of the item that must be VERIFIED for the set to be: results were checked and right."""
 
-_COLUMNS = ("#", "item", "outcome", "evidence")
+_COLUMNS = ("#", "item", "outcome", "ground", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
 _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
@@ -63,7 +63,8 @@ class Audit:
     def exit_code(self) -> int:
         if self._numbers(Outcome.FINDING):
             return FINDING
-        return VERIFIED if _DATA in self._numbers(Outcome.VERIFIED) else NOT_AUDITABLE
+        checked = {*self._numbers(Outcome.VERIFIED), *self._numbers(Outcome.CAPTURED)}
+        return VERIFIED if _DATA in checked else NOT_AUDITABLE
 
     @cached_property
     def verdict(self) -> str:
@@ -90,7 +91,9 @@ class Audit:
             lines = []
             for index, point in enumerate(item.points):
                 first = (str(item.number), item.name) if not index else ("", "")
-                cells = dict(zip(_COLUMNS, (*first, str(point.outcome), point.evidence), strict=True))
+                cells = dict(
+                    zip(_COLUMNS, (*first, str(point.outcome), point.ground_text, point.evidence), strict=True)
+                )
                 lines.append(Line(cells, {"outcome": _STYLES.get(point.outcome, "yellow")}))
             groups.append(tuple(lines))
         return (
@@ -102,9 +105,9 @@ class Audit:
     @cached_property
     def captions(self) -> tuple[str, ...]:
         return (
-            "VERIFIED: held, and computed or looked up again; CAPTURED: held, with nothing to verify it against; NOT "
-            "CAPTURED: the records do not hold it; NOT COMPARABLE: it could not be verified, the evidence says why; an "
-            "item counts as the gravest of its lines",
+            "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
+            "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
+            "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
         )
 
     def document(self) -> dict[str, Any]:
@@ -114,7 +117,7 @@ class Audit:
                 "number": item.number,
                 "name": item.name,
                 "outcome": str(item.outcome),
-                "points": [{"outcome": str(point.outcome), "evidence": point.evidence} for point in item.points],
+                "points": list(map(_as_json, item.points)),
             }
             for item in self.items
         ]
@@ -125,6 +128,17 @@ class Audit:
             "records": self.records,
             "items": items,
         }
+
+
+def _as_json(point: Point) -> dict[str, Any]:
+    """Return a point as JSON values; ground and share are null where nothing was verified."""
+    has_ground = bool(point.ground_text)
+    return {
+        "outcome": str(point.outcome),
+        "ground": str(point.ground) if has_ground else None,
+        "share": list(point.share) if has_ground and point.share else None,
+        "evidence": point.evidence,
+    }
 
 
 def check(

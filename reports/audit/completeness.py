@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.comparison import FINDING, VERIFIED
-from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
@@ -46,7 +46,7 @@ def counts(material: Material) -> Item:
         points = [Point(Outcome.CAPTURED, says)]
     else:
         good = f"{says}; each that did not pass says why"
-        points = [verified_or(without, good, len(material.records), "without a reason")]
+        points = [captured_or(without, good, len(material.records), "without a reason")]
     points.append(_expected(material))
     points += _jobs(material)
     points += _ended(material)
@@ -61,11 +61,15 @@ def _expected(material: Material) -> Point:
     odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
     odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
     if odd:
-        return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
+        says = f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}"
+        return Point(Outcome.FINDING, says, Ground.RECOMPUTED)
     if found["not_comparable"]:
         texts = [f"job {job + 1} of {command}: {why}" for command, job, why in found["not_comparable"]]
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
-    return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
+    if not found["expected"]:
+        return Point(Outcome.NOT_CAPTURED, "no configuration says which cases were asked for")
+    says = f"{counted(found['expected'], 'case')} asked for; all are there, and no others"
+    return Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (found["expected"], found["expected"]))
 
 
 def _jobs(material: Material) -> list[Point]:
@@ -91,7 +95,7 @@ def _jobs(material: Material) -> list[Point]:
         if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
-    return [verified_or([*without, *odd], good, total, "jobs")]
+    return [captured_or([*without, *odd], good, total, "jobs")]
 
 
 def _ended(material: Material) -> list[Point]:
@@ -127,7 +131,7 @@ def _ended(material: Material) -> list[Point]:
         points.append(Point(Outcome.FINDING, f"command.json of {commands}: {listed(odd)}"))
     elif asked:
         says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there"
-        points.append(Point(Outcome.VERIFIED, says))
+        points.append(Point(Outcome.CAPTURED, says))
     if lacking:
         points.append(Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}"))
     return points
@@ -155,7 +159,7 @@ def exit_codes(material: Material) -> Point:
     if odd:
         return Point(Outcome.FINDING, listed(odd))
     says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
-    return Point(Outcome.VERIFIED, says)
+    return Point(Outcome.CAPTURED, says)
 
 
 def resumptions(material: Material) -> list[Point]:
@@ -203,7 +207,7 @@ def _resumed(name: str, entries: list[dict[str, Any]], members: list[Record]) ->
         ran = sum(one.request.resumed == number for one in members)
         aside = f", {counted(len(entry['set_aside']), 'file')} set aside" if entry["set_aside"] else ""
         texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}, {said[number]}{aside}")
-    return Point(Outcome.VERIFIED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
+    return Point(Outcome.CAPTURED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
 
 
 def _code_of_parts(entries: list[dict[str, Any]], members: list[Record]) -> tuple[dict[int, str], list[str]]:
@@ -336,7 +340,7 @@ def whole(material: Material) -> Item:
     if sealed and not any(point.outcome is Outcome.FINDING for point in points):
         files = counted(sum(sealed.values()), "file")
         points.insert(
-            0, Point(Outcome.VERIFIED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
+            0, Point(Outcome.CAPTURED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
         )
     return Item(18, name, tuple(dict.fromkeys(points)))
 
@@ -387,7 +391,7 @@ def _replayed(path: Path) -> Point:
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")
-    outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
+    outcomes = {VERIFIED: Outcome.CAPTURED, FINDING: Outcome.FINDING}
     outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
     return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
 

@@ -48,7 +48,7 @@ from simulator.races.clocks import (
     pairs_of,
 )
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order, Phases
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -79,7 +79,8 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 @dataclass(slots=True, eq=False)
 class UnderWay:
     """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
-    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then."""
+    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then. counts_on: keys of
+    the mbarriers that count its bytes."""
 
     run: Running
     lanes: Numbers
@@ -91,6 +92,7 @@ class UnderWay:
     is_done: bool = False
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
+    counts_on: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +130,7 @@ class Races(Listener):
         self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
+        self.fresh: list[tuple[Running, Mbarrier]] = []  # mbarriers whose makers have not fenced since
         self.has_proxies = False
         self.restart()
 
@@ -444,6 +447,8 @@ class Races(Listener):
         self.settle_copies()
         run = self.running[event.launched]
         stamp, lanes = self.accesses.tick(), ids_of(event.lanes)
+        if event.kind == "mbarrier_init" or event.proxy.startswith("async"):
+            self._announce_mbarriers(run, lanes)
         if event.kind == "proxy":
             part = ALIAS if event.proxy == "alias" else ASYNC
             self.order.fence_proxy(run, lanes, part, stamp)
@@ -458,6 +463,16 @@ class Races(Listener):
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)
             run.released[scope].entries[lanes] = run.entries(lanes, scope, stamp)
+
+    def _announce_mbarriers(self, run: Running, lanes: Numbers) -> None:
+        """Copies may count on the mbarriers that these lanes have made, for they fence after it."""
+        if not self.fresh:
+            return
+        actors = run.actors[lanes]
+        announced = [one for maker, one in self.fresh if maker is run and one.made & LOW_MASK in actors]
+        for one in announced:
+            one.made = 0
+        self.fresh = [pair for pair in self.fresh if pair[1].made]
 
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
@@ -558,6 +573,9 @@ class Races(Listener):
             one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
             if operation == "init":
                 one.near, one.far = Phases(-1), Phases(-1)
+                info = self._info(run, event.instruction, None, "write")
+                one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
+                self.fresh.append((run, one))
             elif operation.startswith("arrive"):
                 phase = int(event.phases[at][0])
                 is_near = run.blocks_of(lanes) == key >> 20
@@ -582,6 +600,8 @@ class Races(Listener):
         if event.moment == "issued":
             infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
             one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
+            if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
+                one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
             self.copies[key] = one
             self.issued.append((key, one, self.accesses.tick()))
             return
@@ -595,10 +615,7 @@ class Races(Listener):
         stamp = self.accesses.tick(info)
         size = event.size_bytes
         if space == "shared":
-            block = int(one.lanes[0]) // run.launched.block
-            targets = event.target_blocks if not is_read else ()
-            first = block // run.launched.grid * run.launched.grid
-            for target in (first + other for other in targets) if targets else (block,):
+            for target in _target_blocks(one, event, is_read):
                 place = (self._shared(run), target * self._row_bytes + address)
                 self.moments.append(Moment(one, info, stamp, *place, size))
         else:
@@ -626,6 +643,8 @@ class Races(Listener):
                 for at, (key, one, _) in enumerate(some):
                     one.held = held.some(slice(at, at + 1))
                     self.order.held[key] = one.held.row
+                    if one.counts_on:
+                        self._check_mbarriers(one)
             self.issued = []
         if self.moments:
             moments, self.moments = self.moments, []
@@ -637,6 +656,22 @@ class Races(Listener):
                 for (_, _, width), alike in groups.items():
                     if alike[0].info.is_write == is_write:
                         self._copies_at(alike, width)
+
+    def _check_mbarriers(self, one: UnderWay) -> None:
+        """A bulk copy counts its bytes in the async proxy: it has to know that the mbarrier was made."""
+        actor = int(one.held.actor[0])
+        for key in one.counts_on:
+            barrier = self.order.mbarriers.get(key)
+            if barrier is None or not barrier.made or actor in barrier.counts:
+                continue
+            barrier.counts.add(actor)
+            epochs, first = np.array([barrier.made]), np.zeros(1, np.int64)
+            if self.order.unknown(one.held, first, epochs, ASYNC)[0]:
+                is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
+                made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
+                byte = key[1] * self._row_bytes + key[2]
+                what = (barrier.made, made, actor, one.info["write"], "shared memory", byte, ASYNC)
+                self.found.add(Pair(*what, not is_race, False), 1)
 
     def _copies_at(self, moments: list[Moment], width: int) -> None:
         """Copies of one instruction access bytes of a shadow."""
@@ -858,6 +893,7 @@ class Races(Listener):
             return
         del self.running[event.launched]
         order.running.remove(run)
+        self.fresh = [pair for pair in self.fresh if pair[0] is not run]
         for (owner, block, _), one in order.mbarriers.items():
             if owner == id(run):
                 self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
@@ -923,6 +959,14 @@ class Races(Listener):
 
 def _stream_text(stream: int | None) -> str:
     return "the default stream" if stream is None else f"stream {stream}"
+
+
+def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:
+    """Return the numbers within its launch of the blocks whose shared memory a copy reads, or writes."""
+    block, grid = int(one.lanes[0]) // one.run.launched.block, one.run.launched.grid
+    if is_read or not event.target_blocks:
+        return [block]
+    return [block // grid * grid + other for other in event.target_blocks]
 
 
 def _element(instruction: Instruction, width: int) -> int:

@@ -72,11 +72,16 @@ class Phases:
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
-    """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster."""
+    """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
+
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
+    """
 
     number: int
     near: Phases = field(default_factory=Phases)
     far: Phases = field(default_factory=Phases)
+    made: int = 0
+    counts: set[int] = field(default_factory=set)
 
 
 class Order:

@@ -23,6 +23,9 @@ from simulator.run.machine import Batch
 
 OLDEST_EVERY = 16
 """Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
+STARVED_STEPS = 256
+"""Number of steps of others after which, in fair order, the copies of a launch move on all of whose lanes wait. Their
+own steps would never make them due while a peer polls with a time limit, and so never sleeps."""
 EARLY_RETURN = 0.5
 """How often, in random order, the host of a rank goes on as soon as its kernel is done."""
 COPY_HASTE = (0.02, 0.3, 0.0)
@@ -65,9 +68,13 @@ class Order(Protocol):
 
 @dataclass(slots=True)
 class Fair:
-    """The first ready block in program order, so that lanes that went different ways meet again. Batches take turns."""
+    """The first ready block in program order, so that lanes that went different ways meet again. Batches take turns.
+
+    idle_since: by id of a batch none of whose lanes is ready, the step at which this was seen first.
+    """
 
     steps: int = 0
+    idle_since: dict[int, int] = field(default_factory=dict)
 
     def turn(self, batches: list[Batch]) -> Turn:
         able = [number for number, batch in enumerate(batches) if batch.ready]
@@ -81,11 +88,18 @@ class Fair:
         return Turn(number, index, batch.take(index))
 
     def moves(self, batches: list[Batch]) -> list[Moved]:
-        """Those that are due."""
+        """Those that are due, and those of a launch that has starved."""
         found = []
         for number, batch in enumerate(batches):
             copies = batch.copies.under_way
-            due = tuple(place for place, copy in enumerate(copies) if copy.due <= batch.steps) if copies else ()
+            if not copies:
+                continue
+            time = batch.steps
+            if batch.ready:
+                self.idle_since.pop(id(batch), None)
+            elif self.steps - self.idle_since.setdefault(id(batch), self.steps) >= STARVED_STEPS:
+                time = max(time, min(copy.due for copy in copies))
+            due = tuple(place for place, copy in enumerate(copies) if copy.due <= time)
             if due:
                 found.append(Moved(number, due))
         return found

@@ -58,6 +58,7 @@ def test_atomics_of_two_blocks_lack_a_wider_scope() -> None:
 SHARED = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
 LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r1, 1;
     st.global.v4.b32 [%data], {{%r1, %r1, %r1, %r1}}; {fence} mbarrier.init.shared.b64 [%r7], 1;
+    fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];
     WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r7], 0; @!%p3 bra WAIT;"""
