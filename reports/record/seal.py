@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from reports.record.bundle import write_file
+from reports.record.signed import SIGNATURES, SIGNED
 
 MANIFEST = "manifest.sha256"
 
@@ -89,6 +91,8 @@ def _digests(folder: Path) -> dict[str, str]:
             short = path.relative_to(folder).as_posix()
             if short == MANIFEST or (name.startswith(".") and name.endswith(".tmp")):
                 continue
+            if name in (SIGNED, SIGNATURES) and (short == name or MANIFEST in names):
+                continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")
             if path.exists() and not path.is_file():
@@ -115,3 +119,15 @@ def _read(path: Path) -> bytes:
         raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found") from None
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+
+
+def digests_under(places: Iterable[Path | str]) -> dict[str, str]:
+    """Return the digest of each manifest in these places and below, or of the nearest above, by its folder's name."""
+    found = {}
+    for place in map(Path, places):
+        folders = [path.parent for path in sorted(place.rglob(MANIFEST))] if place.is_dir() else []
+        here = place.resolve()
+        above = [one for one in (here, *here.parents) if one.is_dir() and (one / MANIFEST).is_file()]
+        for folder in folders or above[:1]:
+            found[folder.resolve().name] = digest_of(folder)
+    return found
