@@ -20,10 +20,14 @@ from reports.audit.order import samples_lag1
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
+from reports.record.reading import contents
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
+
+MOST_PAGE_BYTES = 1 << 26
+"""Maximum size of a report that is read: 10,000 records give 30 MB."""
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
@@ -341,7 +345,7 @@ def _report(path: Path) -> Point:
 
     named = path.with_suffix("")
     try:
-        shown = figures_of(path.read_text(encoding="utf-8"))
+        shown = figures_of(contents(path, MOST_PAGE_BYTES).decode("utf-8"))
         made = json.loads(json.dumps(table.values(bundle.read([named if named.is_dir() else path.parent]))))
     except (OSError, ValueError) as error:
         return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")

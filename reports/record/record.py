@@ -38,6 +38,7 @@ from reports.record.codec import LATER, decoded, encoded, parsed, plain
 from reports.record.findings import RecordedAccess as RecordedAccess
 from reports.record.findings import RecordedFinding as RecordedFinding
 from reports.record.findings import first_failing
+from reports.record.reading import contents
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.timing import LinkLimit as LinkLimit
@@ -443,12 +444,9 @@ def _on_one_line(text: str) -> str:
 def load(path: Path | str) -> Record:
     """The record in a file. ValueError naming the file when it can't be read or is no record."""
     try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
+        text = contents(path).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: can't be read as text, so it is no record") from None
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
     return from_json(text, str(path))
 
 
