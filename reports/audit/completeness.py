@@ -348,7 +348,7 @@ def whole(material: Material) -> Item:
 
 def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     """Return a finding if files of a place differ from the folder's manifest of the given number of lines."""
-    found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
+    found = [sentence for name, sentence in faults(folder) if concerns(name, folder, place)]
     if not found:
         return []
     says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
@@ -364,7 +364,7 @@ def _sealed_above(place: Path) -> Path | None:
     return None
 
 
-def _concerns(name: str, folder: Path, place: Path) -> bool:
+def concerns(name: str, folder: Path, place: Path) -> bool:
     """Whether a file of a folder belongs to a place. The manifest concerns every place."""
     if name == MANIFEST:
         return True

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from reports.record.bundle import write_file
 from reports.record.reading import contents, kind_of, leaves
+from reports.record.signed import SIGNATURES, SIGNED
 
 MANIFEST = "manifest.sha256"
 
@@ -103,6 +105,8 @@ def _digests(folder: Path, faulty: list[tuple[str, str]] | None = None) -> dict[
             short = path.relative_to(folder).as_posix()
             if short == MANIFEST or (name.startswith(".") and name.endswith(".tmp")):
                 continue
+            if name in (SIGNED, SIGNATURES) and (short == name or MANIFEST in names):
+                continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")
             if odd := _odd(path, folder):
@@ -139,3 +143,15 @@ def _read(path: Path) -> bytes:
     if not path.exists():
         raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found")
     return contents(path, MOST_MANIFEST_BYTES)
+
+
+def digests_under(places: Iterable[Path | str]) -> dict[str, str]:
+    """Return the digest of each manifest in these places and below, or of the nearest above, by its folder's name."""
+    found = {}
+    for place in map(Path, places):
+        folders = [path.parent for path in sorted(place.rglob(MANIFEST))] if place.is_dir() else []
+        here = place.resolve()
+        above = [one for one in (here, *here.parents) if one.is_dir() and (one / MANIFEST).is_file()]
+        for folder in folders or above[:1]:
+            found[folder.resolve().name] = digest_of(folder)
+    return found

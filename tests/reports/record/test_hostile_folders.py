@@ -143,7 +143,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
     a_link_that_leaves: "a link that leaves the folder",
     a_link_in_a_circle: "a link that leaves the folder",
     a_sparse_giant: "more than the 16,777,216 that are read",
-    a_sparse_bundle: "more than the 268,435,456 that are read",
+    a_sparse_bundle: "more than the 134,217,728 that are read",
     a_bomb_of_one_line: "unpacks to more than 16,777,216 bytes a line",
     a_bomb_of_one_record: "a record is there twice",
     a_dictionary_of_gigabytes: "Memory usage limit",
