@@ -400,6 +400,7 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     return [
         verified_or(changed, good, len(texts), "texts", Ground.RECOMPUTED),
         captured_or(outdated, says, len(pictures), "pictures"),
+        *(point for path, some in pictures.items() if path.is_file() for point in shown.figure_shown(path, some)),
     ]
 
 

@@ -38,12 +38,18 @@ class Grid:
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
 
+_UNSEEN = frozenset({"script", "style", "title", "h1"})
+"""Elements whose text is not compared: programs, and what --title gives."""
+
+
 class _Tables(HTMLParser):
-    """The tables of a page."""
+    """The tables of a page, and its other texts, those of its pictures too."""
 
     def __init__(self) -> None:
         super().__init__()
         self.grids: list[Grid] = []
+        self.texts: list[str] = []
+        self._unseen = 0
         self._row: list[str] | None = None
         self._cell: list[str] | None = None
 
@@ -54,8 +60,10 @@ class _Tables(HTMLParser):
             self._row = []
         elif tag in ("td", "th"):
             self._cell = []
+        self._unseen += tag in _UNSEEN
 
     def handle_endtag(self, tag: str) -> None:
+        self._unseen -= tag in _UNSEEN
         if tag in ("td", "th") and self._cell is not None and self._row is not None:
             self._row.append(" ".join("".join(self._cell).split()))
             self._cell = None
@@ -66,13 +74,15 @@ class _Tables(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._cell is not None:
             self._cell.append(data)
+        elif data.strip() and not self._unseen:
+            self.texts.append(" ".join(data.split()))
 
 
-def tables_of_page(text: str) -> list[Grid]:
-    """Return the tables of an HTML page, in order."""
+def tables_of_page(text: str) -> tuple[list[Grid], list[str]]:
+    """Return the tables of an HTML page, and its other texts, in order."""
     parser = _Tables()
     parser.feed(text)
-    return [grid for grid in parser.grids if grid.rows]
+    return [grid for grid in parser.grids if grid.rows], parser.texts
 
 
 def tables_of_markdown(text: str) -> list[Grid]:
@@ -137,7 +147,14 @@ def page_shown(name: str, text: str, records: Sequence[Record]) -> Iterator[Poin
     from reports.html import page
 
     again = page(records)
-    cells, odd, without = differing_cells(tables_of_page(text), tables_of_page(again))
+    (grids, texts), (made, wanted) = tables_of_page(text), tables_of_page(again)
+    cells, odd, without = differing_cells(grids, made)
+    if len(texts) == len(wanted):
+        odd += [f"it says '{one[:60]}', the records give '{other[:60]}'"
+                for one, other in zip(texts, wanted, strict=True) if one != other]  # fmt: skip
+    else:
+        says = f"{name}: its texts beside tables are of another version, or of an audit, not compared"
+        yield Point(Outcome.NOT_COMPARABLE, says)
     if odd or cells:
         good = f"{name}: {counted(cells, 'cell')} of its tables made again; 0 differ"
         yield verified_or([f"{name}: {one}" for one in odd], good, cells, "cells differ", Ground.RECOMPUTED)
@@ -178,7 +195,7 @@ def beside(folder: Path, records: Sequence[Record]) -> Iterator[Point]:
             made = [table.markdown(records), table.markdown(records, is_wide=True)]
             yield _markdown(path.name, text, made)
     for path in sorted(folder.rglob("*.svg")):
-        yield from _figure(path, records)
+        yield from figure_shown(path, records)
 
 
 def _markdown(name: str, text: str, made: Sequence[str]) -> Point:
@@ -190,7 +207,8 @@ def _markdown(name: str, text: str, made: Sequence[str]) -> Point:
     return verified_or([f"{name}: {one}" for one in odd], good, cells, "cells differ", Ground.RECOMPUTED)
 
 
-def _figure(path: Path, records: Sequence[Record]) -> Iterator[Point]:
+def figure_shown(path: Path, records: Sequence[Record]) -> Iterator[Point]:
+    """Yield what comes of a figure when it is drawn again."""
     text = _text(path)
     named = _DIGEST.search(text)
     if named is None:
