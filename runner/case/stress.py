@@ -252,7 +252,7 @@ def _in_turn(instance: Instance, is_late: bool) -> str:
 
 
 def _be_late(fabric: Fabric, number: int) -> None:
-    """Pause on the rank whose turn it is to be late."""
+    """Pause on one rank, another one for each number."""
     if number % fabric.world_size == fabric.rank:
         fabric.pause(LATE_S)
 
