@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit import completeness, measurements, origin, vouching, worker
+from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.material import Material
@@ -168,7 +169,7 @@ def check(
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
-    items = tuple(one(material) for one in CHECKS)
+    items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
     vouched = vouching.who_vouches(material, signers)
     gaps = completeness.gaps(material, (*items, vouched.item))
     return Audit((*items, gaps, vouched.item), len(records), vouched.says)

@@ -6,8 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from reports.audit.bound_repository import known
 from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
@@ -72,7 +74,7 @@ def repository(material: Material) -> Item:
             )
         else:
             points += _dirt(material, git)
-    return Item(2, "commit and what differed from it", _once(points))
+    return Item(2, "commit and what differed from it", _once([*points, *known(material)]))
 
 
 def _dirt(material: Material, git: Mapping[str, Any]) -> list[Point]:
@@ -101,7 +103,8 @@ def _difference(material: Material, git: Mapping[str, Any]) -> Point:
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
     wanted, name = str(kept.get("digest")), str(kept.get("file"))
-    found = [folder / name for folder in material.folders if (folder / name).is_file()]
+    # What a record names is a file of its own folder.
+    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
     if not found:
         return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
     digests = {f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found}

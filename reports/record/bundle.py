@@ -1,8 +1,9 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
-A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. The same records give the same
-bytes, in whatever order they come and by however many files. Behind them stand statements that were signed of these
-records, one a line with its signatures (reports/record/signed.py).
+A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
+environments and requests that records from schema 6 on refer to (reports/record/shared.py). Behind them stand
+statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
+records give the same bytes, in whatever order they come and by however many files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import Any
 
 from memory.atomic_file import replacing
 from reports import second_process
+from reports.record import shared
 from reports.record.record import Record, from_json, load
+from reports.record.shared import Known, References, is_shared_file
 from reports.record.signed import LINE, Signed, read_line
 
 SUFFIX = ".jsonl.xz"
@@ -69,13 +72,16 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
 
 
 def _read(paths: Sequence[Path]) -> list[Record]:
-    return [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [_loaded(path)])]
+    known = Known()
+    return [
+        record for path in paths for record in (unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
+    ]
 
 
-def _loaded(path: Path) -> Record:
+def _loaded(path: Path, known: Known) -> Record:
     """The record in a file. ValueError for anything else: for a file of another kind with what would be right."""
     try:
-        return load(path)
+        return load(path, known)
     except ValueError as error:
         if path.suffix == ".json" or not path.is_file():
             raise
@@ -93,11 +99,13 @@ def merged(records: Iterable[Record]) -> list[Record]:
     return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
-def unpacked(path: Path | str) -> list[Record]:
-    """Return the records of a bundle. Raises ValueError, naming the file and the line if known, if it is not a valid
-    bundle."""
+def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
+    """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
+    known, if it is not a valid bundle."""
     lines = enumerate(_unpacked_lines(path), start=1)
-    return [from_json(line, f"{path}, line {number}") for number, line in lines if not line.startswith(LINE)]
+    known = known or Known()
+    find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
+    return [from_json(line, f"{path}, line {number}", find, known) for number, line in left.items()]
 
 
 def signed_in(path: Path | str) -> list[Signed]:
@@ -163,14 +171,23 @@ def line_of(record: Record) -> str:
     return json.dumps(record.document(), separators=(",", ":"), allow_nan=False)
 
 
+def _referring_line(record: Record, references: References) -> str:
+    """The same with references, where its schema has them."""
+    if record.schema < shared.SINCE:
+        return line_of(record)
+    return json.dumps(references.referring(record.document()), separators=(",", ":"), allow_nan=False)
+
+
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
     return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
 
 
 def _lines(records: Iterable[Record]) -> bytes:
-    found = {line_of(record): record for record in records}
-    lines = sorted(found, key=lambda line: (*_order(found[line]), line))
+    references = References()
+    found = {_referring_line(record, references): record for record in records}
+    lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
+    lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -192,7 +209,7 @@ def record_files(place: Path) -> list[Path]:
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS and path.is_file()
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and path.is_file()
     )
 
 

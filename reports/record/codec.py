@@ -220,7 +220,7 @@ def _reader(kind: Any) -> Callable[[Any, str], Any]:
         return lambda value, where: None if value is None else inner(value, where)
     if isinstance(kind, type) and issubclass(kind, Open):
         read = kind.read
-        return lambda value, where: read(value)
+        return lambda value, where: value if isinstance(value, kind) else read(value)
     if dataclasses.is_dataclass(kind):
         return partial(_decoded_fields, kind)
     if typing.get_origin(kind) is tuple:

@@ -1,0 +1,55 @@
+"""Reads files of folders that others made: a pipe does not block, a giant is not read, a link does not leave."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 1 << 24
+"""Maximum size of a text that is read as a whole, such as a record: 16 MiB."""
+
+KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+def contents(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a regular file. Raises ValueError, in one line with the path, for anything else, for a file
+    of more than most_bytes, and if it can't be read."""
+    try:
+        # A pipe without a writer would block an open without O_NONBLOCK.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if stated := kind_of(path):
+            raise ValueError(f"{path}: {stated}, which has no content to read") from None
+        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+    try:
+        with open(descriptor, "rb") as file:
+            mode = os.fstat(descriptor)
+            if stated := _kind(mode.st_mode):
+                raise ValueError(f"{path}: {stated}, which has no content to read")
+            if mode.st_size > most_bytes:
+                raise ValueError(f"{path}: {mode.st_size:,} bytes, more than the {most_bytes:,} that are read")
+            data = file.read(most_bytes + 1)  # it may grow meanwhile
+    except OSError as error:
+        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+    if len(data) > most_bytes:
+        raise ValueError(f"{path}: more than the {most_bytes:,} bytes that are read")
+    return data
+
+
+def kind_of(path: Path | str) -> str:
+    """Return what a path is that is no regular file ("a pipe"); "" of a regular one, and if nothing is there."""
+    try:
+        return _kind(os.stat(path).st_mode)
+    except OSError:
+        return ""
+
+
+def _kind(mode: int) -> str:
+    return next((name for is_it, name in KINDS if is_it(mode)), "")
