@@ -139,16 +139,7 @@ def located(places: Sequence[Path | str]) -> list[tuple[Record, Place]]:
 
     Raises ValueError, naming the place, for what can't be read, and for a place without records.
     """
-    found: dict[str, tuple[Record, Place]] = {}
-    for place in map(Path, places):
-        paths = bundle.record_files(place)
-        if not paths:
-            bundle.read([place])  # says what is wrong with the place
-        for path in paths:
-            is_bundle = path.name.endswith(bundle.SUFFIX)
-            for number, record in enumerate(bundle.unpacked(path) if is_bundle else bundle.read([path]), start=1):
-                found.setdefault(bundle.line_of(record), (record, Place(path, number if is_bundle else 0)))
-    return sorted(found.values(), key=lambda one: (datetime.fromisoformat(one[0].started), one[0].id))
+    return [(record, Place(path, line)) for record, path, line in bundle.located(places)]
 
 
 def series_of(records: Iterable[tuple[Record, Place | None]]) -> list[Series]:

@@ -99,13 +99,33 @@ def merged(records: Iterable[Record]) -> list[Record]:
     return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
+def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
+    """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
+    from 1; else 0."""
+    known, records = Known(), []
+    where: dict[int, tuple[Path, int]] = {}
+    for place in map(Path, places):
+        paths = record_files(place)
+        if not paths:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+        for path in paths:
+            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                where[id(record)] = path, number
+                records.append(record)
+    return [(record, *where[id(record)]) for record in merged(records)]
+
+
 def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
     """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
     known, if it is not a valid bundle."""
+    return [record for _, record in _numbered(path, known or Known())]
+
+
+def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
+    """Return the records of a bundle with the numbers of their lines, from 1."""
     lines = enumerate(_unpacked_lines(path), start=1)
-    known = known or Known()
     find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
-    return [from_json(line, f"{path}, line {number}", find, known) for number, line in left.items()]
+    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
 
 
 def signed_in(path: Path | str) -> list[Signed]:

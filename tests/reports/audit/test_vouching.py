@@ -520,5 +520,5 @@ def test_a_damaged_line_of_a_bundle(line: str, tmp_path: Path) -> None:
 
     bundle.write(records(1), path, signed=[Damaged("", ())])
     assert len(bundle.unpacked(path)) == 2
-    with pytest.raises(ValueError, match="line 3: not a statement with its signatures"):
+    with pytest.raises(ValueError, match="line [0-9]+: not a statement with its signatures"):
         bundle.signed_in(path)

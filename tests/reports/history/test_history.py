@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -191,9 +192,10 @@ def test_what_is_published_of_both_machines_is_on_one_page(tmp_path: Path) -> No
     row = re.search(r"<tr[^>]*>\s*<td[^>]*>push</td><td[^>]*>all_gather</td>.*?</tr>", text, re.DOTALL)
     assert row is not None
     link, line = re.findall(r'href="([^"]+)">collectives-world1 (\d+)</a>', row[0])[0]
-    record = bundle.unpacked(page.parent / unquote(link))[int(line) - 1]
-    assert record.case.name == "all_gather/push"
-    assert record.timing is not None
+    lines = lzma.decompress((page.parent / unquote(link)).read_bytes()).decode().splitlines()
+    record = json.loads(lines[int(line) - 1])
+    assert (record["case"]["op"], record["case"]["algorithm"]) == ("all_gather", "push")
+    assert record["timing"]["samples_us"]
 
 
 def test_the_same_record_in_two_places_counts_once(tmp_path: Path) -> None:
@@ -202,8 +204,9 @@ def test_the_same_record_in_two_places_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl.xz"
     bundle.write(records, path)
     assert len(located([place, path])) == 8
-    lines = {place.line for _, place in located([path])}
-    assert lines == set(range(1, 9))
+    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+    for record, place in located([path]):  # in front of the records are the parts that they share
+        assert json.loads(lines[place.line - 1])["started"] == record.started
 
 
 @pytest.mark.parametrize(
