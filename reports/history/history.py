@@ -102,6 +102,15 @@ class History:
         parts.append(f"data changed in {different:,} of {counted(len(followed), 'case')}")
         return "; ".join(parts)
 
+    @property
+    def without_changes(self) -> str:
+        """What is said where nothing changed: what was looked at, and what could not be."""
+        searched = sum(len(one.series.timed) >= LEAST_WORLDS for one in self.told)
+        followed = sum(bool(one.data) for one in self.told)
+        times = f"no change of times in {counted(searched, 'case')}" if searched else "no times could be searched"
+        data = f"no change of data in {counted(followed, 'case')}" if followed else "no data could be compared"
+        return f"{times}; {data}"
+
     @cached_property
     def versions(self) -> dict[Version, int]:
         """All versions with their numbers from 1, in order of time."""
@@ -288,11 +297,17 @@ def line_of(one: Told) -> Line:
     }
     is_open = one.data_text.startswith(("not", "one"))
     styles = {
-        "times": _BAD if one.changes else _OPEN if one.times_text.startswith("too") else "",
+        "times": _times_style(one),
         "data": _BAD if one.data_changes else _OPEN if is_open else _GOOD,
     }
     figures = {"first (us)": first, "last (us)": last, "last/first": ratio}
     return Line(cells, styles, _raw(series) | {name: value for name, value in figures.items() if value is not None})
+
+
+def _times_style(one: Told) -> str:
+    if one.changes:
+        return _BAD if any(change.ratio > 1 for change in one.changes) else _GOOD
+    return _OPEN if one.times_text.startswith("too") else ""
 
 
 def case_cells(series: Series) -> dict[str, str]:

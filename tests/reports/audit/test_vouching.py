@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -440,7 +441,7 @@ def test_a_passphrase_that_can_not_be_asked_for(place: Path, keys: Path) -> None
     line = ["symlab", "sign", str(place / "command0"), "--key", str(keys / "locked")]
     program = f"from symlab.command import main; import sys; sys.exit(main({line[1:]!r}))"
     done = subprocess.run(
-        ["python", "-c", program],
+        [sys.executable, "-c", program],
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
