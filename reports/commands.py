@@ -315,16 +315,23 @@ def history(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
+@click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
 @click.option(
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
-def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> int:
+def published(root: Path, check: bool, is_audit: bool, accept: str | None, signers: Path | None) -> int:
     """Make the tables, figures and README sections of what is published."""
     if signers is not None and not is_audit:
         raise ValueError("--signers has no effect without --audit")
+    if accept is not None:
+        from reports import accepted
+
+        if check or is_audit:
+            raise ValueError("--accept writes, and --check and --audit do not: give one of them")
+        accepted.accept(root, accept)
     if is_audit:
         from reports.audit.published import audit_published
         from reports.audit.ssh import checked_signers

@@ -8,6 +8,7 @@ and `<!-- end -->`), and three rows of it in the project's README if that has a 
 `<!-- end -->` there. `symlab figure` draws other figures on demand; they are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
 differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
+Bundles that differ from those of the repository's HEAD are refused, see reports/accepted.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from reports.accepted import PLACE as PLACE
+from reports.accepted import unaccepted
 from reports.record.bundle import SUFFIX, digest, read, write_file
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
@@ -26,8 +29,6 @@ from reports.table.compare import Row, Section, device_text, rows, setup_text, s
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
 from reports.table.timed_table import time_text
-
-PLACE = Path("reports") / "published"
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
 """READMEs and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
@@ -77,6 +78,8 @@ def refresh(root: Path, is_check: bool = False) -> None:
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
+    if odd := unaccepted(root):
+        raise ValueError(f"{'; '.join(odd)}: what is published changes only with --accept REASON, which is recorded")
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from reports import publish
+from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
 from reports.record.seal import digest_of
@@ -19,7 +20,7 @@ def audit_published(root: Path, say: Callable[[str], None], signers: Path | None
     signers: a list of signers, as ssh-keygen takes it. Raises ValueError without a manifest, or if a folder can't be
     read.
     """
-    changed = publish.changes(root)
+    changed = [*publish.changes(root), *unaccepted(root)]
     for fault in changed:
         print(f"FINDING: {fault}")
     try:

@@ -23,6 +23,7 @@ from typing import Any
 from memory.atomic_file import replacing
 from reports import second_process
 from reports.record import shared
+from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
 from reports.record.shared import Known, References, is_shared_file
 from reports.record.signed import LINE, Signed, read_line
@@ -38,6 +39,14 @@ NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 _DICTIONARY_BYTES = 1 << 25
 """How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
 
+
+MOST_PACKED_BYTES, MOST_UNPACKED_BYTES = 1 << 27, 1 << 28
+"""Maximum sizes of a bundle and of its text, in which an environment is there once: 50,000 records of 5 KB."""
+
+_UNPACKER_BYTES = 1 << 28
+"""Maximum memory of the unpacker, whose dictionary a file chooses."""
+
+_CHUNK_BYTES = 1 << 20
 
 MANY = 1000
 """Minimum number of files for which a second process saves time."""
@@ -134,11 +143,33 @@ def signed_in(path: Path | str) -> list[Signed]:
     return [read_line(line, f"{path}, line {number}") for number, line in lines if line.startswith(LINE)]
 
 
-def _unpacked_lines(path: Path | str) -> list[str]:
+def _unpacked_lines(path: Path | str) -> Iterator[str]:
+    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage and
+    for what no bundle is: a line longer than a record, one that is there twice, more text than MOST_UNPACKED_BYTES."""
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
+    rest, total, before = b"", 0, b""
     try:
-        return lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8").splitlines()
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+        data = contents(path, MOST_PACKED_BYTES)
+        while not unpacker.eof:
+            chunk = unpacker.decompress(data, _CHUNK_BYTES)
+            data = b""
+            if not chunk and unpacker.needs_input and not unpacker.eof:
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            total += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            if total > MOST_UNPACKED_BYTES or len(rest) > MOST_BYTES:
+                is_line = total <= MOST_UNPACKED_BYTES
+                says = f"{MOST_BYTES:,} bytes a line" if is_line else f"{MOST_UNPACKED_BYTES:,} bytes"
+                raise ValueError(f"{path}: unpacks to more than {says}")
+            for line in lines:
+                if line == before:
+                    raise ValueError(f"{path}: a record is there twice, which no bundle has")
+                before = line
+                yield line.decode("utf-8")
+        if rest:
+            yield rest.decode("utf-8")
+        if unpacker.unused_data.strip(b"\0"):
+            raise EOFError("there is more behind its end")
     except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
 
@@ -219,18 +250,25 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 
 def record_files(place: Path) -> list[Path]:
-    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
+    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself. ValueError for
+    what is none although it has their name: a pipe, a device, a link that leaves the folder."""
     try:
         if not place.is_dir():
             return [place]
     except OSError as error:  # of a name that is too long
         raise ValueError(f"{place}: can't be read ({error.strerror or error})") from None
-    return sorted(
+    found = sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS and not is_shared_file(path) and path.is_file()
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
+    for path in found:
+        if path.is_symlink() and leaves(path, place):
+            raise ValueError(f"{path}: a link that leaves the folder, which is not followed; remove it")
+        if kind := kind_of(path):
+            raise ValueError(f"{path}: can't be read (it is {kind})")
+    return found
 
 
 @contextmanager

@@ -25,16 +25,19 @@ def contents(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
         # A pipe without a writer would block an open without O_NONBLOCK.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if stated := kind_of(path):
-            raise ValueError(f"{path}: {stated}, which has no content to read") from None
+        if kind := kind_of(path):
+            raise ValueError(f"{path}: can't be read (it is {kind})") from None
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
     try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):  # which open() takes for no descriptor of its own
+            os.close(descriptor)
+            raise ValueError(f"{path}: can't be read (it is a folder)")
         with open(descriptor, "rb") as file:
-            mode = os.fstat(descriptor)
-            if stated := _kind(mode.st_mode):
-                raise ValueError(f"{path}: {stated}, which has no content to read")
-            if mode.st_size > most_bytes:
-                raise ValueError(f"{path}: {mode.st_size:,} bytes, more than the {most_bytes:,} that are read")
+            about = os.fstat(descriptor)
+            if kind := _kind(about.st_mode):
+                raise ValueError(f"{path}: can't be read (it is {kind})")
+            if about.st_size > most_bytes:
+                raise ValueError(f"{path}: {about.st_size:,} bytes, more than the {most_bytes:,} that are read")
             data = file.read(most_bytes + 1)  # it may grow meanwhile
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
@@ -49,6 +52,14 @@ def kind_of(path: Path | str) -> str:
         return _kind(os.stat(path).st_mode)
     except OSError:
         return ""
+
+
+def leaves(path: Path, folder: Path) -> bool:
+    """Return whether a path leads out of a folder: it is, or goes through, a link to somewhere else, or to nothing."""
+    try:
+        return not path.resolve(strict=True).is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle
+        return True
 
 
 def _kind(mode: int) -> str:

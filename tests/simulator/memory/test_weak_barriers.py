@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from simulator_harness import executable, make_world, module, run, start
 
 from simulator.fabric import SimulatorFabric
+from simulator.memory.clocks import Clocks
+from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
 
 SEEDS = 40
@@ -169,3 +172,13 @@ def test_the_assembler_takes_the_kernels() -> None:
         pytest.skip("ptxas is not installed")
     for way in WAYS[::5]:
         assert assembled(ptxas, kernel(way), "sm_90a").problems == (), way
+
+
+def test_an_observer_of_several_blocks_has_whole_clusters() -> None:
+    """Otherwise blocks of one cluster could be in two places, and what a scope of cluster orders be seen late."""
+    clusters = Clusters((12, 1, 1), (4, 1, 1), True)
+    launched = Launched("kernel", (0,), (0,), 12, 1024, clusters)
+    clocks = Clocks(1, 4)
+    clocks.begin(launched)
+    found = clocks.observers_of(launched, np.arange(0, 12 * 1024, 1024))
+    assert found.tolist() == [0] * 4 + [1] * 4 + [2] * 4
