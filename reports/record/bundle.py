@@ -26,7 +26,7 @@ from reports.record import shared
 from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
 from reports.record.shared import Known, References, is_shared_file
-from reports.record.signed import LINE, Signed, read_line
+from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 
 SUFFIX = ".jsonl.xz"
 
@@ -139,8 +139,13 @@ def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
 
 def signed_in(path: Path | str) -> list[Signed]:
     """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
-    lines = enumerate(_unpacked_lines(path), start=1)
-    return [read_line(line, f"{path}, line {number}") for number, line in lines if line.startswith(LINE)]
+    found = []
+    for number, line in enumerate(_unpacked_lines(path), start=1):
+        if line.startswith(LINE):
+            found.append(read_line(line, f"{path}, line {number}"))
+            if len(found) > MAX_STATEMENTS:
+                raise ValueError(f"{path}, line {number}: more than {MAX_STATEMENTS:,} statements were signed")
+    return found
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:

@@ -523,3 +523,11 @@ def test_a_damaged_line_of_a_bundle(line: str, tmp_path: Path) -> None:
     assert len(bundle.unpacked(path)) == 2
     with pytest.raises(ValueError, match="line [0-9]+: not a statement with its signatures"):
         bundle.signed_in(path)
+
+
+def test_a_bundle_of_many_statements_is_refused_before_any_is_verified(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.xz"
+    signature = f"{BEGIN}\nAAAA\n-----END SSH SIGNATURE-----\n"
+    bundle.write(records(1), path, signed=[Signed(str(number), (signature,)) for number in range(1001)])
+    with pytest.raises(ValueError, match="more than 1,000 statements were signed"):
+        bundle.signed_in(path)
