@@ -17,9 +17,8 @@ from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Launch
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
-from simulator.run.choices import Turn
 from simulator.run.machine import Batch
-from simulator.run.orders import OLDEST_EVERY, Fair, taken
+from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
 from simulator.run.schedule import Scheduler
 from simulator.run.streams import Streams
 from simulator.world import SimulatedWorld
@@ -65,6 +64,9 @@ WAYS = {
 """The museum's ways; the checker in orders that bring other instructions to see a flag; weak memory in orders of few
 steps, for waits that look at the clock."""
 
+WRONG = ("wrong", "changed", "Deadlock", "DeviceFault")
+"""How a run of a mutant may end that says that it is wrong; other errors are ours."""
+
 PATIENT_SEEDS = 4
 """How many more seeds they have than others: only in some orders do they get anywhere."""
 
@@ -88,7 +90,7 @@ class Behind(Fair):
 
     late: int = 0
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         slow = [number for number in able if self.late in batches[number].rank_alive]
         fast = [number for number in able if number not in slow]
@@ -100,14 +102,14 @@ class Behind(Fair):
             index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
         else:
             index = min(batch.ready)
-        return Turn(number, index, batch.take(index))
+        return Step(number, index, batch.take(index))
 
 
 @dataclass(slots=True)
 class Straggling(Behind):
     """The same of a rank's last warps alone, which signal for others in some kernels."""
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         self.steps += 1
         mine = [number for number in able if self.late in batches[number].rank_alive]
@@ -118,12 +120,12 @@ class Straggling(Behind):
             wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
             for index in sorted(batch.ready):
                 if (part := taken(batch, index, wanted)) is not None:
-                    return Turn(mine[0], index, part)
+                    return Step(mine[0], index, part)
         others = [number for number in able if number not in mine] or able
         batch = batches[number := others[self.steps % len(others)]]
         is_old = batch.steps % OLDEST_EVERY == 0
         index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0) if is_old else 0, one))
-        return Turn(number, index, batch.take(index))
+        return Step(number, index, batch.take(index))
 
 
 def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
@@ -286,6 +288,7 @@ class Compiled:
         ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
         if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
+            assert seen in WRONG, f"{self.spec.name}: {how.text} ended with {work.errors}"
             return seen
         return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
 
