@@ -231,7 +231,7 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 def record_files(place: Path) -> list[Path]:
     """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself. ValueError for
-    what is none although it has their name: a pipe, a device, a link that leaves the folder."""
+    a file that is no record although it has the name of one: a pipe, a device, a link that leaves the folder."""
     try:
         if not place.is_dir():
             return [place]
