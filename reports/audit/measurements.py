@@ -324,7 +324,8 @@ def figures(material: Material) -> Item:
         machine = _published(place)
         if place.is_dir():
             points += [point for path in _reports(place) for point in _report(path)]
-            points += shown.beside(place, bundle.read([place])) if machine is None else []
+            if machine is None and any(True for kind in ("*.md", "*.svg") for _ in place.rglob(kind)):
+                points += shown.beside(place, bundle.read([place]))
         if machine is not None:
             points += _made_again(*machine)
     if material.source:
