@@ -56,14 +56,15 @@ def page(
     digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     parts = _parts(records, audit, album)
-    figures, svgs = _json(table.values(records)), album.drawn(is_alone)
+    figures, of_commands = _json(table.values(records)), digests()
+    svgs = album.drawn(is_alone)  # no third process: each one copies what it touches of the records
     return _rendered(
         title=title or _title(records),
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, digests())],
+        parts=[*parts, environment.digests_part(records, of_commands)],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,

@@ -36,6 +36,7 @@ NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 _DICTIONARY_BYTES = 1 << 25
 """How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 MANY = 1000
 """Minimum number of files for which a second process saves time."""
@@ -155,14 +156,14 @@ def can_be_written(path: Path) -> None:
 def line_of(record: Record) -> str:
     """A record as one line of JSON, without its end."""
     # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.
-    return json.dumps(record.document(), separators=(",", ":"), allow_nan=False)
+    return _COMPACT(record.document())
 
 
 def _referring_line(record: Record, references: References) -> str:
     """The same with references, where its schema has them."""
     if record.schema < shared.SINCE:
         return line_of(record)
-    return json.dumps(references.referring(record.document()), separators=(",", ":"), allow_nan=False)
+    return _COMPACT(references.referring(record.document()))
 
 
 def digest(records: Iterable[Record]) -> str:
