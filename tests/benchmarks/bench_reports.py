@@ -2,8 +2,8 @@
 
 The records are invented, as large as real ones: 4 and 8 ranks, 50 samples a rank, with the configuration of a
 published record and an environment of 150 packages. A folder of JSON files, one a record, as a command leaves it,
-becomes a page: four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds. Memory is that of all
-processes of the command, shared pages counted once. The limits are 10 s and 500 MB on two cores.
+becomes a page: four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds. Memory is that of
+all processes of the command, shared pages counted once. The limits are 10 s and 500 MB on two cores.
 
     python tests/benchmarks/bench_reports.py [--in-full] [FOLDER]
         # FOLDER keeps the records, for another time; --in-full: every record with its environment, as before schema 6
