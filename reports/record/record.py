@@ -29,6 +29,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -465,13 +466,15 @@ def _known_once(document: dict[str, Any], known: Known) -> None:
     """Put what many records have alike in place of its JSON values; what is not valid is left to the codec."""
     for name, kind in _ALIKE.items():
         if isinstance(document.get(name), dict):
-            document[name] = known.once(
-                name, document[name], lambda value, kind=kind, name=name: decoded(kind, value, f"record.{name}")
-            )
+            document[name] = known.once(name, document[name], partial(_part, kind, name))
     timing = document.get("timing")
     devices = timing.get("devices") if isinstance(timing, dict) else None
     if isinstance(timing, dict) and isinstance(devices, list):
         timing["devices"] = [known.once("device", one, _reading) if isinstance(one, dict) else one for one in devices]
+
+
+def _part(kind: Any, name: str, value: dict[str, Any]) -> Any:
+    return decoded(kind, value, f"record.{name}")
 
 
 def _reading(value: dict[str, Any]) -> Plain:
