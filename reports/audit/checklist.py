@@ -1,4 +1,4 @@
-"""One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
+"""One set of records against itself: the twenty-one items of a credible audit, each with its outcome and its evidence.
 
 What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
 there is named. The exit code: 0 data was verified and nothing was found, 1 a finding, 2 no data could be verified.
@@ -13,7 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from reports.audit import completeness, measurements, origin, worker
+from reports.audit import completeness, measurements, origin, vouching, worker
+from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.material import Material
@@ -42,7 +43,8 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     completeness.whole,
     completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is derived from these, see completeness.gaps."""
+"""In the order of their numbers; the twentieth is derived from the others, see completeness.gaps, and the
+twenty-first is who vouches for the set, see vouching.who_vouches."""
 
 _DATA = CHECKS.index(measurements.data) + 1
 """Number of the item that must be VERIFIED for the set to be: results were checked and right."""
@@ -54,10 +56,11 @@ _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 @dataclass(frozen=True)
 class Audit:
-    """The result: all items in the order of their numbers, and the number of records."""
+    """The result: all items in the order of their numbers, the number of records, and who vouches in a few words."""
 
     items: tuple[Item, ...]
     records: int
+    signed: str = vouching.UNSIGNED
 
     @property
     def exit_code(self) -> int:
@@ -78,7 +81,8 @@ class Audit:
             for outcome, name in (names | {Outcome.FINDING: "findings"}).items()
             if (numbers := self._numbers(outcome))
         ]
-        return f"{head}: {counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
+        count = counted(self.records, "record")
+        return f"{head}: {self.signed}; {count}, {len(self.items)} items: {says}{''.join(where)}"
 
     def _numbers(self, outcome: Outcome) -> list[int]:
         """Return the numbers of the items that have a point with this outcome."""
@@ -125,6 +129,7 @@ class Audit:
             "kind": "checklist",
             "verdict": self.verdict,
             "exit_code": self.exit_code,
+            "signed": self.signed,
             "records": self.records,
             "items": items,
         }
@@ -150,17 +155,21 @@ def check(
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
     code: Sequence[Path] = (),
+    signers: Path | None = None,
 ) -> Audit:
-    """Check one set of records against the twenty items.
+    """Check one set of records against the twenty-one items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. code: see worker.ask. Raises ValueError for a place that can't be read.
+    replaces the worker, for tests. code: see worker.ask. signers: a list of signers, as ssh-keygen takes it. Raises
+    ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
     ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code)
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
-    items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, completeness.gaps(material, items)), len(records))
+    items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
+    vouched = vouching.who_vouches(material, signers)
+    gaps = completeness.gaps(material, (*items, vouched.item))
+    return Audit((*items, gaps, vouched.item), len(records), vouched.says)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,10 +46,12 @@ def page(
     audit: Audit | None = None,
     is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
+    sealed: Mapping[str, str] | None = None,
 ) -> str:
     """Return the report as the text of one self-contained HTML file.
 
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
+    sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
     is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
     Raises ValueError without records.
     """
@@ -71,7 +73,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, of_commands)],
+        parts=[*parts, environment.digests_part(records, of_commands, sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record.codec import Open, parsed
+from reports.record.reading import contents
 from reports.record.request import RecordedEnvironment, RecordedRequest
 
 SHARED = "shared"
@@ -67,12 +68,9 @@ def digest_of(text: str) -> str:
 def text_in(path: Path | str) -> str:
     """Return the text of a file. Raises ValueError, naming it, if it can't be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8")
+        return contents(path).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: can't be read as text, so it is no record") from None
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
 
 
 class References:

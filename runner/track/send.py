@@ -52,7 +52,7 @@ from runner.track.names import (
 from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
 
-COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
+COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
 LAYOUT = "2"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
@@ -181,6 +181,8 @@ class CommandRun:
             LAYOUT_TAG: LAYOUT,
             COMPLETE_TAG: str(not missing).lower(),
         }
+        if digest := artifacts.digests_of(self._folder).get(self._folder.name):
+            tags[MANIFEST_TAG] = digest
         if manifest is not None:
             tags["outcome"] = manifest.outcome
         metrics = [

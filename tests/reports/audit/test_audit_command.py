@@ -77,7 +77,7 @@ def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str
     assert main(["audit", "records"]) == 0
     out = capsys.readouterr().out
     assert "  20  what is not captured is named" in out
-    assert out.splitlines()[-1].startswith("VERIFIED: 8 records, 20 items: ")
+    assert out.splitlines()[-1].startswith("VERIFIED: unsigned; 8 records, 21 items: ")
     path = next(Path("records/command0/ptx").iterdir())
     path.write_text("tampered", encoding="utf-8")
     assert main(["audit", "records"]) == 1
