@@ -86,7 +86,7 @@ def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
 
 
 def _line(row: Row, judged: Sequence[Row]) -> Line:
-    """The fastest of a size; ours/base is that of our best there, whoever is fastest."""
+    """The fastest of a size; ours/base is that of our best there, which a baseline may beat."""
     time_us, busbw = row.figure("median_us"), row.figure("busbw_gbps")
     ratio = next((one.ratio for one in judged if one.size_bytes == row.size_bytes and one.ratio is not None), None)
     raw = {"size": row.size_bytes, "time (us)": time_us, "busbw (GB/s)": busbw, "ours/base": ratio}

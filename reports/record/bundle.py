@@ -125,8 +125,8 @@ def signed_in(path: Path | str) -> list[Signed]:
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
-    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage and
-    for what no bundle is: a line longer than a record, one that is there twice, more text than MOST_UNPACKED_BYTES."""
+    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage,
+    for a line that is too long for a record or is there twice, and for more text than MOST_UNPACKED_BYTES."""
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
     rest, total, before = b"", 0, b""
     try:

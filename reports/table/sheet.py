@@ -235,7 +235,7 @@ def _marked(line: Line, column: str) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """Text that Markdown shows as it is, in one line: no mark-up of its own and none of HTML, whoever renders it.
+    """Text that Markdown shows as it is, in one line: no mark-up of its own and none of HTML, in every renderer.
     Underscores within words mean nothing to it."""
     cell = " ".join(cell.splitlines())
     for character in "\\|*[":
