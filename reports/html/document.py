@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from reports import second_process
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
-from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
+from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.record import Record
@@ -66,6 +66,7 @@ def page(
     figures, of_commands = _json(table.values(records)), digests()
     svgs = album.drawn(is_alone)  # no third process: each one copies what it touches of the records
     return _rendered(
+        kicker="symlab report",
         title=title or _title(records),
         asked=answer.asked(records),
         answer=answered,
@@ -78,6 +79,26 @@ def page(
         swatches=album.swatches,
         svgs=svgs,
         figures=figures,
+    )
+
+
+def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence[Part], svgs: Mapping[str, str]) -> str:
+    """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
+    that the parts name."""
+    return _rendered(
+        kicker=kicker,
+        title=title,
+        asked="",
+        answer=(),
+        verdict=verdict,
+        counts=(),
+        total=0,
+        facts=facts,
+        parts=parts,
+        left_out=(),
+        swatches=(),
+        svgs=svgs,
+        figures=None,
     )
 
 
