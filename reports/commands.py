@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from reports.audit.command import FORMATS as AUDIT_FORMATS
-from reports.audit.command import AuditOptions, Progress, size_of
+from reports.audit.command import AuditOptions, Progress, rerun_of, size_of
 from reports.audit.command import run as audited
 from reports.audit.gate import Gate
 from reports.audit.statistics import parse_band
@@ -229,6 +229,12 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     metavar="DIR",
     help="A folder whose files may be run for records, too; repeatable.",
 )
+@click.option(
+    "--rerun",
+    metavar="N|all",
+    help="Of one set: number of cases to run again in the simulator.  [default: all that begin within a minute]",
+)
+@click.option("--seed", type=click.IntRange(0), help="The seed that chooses these cases.  [default: a random one]")
 @_output("Write the result, too: a .html (the report with the audit), .md or .json.")
 def audit(
     records: tuple[str, ...],
@@ -238,6 +244,8 @@ def audit(
     form: str,
     inputs_up_to: str,
     code: tuple[Path, ...],
+    rerun: str | None,
+    seed: int | None,
     output: Path | None,
 ) -> int:
     """Check records against twenty items, or compare two sets.
@@ -246,7 +254,11 @@ def audit(
     and AFTER, are compared.
     """
     decides = Gate(gate) if gate else None
-    return audited(AuditOptions(records, uri, parse_band(band), decides, form, size_of(inputs_up_to), output, code))
+    if len(records) == 2 and (rerun is not None or seed is not None):
+        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    again = rerun_of(rerun, seed)
+    up_to_bytes = size_of(inputs_up_to)
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, up_to_bytes, output, code, again))
 
 
 @reports.command("published", epilog=EXIT_CODES)

@@ -1,7 +1,8 @@
 """One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
 
-What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
-there is named. The exit code: 0 data was verified and nothing was found, 1 a finding, 2 no data could be verified.
+What a record states is captured; where it is recomputed here, or compared with something outside the set, and agrees,
+it is verified. What is not there is named. The exit code: 0 data was recomputed in at least one case of each kernel and
+nothing was found, 1 a finding, 2 neither.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from reports.audit import completeness, measurements, origin, worker
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
+from reports.audit.level import Level, level_of, numbers
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
@@ -44,9 +46,6 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
 )
 """In the order of their numbers; the twentieth is derived from these, see completeness.gaps."""
 
-_DATA = CHECKS.index(measurements.data) + 1
-"""Number of the item that must be VERIFIED for the set to be: results were checked and right."""
-
 _COLUMNS = ("#", "item", "outcome", "ground", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
 _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
@@ -54,35 +53,36 @@ _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 @dataclass(frozen=True)
 class Audit:
-    """The result: all items in the order of their numbers, and the number of records."""
+    """The result: all items in the order of their numbers, the number of records, and the level of the set."""
 
     items: tuple[Item, ...]
     records: int
+    level: Level
 
     @property
     def exit_code(self) -> int:
-        if self._numbers(Outcome.FINDING):
+        if self.level.findings:
             return FINDING
-        checked = {*self._numbers(Outcome.VERIFIED), *self._numbers(Outcome.CAPTURED)}
-        return VERIFIED if _DATA in checked else NOT_AUDITABLE
+        return VERIFIED if self.level.is_verified else NOT_AUDITABLE
+
+    @property
+    def verdict(self) -> str:
+        """The result and the level in one line, the last of every form."""
+        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        return f"{head}: {self.level.text}"
 
     @cached_property
-    def verdict(self) -> str:
-        """The result in one line."""
-        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+    def summary(self) -> str:
+        """The numbers of records and of items by outcome, and which items are open, in one line."""
         counts = Counter(item.outcome for item in self.items)
         says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         names = {Outcome.NOT_COMPARABLE: "not comparable", Outcome.NOT_CAPTURED: "not captured"}
         where = [
-            f"; {name} in item {', '.join(map(str, numbers))}"
+            f"; {name} in item {', '.join(map(str, found))}"
             for outcome, name in (names | {Outcome.FINDING: "findings"}).items()
-            if (numbers := self._numbers(outcome))
+            if (found := numbers(self.items, outcome))
         ]
-        return f"{head}: {counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
-
-    def _numbers(self, outcome: Outcome) -> list[int]:
-        """Return the numbers of the items that have a point with this outcome."""
-        return [item.number for item in self.items if any(point.outcome is outcome for point in item.points)]
+        return f"{counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
 
     @cached_property
     def sheets(self) -> tuple[Sheet, ...]:
@@ -108,6 +108,7 @@ class Audit:
             "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
             "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
             "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
+            self.summary,
         )
 
     def document(self) -> dict[str, Any]:
@@ -124,6 +125,8 @@ class Audit:
         return {
             "kind": "checklist",
             "verdict": self.verdict,
+            "level": self.level.document(),
+            "summary": self.summary,
             "exit_code": self.exit_code,
             "records": self.records,
             "items": items,
@@ -150,17 +153,21 @@ def check(
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
     code: Sequence[Path] = (),
+    rerun: worker.Rerun | None = None,
+    signer: str = "",
 ) -> Audit:
     """Check one set of records against the twenty items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. code: see worker.ask. Raises ValueError for a place that can't be read.
+    replaces the worker, for tests. code, rerun: see worker.ask. signer: the name whose signature vouches for the set,
+    "" if none does. Raises ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
-    ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code)
+    ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code, rerun=rerun)
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, completeness.gaps(material, items)), len(records))
+    items = (*items, completeness.gaps(material, items))
+    return Audit(items, len(records), level_of(items, again, signer))

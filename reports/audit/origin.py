@@ -12,6 +12,7 @@ from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
+from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
 from reports.record.record import Record
 from reports.table.text import counted
@@ -121,6 +122,7 @@ def kernels(material: Material) -> Item:
     points += _one_code(with_kernel)
     points.append(_stored_ptx(material, with_kernel))
     points += _sources_today(material)
+    points += code_points(material)
     return Item(3, "kernels' digests", tuple(points))
 
 

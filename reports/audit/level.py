@@ -1,0 +1,120 @@
+"""The level of an audited set: consistent or not, who vouches for it, and of how many cases the data was recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.audit.items import Item, Outcome, listed
+from reports.table.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees. kernels: names of
+    the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
+    that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
+    findings: numbers of the items with a finding. signer: the name whose signature vouches for the set; "" if unsigned.
+    """
+
+    recomputed: int
+    total: int
+    kernels: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    unexplained: int = 0
+    verified: tuple[int, ...] = ()
+    findings: tuple[int, ...] = ()
+    signer: str = ""
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
+        finding."""
+        return bool(self.recomputed) and not (self.without or self.unexplained or self.findings)
+
+    @property
+    def text(self) -> str:
+        """The level in words: "consistent; unsigned; 24 of 24 recomputed"."""
+        first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
+        lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
+        changed = f", {self.unexplained} changed since" if self.unexplained else ""
+        signed = f"signed by {self.signer}" if self.signer else "unsigned"
+        return f"{first}; {signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the level as plain JSON values."""
+        return {
+            "consistent": not self.findings,
+            "signer": self.signer or None,
+            "recomputed": self.recomputed,
+            "cases": self.total,
+            "kernels": list(self.kernels),
+            "without": list(self.without),
+            "unexplained": self.unexplained,
+            "verified_items": list(self.verified),
+        }
+
+    def below(self, committed: Mapping[str, Any]) -> list[str]:
+        """Return a sentence for each part in which this level is below a committed one, which document() wrote.
+
+        ValueError if that is not a level.
+        """
+        wanted = _checked(committed)
+        found = []
+        if wanted["consistent"] and self.findings:
+            found.append(f"it has findings in item {', '.join(map(str, self.findings))}")
+        if wanted["signer"] not in (None, self.signer):
+            found.append(f"it was signed by {wanted['signer']}, and is {self.signer or 'unsigned'}")
+        if self.recomputed < wanted["recomputed"]:
+            found.append(
+                f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
+            )
+        if self.total < wanted["cases"]:
+            found.append(f"{counted(self.total, 'case')} with data, the committed level has {wanted['cases']}")
+        if gone := sorted(set(wanted["kernels"]) - set(wanted["without"]) - (set(self.kernels) - set(self.without))):
+            found.append(f"nothing recomputed of {listed(gone)}")
+        if self.unexplained > wanted["unexplained"]:
+            found.append(f"{counted(self.unexplained, 'case')} came out differently, by code that changed since")
+        if lost := sorted(set(wanted["verified_items"]) - set(self.verified)):
+            found.append(f"item {', '.join(map(str, lost))} has nothing VERIFIED any more")
+        return found
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "consistent": (bool,),
+    "signer": (str, type(None)),
+    "recomputed": (int,),
+    "cases": (int,),
+    "kernels": (list,),
+    "without": (list,),
+    "unexplained": (int,),
+    "verified_items": (list,),
+}
+
+
+def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    if set(document) != set(_KINDS) or any(not isinstance(document[key], kind) for key, kind in _KINDS.items()):
+        raise ValueError(f"not a level: give {', '.join(_KINDS)}")
+    return document
+
+
+def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signer: str) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none."""
+    rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
+    seen = {kernel for _, kernel, _ in rerun["agree"]}
+    return Level(
+        recomputed=len(rerun["agree"]),
+        total=int(rerun["of"]),
+        kernels=tuple(rerun["kernels"]),
+        without=tuple(name for name in rerun["kernels"] if name not in seen),
+        unexplained=len(rerun["not_comparable"]),
+        verified=numbers(items, Outcome.VERIFIED),
+        findings=numbers(items, Outcome.FINDING),
+        signer=signer,
+    )
+
+
+def numbers(items: Sequence[Item], outcome: Outcome) -> tuple[int, ...]:
+    """Return the numbers of the items that have a point with an outcome."""
+    return tuple(item.number for item in items if any(point.outcome is outcome for point in item.points))
