@@ -272,12 +272,13 @@ def audit(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
-def published(root: Path, check: bool, is_audit: bool) -> int:
+@click.option("--level", "is_level", is_flag=True, help="Audit, and write the level that later audits ask for.")
+def published(root: Path, check: bool, is_audit: bool, is_level: bool) -> int:
     """Make the tables, figures and README sections of what is published."""
-    if is_audit:
+    if is_audit or is_level:
         from reports.audit.published import audit_published
 
-        return audit_published(root, Progress())
+        return audit_published(root, Progress(), is_level)
     from reports.publish import refresh
 
     refresh(root, is_check=check)

@@ -382,8 +382,8 @@ def replayable(material: Material) -> Item:
     place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
     says = f"symlab replay {place}: runs the cases again where they ran, in new worlds, and compares"
     points = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
-    points += running_points(material)
-    return Item(19, name, tuple(points) or (Point(Outcome.CAPTURED, says),))
+    points = points or [Point(Outcome.CAPTURED, says)]
+    return Item(19, name, (*points, *running_points(material)))
 
 
 def _replayed(path: Path) -> Point:

@@ -12,7 +12,8 @@ from reports.table.text import counted
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees. kernels: names of
+    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees; rerun: number of
+    those that ran again, and were not only compared with the reference. kernels: names of
     the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
     that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
     findings: numbers of the items with a finding. signer: the name whose signature vouches for the set; "" if unsigned.
@@ -20,6 +21,7 @@ class Level:
 
     recomputed: int
     total: int
+    rerun: int = 0
     kernels: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     unexplained: int = 0
@@ -48,6 +50,7 @@ class Level:
             "consistent": not self.findings,
             "signer": self.signer or None,
             "recomputed": self.recomputed,
+            "rerun": self.rerun,
             "cases": self.total,
             "kernels": list(self.kernels),
             "without": list(self.without),
@@ -55,7 +58,7 @@ class Level:
             "verified_items": list(self.verified),
         }
 
-    def below(self, committed: Mapping[str, Any]) -> list[str]:
+    def below(self, committed: object) -> list[str]:
         """Return a sentence for each part in which this level is below a committed one, which document() wrote.
 
         ValueError if that is not a level.
@@ -70,6 +73,8 @@ class Level:
             found.append(
                 f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
             )
+        if self.rerun < wanted["rerun"]:
+            found.append(f"{counted(self.rerun, 'case')} run again, the committed level has {wanted['rerun']}")
         if self.total < wanted["cases"]:
             found.append(f"{counted(self.total, 'case')} with data, the committed level has {wanted['cases']}")
         if gone := sorted(set(wanted["kernels"]) - set(wanted["without"]) - (set(self.kernels) - set(self.without))):
@@ -85,6 +90,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "consistent": (bool,),
     "signer": (str, type(None)),
     "recomputed": (int,),
+    "rerun": (int,),
     "cases": (int,),
     "kernels": (list,),
     "without": (list,),
@@ -93,8 +99,16 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    if set(document) != set(_KINDS) or any(not isinstance(document[key], kind) for key, kind in _KINDS.items()):
+def _checked(document: object) -> dict[str, Any]:
+    """Return a level's document. Raises ValueError if it is not one."""
+    is_level = (
+        isinstance(document, dict)
+        and set(document) == set(_KINDS)
+        and all(isinstance(document[key], kind) for key, kind in _KINDS.items())
+        and all(isinstance(name, str) for key in ("kernels", "without") for name in document[key])
+        and all(isinstance(number, int) for number in document["verified_items"])
+    )
+    if not isinstance(document, dict) or not is_level:
         raise ValueError(f"not a level: give {', '.join(_KINDS)}")
     return document
 
@@ -106,6 +120,7 @@ def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signer: str
     return Level(
         recomputed=len(rerun["agree"]),
         total=int(rerun["of"]),
+        rerun=sum(how == "simulator" for _, _, how in rerun["agree"]),
         kernels=tuple(rerun["kernels"]),
         without=tuple(name for name in rerun["kernels"] if name not in seen),
         unexplained=len(rerun["not_comparable"]),

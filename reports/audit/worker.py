@@ -51,7 +51,7 @@ def ask(
     up_to_bytes: int = INPUTS_UP_TO_BYTES,
     say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
-    patience_s: float = PATIENCE_S,
+    patience_s: float | None = None,
     places: Sequence[Path] = (),
     code: Sequence[Path] = (),
     rerun: Rerun | None = None,
@@ -60,10 +60,11 @@ def ask(
 
     command: what to run in place of the worker. places: where the records were read: files there are not run for them.
     code: folders whose files may be run for records, beside those of the project and of the working folder. rerun: how
-    many cases to run again; their time is added to patience_s.
+    many cases to run again. patience_s: the worker's time limit; None: PATIENCE_S, and the time of running again.
     """
     rerun = rerun or Rerun()
-    patience_s += _NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s
+    if patience_s is None:
+        patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
     documents = [encoded(replace(record, timing=None)) for record in records]
     asked_for: dict[str, Any] = {"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
     asked_for |= {"places": [os.path.abspath(one) for one in places]}

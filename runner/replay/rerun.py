@@ -16,7 +16,14 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from reports.audit.again import code_differences, counters_differ, data_differences, is_determined, is_same_code
+from reports.audit.again import (
+    OF_BITS,
+    code_differences,
+    counters_differ,
+    data_differences,
+    is_determined,
+    is_same_code,
+)
 from reports.record.record import Check, Record
 from runner.case.allowed_code import AllowedCode
 from runner.case.todays_code import MALFORMED
@@ -242,15 +249,28 @@ class _Run:
         for record in case.records:
             firm, by_code = data_differences(record, check)
             differing += firm
-            is_same = is_same_code(record, here) if here is not None else _is_moved(record)
+            is_same = self._is_same(record, here) if here is not None else _is_moved(record)
             (differing if is_same else explained).extend(by_code)
+        says = f"its code changed since, and {'; '.join(dict.fromkeys(explained))}"
         if differing:
             self._found.different.append([case.id, "; ".join(dict.fromkeys(differing))])
+        elif explained and here is not None and _is_moved(case.records[0]):
+            self._by_reference(case, says)  # whose word no change of the code concerns
         elif explained:
-            says = f"its code changed since, and {'; '.join(dict.fromkeys(explained))}"
             self._found.not_comparable.append([case.id, says])
         else:
             self._found.agree.append([case.id, case.kernel, how])
+
+    def _is_same(self, record: Record, here: Record) -> bool:
+        """Whether nothing that decides a record's data has changed: the kernel, and of a bound that was kept in the
+        simulator, whose order of additions counts, the simulator."""
+        assert record.check is not None
+        return is_same_code(record, here) and (record.check.method in OF_BITS or not self._changed(record))
+
+    def _changed(self, record: Record) -> list[str]:
+        """Return the folders that decide what the simulator does and are not the recorded ones."""
+        recorded = record.environment.sources or {}
+        return [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
 
     def _note_code(self, case: RecordedData, here: Record) -> None:
         """Note whether the kernel of all of a case's records is what its sources compile to here."""
@@ -271,9 +291,7 @@ class _Run:
         for record in case.records:
             if not record.counters or record.fabric is None or not record.fabric.simulated:
                 continue
-            recorded = record.environment.sources or {}
-            changed = [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
-            if changed:
+            if self._changed(record):
                 self._found.counters["stated"].append([case.id, "stated: sources changed"])
             elif differing := counters_differ(record.counters, here.counters):
                 self._found.counters["different"].append([case.id, differing])
