@@ -1,4 +1,4 @@
-"""One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
+"""One set of records against itself: the twenty-one items of a credible audit, each with its outcome and its evidence.
 
 What a record states is captured; where it is recomputed here, or compared with something outside the set, and agrees,
 it is verified. What is not there is named. The exit code: 0 data was recomputed in at least one case of each kernel and
@@ -14,7 +14,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from reports.audit import completeness, measurements, origin, worker
+from reports.audit import completeness, measurements, origin, vouching, worker
+from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.level import Level, level_of, numbers
@@ -44,7 +45,8 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     completeness.whole,
     completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is derived from these, see completeness.gaps."""
+"""In the order of their numbers; the twentieth is derived from the others, see completeness.gaps, and the
+twenty-first is who vouches for the set, see vouching.who_vouches."""
 
 _COLUMNS = ("#", "item", "outcome", "ground", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
@@ -128,6 +130,7 @@ class Audit:
             "level": self.level.document(),
             "summary": self.summary,
             "exit_code": self.exit_code,
+            "signed": self.level.signed,
             "records": self.records,
             "items": items,
         }
@@ -154,20 +157,21 @@ def check(
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
     code: Sequence[Path] = (),
     rerun: worker.Rerun | None = None,
-    signer: str = "",
+    signers: Path | None = None,
 ) -> Audit:
-    """Check one set of records against the twenty items.
+    """Check one set of records against the twenty-one items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. code, rerun: see worker.ask. signer: the name whose signature vouches for the set,
-    "" if none does. Raises ValueError for a place that can't be read.
+    replaces the worker, for tests. code, rerun: see worker.ask. signers: a list of signers, as ssh-keygen takes it.
+    Raises ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
     ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code, rerun=rerun)
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
-    items = tuple(one(material) for one in CHECKS)
-    items = (*items, completeness.gaps(material, items))
-    return Audit(items, len(records), level_of(items, again, signer))
+    items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
+    vouched = vouching.who_vouches(material, signers)
+    items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
+    return Audit(items, len(records), level_of(items, again, vouched.says))

@@ -21,8 +21,9 @@ from reports.audit.reruns import running_points
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
 from reports.record.codec import parsed
+from reports.record.reading import contents
 from reports.record.record import Record, Status
-from reports.record.seal import MANIFEST, faults
+from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, faults
 from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
@@ -332,7 +333,7 @@ def whole(material: Material) -> Item:
         above = _sealed_above(place)
         below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
         for folder in [above] if above else below:
-            sealed[folder] = len((folder / MANIFEST).read_bytes().splitlines())
+            sealed[folder] = len(contents(folder / MANIFEST, MOST_MANIFEST_BYTES).splitlines())
             points += _damage(folder, place, sealed[folder])
         bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
         if bare:
@@ -348,7 +349,7 @@ def whole(material: Material) -> Item:
 
 def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     """Return a finding if files of a place differ from the folder's manifest of the given number of lines."""
-    found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
+    found = [sentence for name, sentence in faults(folder) if concerns(name, folder, place)]
     if not found:
         return []
     says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
@@ -364,7 +365,7 @@ def _sealed_above(place: Path) -> Path | None:
     return None
 
 
-def _concerns(name: str, folder: Path, place: Path) -> bool:
+def concerns(name: str, folder: Path, place: Path) -> bool:
     """Whether a file of a folder belongs to a place. The manifest concerns every place."""
     if name == MANIFEST:
         return True
@@ -389,7 +390,7 @@ def replayable(material: Material) -> Item:
 def _replayed(path: Path) -> Point:
     """Return what a replay's verdict.json says of the records beside it."""
     try:
-        document = parsed(path.read_text(encoding="utf-8"))
+        document = parsed(contents(path).decode("utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")

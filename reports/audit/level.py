@@ -16,7 +16,7 @@ class Level:
     those that ran again, and were not only compared with the reference. kernels: names of
     the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
     that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
-    findings: numbers of the items with a finding. signer: the name whose signature vouches for the set; "" if unsigned.
+    findings: numbers of the items with a finding. signed: who vouches in a few words, such as "signed by NAME".
     """
 
     recomputed: int
@@ -27,7 +27,7 @@ class Level:
     unexplained: int = 0
     verified: tuple[int, ...] = ()
     findings: tuple[int, ...] = ()
-    signer: str = ""
+    signed: str = "unsigned"
 
     @property
     def is_verified(self) -> bool:
@@ -41,14 +41,13 @@ class Level:
         first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
         lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
         changed = f", {self.unexplained} changed since" if self.unexplained else ""
-        signed = f"signed by {self.signer}" if self.signer else "unsigned"
-        return f"{first}; {signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+        return f"{first}; {self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
         return {
             "consistent": not self.findings,
-            "signer": self.signer or None,
+            "signed": self.signed,
             "recomputed": self.recomputed,
             "rerun": self.rerun,
             "cases": self.total,
@@ -67,8 +66,8 @@ class Level:
         found = []
         if wanted["consistent"] and self.findings:
             found.append(f"it has findings in item {', '.join(map(str, self.findings))}")
-        if wanted["signer"] not in (None, self.signer):
-            found.append(f"it was signed by {wanted['signer']}, and is {self.signer or 'unsigned'}")
+        if wanted["signed"] not in ("unsigned", self.signed):
+            found.append(f"it was {wanted['signed']}, and is {self.signed}")
         if self.recomputed < wanted["recomputed"]:
             found.append(
                 f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
@@ -88,7 +87,7 @@ class Level:
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "consistent": (bool,),
-    "signer": (str, type(None)),
+    "signed": (str,),
     "recomputed": (int,),
     "rerun": (int,),
     "cases": (int,),
@@ -113,8 +112,8 @@ def _checked(document: object) -> dict[str, Any]:
     return document
 
 
-def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signer: str) -> Level:
-    """Return the level of a set. again: the worker's answer; None if it gave none."""
+def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none. signed: who vouches."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
     seen = {kernel for _, kernel, _ in rerun["agree"]}
     return Level(
@@ -126,7 +125,7 @@ def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signer: str
         unexplained=len(rerun["not_comparable"]),
         verified=numbers(items, Outcome.VERIFIED),
         findings=numbers(items, Outcome.FINDING),
-        signer=signer,
+        signed=signed,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import publish
+from reports.audit import shown
 from reports.audit.data import Data, data_of
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
@@ -21,10 +22,14 @@ from reports.audit.reruns import data_points
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
+from reports.record.reading import contents
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
+
+MOST_PAGE_BYTES = 1 << 26
+"""Maximum size of a report that is read: 10,000 records give 30 MB."""
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
@@ -319,8 +324,11 @@ def figures(material: Material) -> Item:
     picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
-        points += [_report(path) for path in _reports(place)] if place.is_dir() else []
-        if machine := _published(place):
+        machine = _published(place)
+        if place.is_dir():
+            points += [point for path in _reports(place) for point in _report(path)]
+            points += shown.beside(place, bundle.read([place])) if machine is None else []
+        if machine is not None:
             points += _made_again(*machine)
     if material.source:
         says = f"{material.source}: its metrics are not compared with the records"
@@ -337,33 +345,36 @@ def _reports(folder: Path) -> list[Path]:
     return [*([beside] if beside.is_file() else []), *sorted(folder.rglob("*.html"))]
 
 
-def _report(path: Path) -> Point:
+def _report(path: Path) -> list[Point]:
     """Compare the figures embedded in an HTML report with those that its records give: those of the folder beside it
     that has its name, else those of the folder that it is in."""
     from reports.html import figures_of
 
     named = path.with_suffix("")
     try:
-        shown = figures_of(path.read_text(encoding="utf-8"))
-        made = json.loads(json.dumps(table.values(bundle.read([named if named.is_dir() else path.parent]))))
+        text = contents(path, MOST_PAGE_BYTES).decode("utf-8")
+        embedded = figures_of(text)
+        records = bundle.read([named if named.is_dir() else path.parent])
+        made = json.loads(json.dumps(table.values(records)))
     except (OSError, ValueError) as error:
-        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
-    sides = [{_which(one): one for one in values} for values in (shown, made)]
+        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")]
+    sides = [{_which(one): one for one in values} for values in (embedded, made)]
     if verdict_beside(path.parent).is_file():
         says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
-        return Point(Outcome.CAPTURED, says)
-    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
-        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
+        return [Point(Outcome.CAPTURED, says)]
+    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
+        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")]
     odd = [
         f"{path.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
         for key, line in sides[0].items()
         for name, value in sides[1][key].items()
         if line.get(name) != value
     ]
-    total = sum(map(len, shown))
-    of = f"{counted(total, 'figure')} of {counted(len(shown), 'case')}"
+    total = sum(map(len, embedded))
+    of = f"{counted(total, 'figure')} of {counted(len(embedded), 'case')}"
     good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
-    return verified_or(odd, good, total, "figures differ", Ground.RECOMPUTED)
+    point = verified_or(odd, good, total, "figures differ", Ground.RECOMPUTED)
+    return [point, *shown.page_shown(path.name, text, records)]
 
 
 def _which(line: Mapping[str, Any]) -> str:
@@ -392,6 +403,7 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     return [
         verified_or(changed, good, len(texts), "texts", Ground.RECOMPUTED),
         captured_or(outdated, says, len(pictures), "pictures"),
+        *(point for path, some in pictures.items() if path.is_file() for point in shown.figure_shown(path, some)),
     ]
 
 

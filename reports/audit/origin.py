@@ -6,14 +6,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from reports.audit.bound_repository import known
 from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
 from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
+from reports.record.reading import contents
 from reports.record.record import Record
 from reports.table.text import counted
 
@@ -73,7 +76,7 @@ def repository(material: Material) -> Item:
             )
         else:
             points += _dirt(material, git)
-    return Item(2, "commit and what differed from it", _once(points))
+    return Item(2, "commit and what differed from it", _once([*points, *known(material)]))
 
 
 def _dirt(material: Material, git: Mapping[str, Any]) -> list[Point]:
@@ -102,10 +105,11 @@ def _difference(material: Material, git: Mapping[str, Any]) -> Point:
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
     wanted, name = str(kept.get("digest")), str(kept.get("file"))
-    found = [folder / name for folder in material.folders if (folder / name).is_file()]
+    # What a record names is a file of its own folder.
+    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
     if not found:
         return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
-    digests = {f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found}
+    digests = {f"sha256:{hashlib.sha256(contents(path)).hexdigest()}" for path in found}
     if wanted not in digests:
         return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
     cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
@@ -176,8 +180,11 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
     bad: list[str] = []
     there: set[str] = set()
     for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
-        if hashlib.sha256(path.read_bytes()).hexdigest() != path.stem:
-            bad.append(f"ptx/{path.name} is not what its name says")
+        try:
+            if hashlib.sha256(contents(path)).hexdigest() != path.stem:
+                bad.append(f"ptx/{path.name} is not what its name says")
+        except ValueError as error:
+            bad.append(str(error))
         there.add(path.stem)
     wanted = {
         one.kernel.ptx_digest.removeprefix("sha256:") for one in with_kernel if one.kernel and one.kernel.ptx_digest

@@ -10,28 +10,31 @@ import json
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from reports import publish
+from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
 from reports.audit.worker import Rerun
 from reports.record.bundle import LEVEL_NAME, write_file
 from reports.record.codec import parsed
-from reports.record.seal import seal
+from reports.record.seal import digest_of, seal
 
 RERUNS = 42
 """Number of each machine's cases that run again in the simulator, in an order of a random seed: two of each of 21
 kernels, about 20 s of one core. All cases up to 1 MiB are compared with the reference besides."""
 
 
-def audit_published(root: Path, say: Callable[[str], None], is_level: bool = False) -> int:
+def audit_published(root: Path, say: Callable[[str], None], signers: Path | None = None, is_level: bool = False) -> int:
     """Print the audit of each machine; return the exit code: 0 all verified, 1 a finding, 2 nothing is published.
 
-    is_level: write the level of each machine that has no finding, and the manifest, in place of comparing the level.
-    Raises ValueError without a manifest, or if a folder can't be read.
+    signers: a list of signers, as ssh-keygen takes it. is_level: write the level of each machine that has no finding,
+    and the manifest, in place of comparing the level. Raises ValueError without a manifest, or if a folder can't be
+    read.
     """
-    changed = publish.changes(root)
+    changed = [*publish.changes(root), *unaccepted(root)]
     for fault in changed:
         print(f"FINDING: {fault}")
     try:
@@ -43,11 +46,11 @@ def audit_published(root: Path, say: Callable[[str], None], is_level: bool = Fal
         print("nothing is published")
         return 1 if changed else 2
     places = {name: root / publish.PLACE / name for name in published}
-    seed = secrets.randbelow(1_000_000)
+    rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
 
     def audited(name: str) -> tuple[str, Audit]:
-        rerun = Rerun(RERUNS, seed, None)
-        return name, check(published[name], [places[name]], say=lambda text: say(f"{name}: {text}"), rerun=rerun)
+        told = partial(_tell, say, name)
+        return name, check(published[name], [places[name]], say=told, signers=signers, rerun=rerun)
 
     with ThreadPoolExecutor(2) as pool:  # the workers are processes: two cores do two machines in the time of one
         found = dict(pool.map(audited, published))
@@ -59,7 +62,8 @@ def audit_published(root: Path, say: Callable[[str], None], is_level: bool = Fal
     if is_level:
         _write_levels(root, places, found)
     if not changed:
-        print(f"{publish.PLACE.as_posix()}: every file is as its manifest has it")
+        digest = digest_of(root / publish.PLACE)
+        print(f"{publish.PLACE.as_posix()}: every file is as its manifest has it ({digest})")
     try:
         publish.refresh(root, is_check=True)
     except ValueError as error:
@@ -93,6 +97,10 @@ def _write_levels(root: Path, places: dict[str, Path], found: dict[str, Audit]) 
             write_file(path, text.encode("utf-8"))
             print(f"{path.relative_to(root)}: written")
     seal(root / publish.PLACE)
+
+
+def _tell(say: Callable[[str], None], name: str, text: str) -> None:
+    say(f"{name}: {text}")
 
 
 def _told(audit: Audit) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,10 +44,12 @@ def page(
     audit: Audit | None = None,
     is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
+    sealed: Mapping[str, str] | None = None,
 ) -> str:
     """Return the report as the text of one self-contained HTML file.
 
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
+    sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
     is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
     Raises ValueError without records.
     """
@@ -63,7 +65,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, digests())],
+        parts=[*parts, environment.digests_part(records, digests(), sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,

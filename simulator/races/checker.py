@@ -48,7 +48,7 @@ from simulator.races.clocks import (
     pairs_of,
 )
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -476,10 +476,11 @@ class Races(Listener):
 
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
-        if not run.pending:
+        if not run.pending and not run.waited:
             return
         mask = np.zeros(run.launched.lanes, np.bool_)
         mask[lanes] = True
+        self.order.acquire_waited(run, mask, scope)
         left = []
         for some, links, of_read in run.pending:
             at = mask[some]
@@ -553,7 +554,7 @@ class Races(Listener):
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         words, operation = event.instruction.qualifiers, event.operation
-        is_relaxed = "relaxed" in words
+        is_relaxed, scope = "relaxed" in words, CLUSTER if "cluster" in words else CTA
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             for written in self.written:
@@ -571,20 +572,24 @@ class Races(Listener):
             at = keys == key
             one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
             if operation == "init":
-                one.rows, one.done, one.phase = {}, [], -1
+                one.near, one.far = Phases(-1), Phases(-1)
                 info = self._info(run, event.instruction, None, "write")
                 one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
                 self.fresh.append((run, one))
             elif operation.startswith("arrive"):
                 phase = int(event.phases[at][0])
-                if is_relaxed:
-                    scope = CTA if event.target_blocks is None else CLUSTER
-                    one.rows.setdefault(phase, []).extend(self.order.gather_released(run, lanes[at], scope))
-                else:
-                    self.order.arrive(run, one, lanes[at], phase, stamp)
-            elif not is_relaxed and event.passed is not None and event.passed[at].any():
+                is_near = run.blocks_of(lanes) == key >> 20
+                for part, some, needed in ((one.near, at & is_near, CTA), (one.far, at & ~is_near, CLUSTER)):
+                    if not some.any() or scope < needed:
+                        continue
+                    rows = part.rows.setdefault(phase, [])
+                    if is_relaxed:
+                        rows += self.order.gather_released(run, lanes[some], needed)
+                    else:
+                        rows.append(self.order.gather(run, lanes[some], stamp))
+            elif event.passed is not None and event.passed[at].any():
                 phase = int(event.phases[at][0])
-                self.order.pass_wait(run, one, lanes[at & event.passed], phase)
+                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed)
 
     # Copies
 

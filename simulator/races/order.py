@@ -53,16 +53,33 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 @dataclass(slots=True, eq=False)
+class Phases:
+    """What arrivals at an mbarrier released. rows: by phase; done: of phases before `phase`."""
+
+    phase: int = 0
+    rows: dict[int, list[int]] = field(default_factory=dict)
+    done: list[int] = field(default_factory=list)
+
+    def before(self, phase: int) -> list[int]:
+        """Return the rows of phases before `phase`."""
+        return [row for one, rows in self.rows.items() if one < phase for row in rows]
+
+    def end(self, phase: int, row: int) -> None:
+        """Let one row stand for all phases before `phase`."""
+        self.rows = {one: rows for one, rows in self.rows.items() if one >= phase}
+        self.done, self.phase = [row], phase
+
+
+@dataclass(slots=True, eq=False)
 class Mbarrier:
-    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`.
+    """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
 
     made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
     """
 
     number: int
-    phase: int = 0
-    rows: dict[int, list[int]] = field(default_factory=dict)
-    done: list[int] = field(default_factory=list)
+    near: Phases = field(default_factory=Phases)
+    far: Phases = field(default_factory=Phases)
     made: int = 0
     counts: set[int] = field(default_factory=set)
 
@@ -92,9 +109,11 @@ class Order:
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
             found += [np.array(rows, np.int64) for rows in run.arrived.values()]
             found += [np.array(one.rows + one.done, np.int64) for one in run.clusters.values()]
+            found += [np.array(near + far, np.int64) for _, near, far in run.waited.values()]
         found += list(self.held.values())
         for barrier in self.mbarriers.values():
-            found.append(np.array(sum(barrier.rows.values(), barrier.done), np.int64))
+            for one in (barrier.near, barrier.far):
+                found.append(np.array(sum(one.rows.values(), one.done), np.int64))
         table = self.links.table[: self.links.count]
         known = self.clocks.rows[np.unique(np.concatenate(found)), GENERIC].min(axis=0)
         live = table[:, STAMP] > known[self.clocks.slots_of(table[:, ACTOR])]
@@ -446,24 +465,42 @@ class Order:
             self.mbarriers[key] = Mbarrier(self.made_mbarriers)
         return self.mbarriers[key]
 
-    def arrive(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, stamp: int) -> None:
-        """Lanes release what they know and did to a phase."""
-        barrier.rows.setdefault(phase, []).append(self.gather(run, lanes, stamp))
-
-    def pass_wait(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int) -> None:
-        """Lanes go on: all phases before `phase` are over."""
-        over = [one for one in barrier.rows if one < phase]
-        if over or not barrier.done or barrier.phase < phase:
-            rows = sum((barrier.rows.pop(one) for one in over), barrier.done)
-            if not rows:
-                rows = [int(run.rows[lanes[0]])]
-            made = self.clocks.joined(rows)
+    def pass_wait(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, scope: int, relaxed: bool) -> None:
+        """Lanes go on: all phases before `phase` are over. A relaxed wait leaves it to a fence to acquire them."""
+        near, far = barrier.near, barrier.far
+        rows = near.before(phase)
+        if rows or not near.done or near.phase < phase:
+            made = self._joined(rows + near.done)
             for part in range(self.clocks.parts):
                 if part != ASYNC:
                     self.clocks.add_extra(made, part, MBARRIER_KEY | barrier.number, phase)
-            self.clocks.seal(np.array([made]))
-            barrier.done, barrier.phase = [made], phase
-        self.merge(run, lanes, barrier.done)
+            near.end(phase, made)
+        rows = far.before(phase)
+        if rows:
+            far.end(phase, self._joined(rows + far.done))
+        of_others = far.done if scope >= CLUSTER else []
+        if relaxed:
+            run.waited[barrier.number, lanes.tobytes()] = (lanes, near.done, of_others)
+        else:
+            self.merge(run, lanes, near.done + of_others)
+
+    def _joined(self, rows: list[int]) -> int:
+        """A new row that knows what any of these knows; nothing, if there are none."""
+        if rows:
+            made = self.clocks.joined(rows)
+        else:
+            made = int(self.clocks.new(1)[0])
+            self.clocks.rows[made] = 0
+        self.clocks.seal(np.array([made]))
+        return made
+
+    def acquire_waited(self, run: Running, mask: Mask, scope: int) -> None:
+        """Lanes acquire by a fence what they waited for at mbarriers by relaxed waits."""
+        for key, (lanes, near, far) in list(run.waited.items()):
+            at = mask[lanes]
+            self.merge(run, lanes[at], near + (far if scope >= CLUSTER else []))
+            if at.all() and (scope >= CLUSTER or not far):
+                del run.waited[key]
 
 
 def _warp_key(actor: int) -> int:

@@ -1,4 +1,4 @@
-"""The list of twenty as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
+"""The list of items as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": Recorde
 def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
     audit = audited(place=kept(tmp_path / "records"))
     gaps = {one.number: evidence(audit, one.number, Outcome.NOT_CAPTURED) for one in audit.items}
-    assert {number: text for number, text in gaps.items() if text} == {}
-    assert [one.number for one in audit.items] == list(range(1, 21))
-    assert {one.outcome for one in audit.items} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
+    assert list(number for number, text in gaps.items() if text) == [21], "commands sign nothing"
+    assert [one.number for one in audit.items] == list(range(1, 22))
+    assert {one.outcome for one in audit.items[:20]} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
     verified = {one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)}
     assert verified == {1, 3, 6, 8, 9, 16, 19}, (
         "what is recomputed or compared, and nothing that the records only state"
     )
     assert audit.exit_code == 0
     assert audit.verdict == "VERIFIED: consistent; unsigned; 1 of 2 recomputed"
-    assert audit.summary.startswith("8 records, 20 items: ")
+    assert audit.summary.startswith("8 records, 21 items: ")
 
 
 def test_nothing_is_passed_by_default() -> None:
@@ -95,11 +95,6 @@ def test_what_was_not_recomputed_is_stated_with_the_reasons() -> None:
     assert "1 stated: sources changed" in evidence(audited(rerun={"code": stated}), 3, Outcome.CAPTURED)
 
 
-def test_a_signature_is_named_in_the_level() -> None:
-    audit = check(records(), ask=lambda *_: (answer(), ""), signer="someone@example.org")
-    assert audit.verdict == "VERIFIED: consistent; signed by someone@example.org; 1 of 2 recomputed"
-
-
 def unchecked(members: list[Record]) -> list[Record]:
     return [dataclasses.replace(one, check=None, timing=None, reason=CHECK_WAS_OFF) for one in members]
 
@@ -123,7 +118,7 @@ def test_nothing_is_verified_of_records_that_hold_nothing() -> None:
 def test_the_verdict_names_what_is_open() -> None:
     audit = audited(without(records(3), "host"), cases={"missing": [["command0", 0, "a case"]]})
     assert audit.summary.endswith(
-        "; not comparable in item 13; not captured in item 3, 5, 16, 17, 18; findings in item 16"
+        "; not comparable in item 13; not captured in item 3, 5, 16, 17, 18, 21; findings in item 16"
     )
 
 
@@ -144,7 +139,7 @@ def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["schema1.json", "schema2.json", "schema2_library.json", "schema3.json", "schema4.json"]
+    "name", ["schema1.json", "schema2.json", "schema2_library.json", "schema3.json", "schema4.json", "schema5.json"]
 )
 def test_every_schema_audits_without_a_finding(name: str) -> None:
     record = load(EXAMPLES / name)
@@ -152,6 +147,12 @@ def test_every_schema_audits_without_a_finding(name: str) -> None:
         # The example's last rank is one that is given nothing, which no all-reduce has.
         rows = (record.check.output_digests[0],) * 4
         record = dataclasses.replace(record, check=dataclasses.replace(record.check, output_digests=rows))
+    # Nor has a fabric without multicast addresses kernels that use them, or a sample more slots than calls.
+    if record.fabric is not None:
+        record = dataclasses.replace(record, fabric=dataclasses.replace(record.fabric, multicast=True))
+    if record.timing is not None:
+        method = {"slots": 1, "checked_before": 2048, "checked_after": 4096}
+        record = dataclasses.replace(record, timing=dataclasses.replace(record.timing, **method))
     audit = check([record], [EXAMPLES / name], ask=lambda *_: (answer(), ""))
     assert audit.exit_code == 0
     if record.check is not None and record.schema < 3:
@@ -170,7 +171,7 @@ def test_the_forms_hold_every_point(tmp_path: Path) -> None:
     text = sheet.text(audit.sheets, audit.captions)
     markdown = sheet.markdown(audit.sheets, audit.captions)
     document = json.loads(json.dumps(audit.document(), allow_nan=False))
-    assert [one["number"] for one in document["items"]] == list(range(1, 21))
+    assert [one["number"] for one in document["items"]] == list(range(1, 22))
     for one in audit.items:
         assert one.name in text
         assert all(point.evidence in text for point in one.points)

@@ -130,7 +130,7 @@ def test_9_digests_that_were_taken_away() -> None:
         found = evidence(audited([with_digests(rows)]), 9, Outcome.FINDING)
         assert "which the op gives something" in found
     assert "output digests of 0 ranks, the case has 4" in evidence(audited([with_digests(())]), 9, Outcome.FINDING)
-    rooted = check(ranks_equal_promised=False)
+    rooted = check(ranks_equal_promised=False, elements=1024)
     made = dataclasses.replace(records()[0], kernel=None, check=rooted)
     made = with_case(made, op="reduce", root=2)
     object.__setattr__(rooted, "output_digests", ((), (), row, ()))

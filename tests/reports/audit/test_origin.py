@@ -321,7 +321,8 @@ def in_two_parts(**environment: Any) -> list[Record]:
     """The last record of command0 is of a resumption; its environment has these parts."""
     members = records()
     last = max(place for place, one in enumerate(members) if one.request.command == "command0")
-    (members[last],) = with_environment([with_request(members[last], resumed=1)], **environment)
+    later = changed(members[last], started="2026-01-01T00:30:00Z", ended="2026-01-01T00:30:01Z")
+    (members[last],) = with_environment([with_request(later, resumed=1)], **environment)
     return members
 
 
