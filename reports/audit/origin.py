@@ -14,6 +14,7 @@ from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
+from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
 from reports.record.reading import contents
 from reports.record.record import Record
@@ -125,6 +126,7 @@ def kernels(material: Material) -> Item:
     points += _one_code(with_kernel)
     points.append(_stored_ptx(material, with_kernel))
     points += _sources_today(material)
+    points += code_points(material)
     return Item(3, "kernels' digests", tuple(points))
 
 

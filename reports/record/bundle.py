@@ -33,7 +33,10 @@ SUFFIX = ".jsonl.xz"
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
-NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
+LEVEL_NAME = "level.json"
+"""The level that a published set must keep, beside its bundles."""
+
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
