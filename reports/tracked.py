@@ -7,21 +7,30 @@ and none is made. This is the only file of reports that imports mlflow, which co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import tempfile
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reports.record import bundle
+from reports.record.reading import MOST_BYTES
 from reports.record.record import Record, load
 
 COMMAND_TAG, SERIES_TAG, SENT_TAG = "symlab.command", "symlab.series", "symlab.sent"
 """Tags of a run: its command's name; its series' name, "" of a command's run; which records were sent, "" until all
 that there are have been."""
+
+COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
+"""Tags of a command's run: whether all that was asked for is there; LAYOUT; the digest of its folder's manifest."""
+
+LAYOUT = "3"
+"""How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 PARENT_TAG = "mlflow.parentRunId"
 STUDY = "study/"
@@ -35,6 +44,27 @@ BUNDLE_NAME, RECORDS_FOLDER = f"records{bundle.SUFFIX}", "records"
 
 PATIENCE_S = 5
 """How long a server may take to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """A run in MLflow: its id, its experiment's id, status, tags and parameters, and the last value of each metric."""
+
+    id: str
+    experiment: str
+    status: str
+    is_deleted: bool
+    tags: dict[str, str]
+    parameters: dict[str, str]
+    metrics: dict[str, float]
+
+    @property
+    def series(self) -> str:
+        return self.tags.get(SERIES_TAG, "")
+
+
+MetricPoint = tuple[int, float, int]
+"""A metric's step, value, and time in ms."""
 
 
 def resolved_uri(uri: str, folder: Path | None = None) -> str:
@@ -84,6 +114,90 @@ def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
                 raise ValueError(f"{_shown(uri)}: {one}: no records there; give a run of symlab, or an experiment")
             found += records
     return bundle.merged(found)
+
+
+class Tracker:
+    """The runs of commands at a tracking URI, only to be read. Methods raise Unreadable if MLflow can't be read."""
+
+    def __init__(self, uri: str) -> None:
+        self._client = _reader(uri)
+        self._uri = _shown(uri)
+        self._experiments: list[str] | None = None
+
+    def has(self, one: str) -> bool:
+        """Return whether there is a run or an experiment of this id or name."""
+        with self._in_one_line():
+            return _run(self._client, one) is not None or _experiment(self._client, one) is not None
+
+    def parents(self, command: str) -> list[TrackedRun]:
+        """Return the runs of a command, those of all experiments, deleted ones too."""
+        wanted = f"tags.`{SERIES_TAG}` = ''"
+        if re.fullmatch(r"[\w.:+-]+", command):  # what else it may hold has a meaning in filters
+            wanted += f" and tags.`{COMMAND_TAG}` = '{command}'"
+        return [run for run in self._runs(self._all_experiments(), wanted) if run.tags.get(COMMAND_TAG) == command]
+
+    def children(self, parent: TrackedRun) -> list[TrackedRun]:
+        """Return the runs of a command's series and of its studies' curves, deleted ones too."""
+        return list(self._runs([parent.experiment], f"tags.`{PARENT_TAG}` = '{parent.id}'"))
+
+    def points(self, run: TrackedRun, metric: str) -> list[MetricPoint]:
+        """Return all values of a metric."""
+        with self._in_one_line():
+            found = self._client.get_metric_history(run.id, metric)
+        return [(int(one.step), float(one.value), int(one.timestamp)) for one in found]
+
+    def records(self, run: TrackedRun, artifact: str) -> list[Record]:
+        """Return the records in an artifact, BUNDLE_NAME or RECORDS_FOLDER; none if the run does not have it.
+
+        ValueError for what is no record, and for a file that is too large for one.
+        """
+        inside = artifact if artifact == RECORDS_FOLDER else None
+        most = bundle.MOST_PACKED_BYTES if inside is None else MOST_BYTES
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            with self._in_one_line():
+                files = [one for one in self._client.list_artifacts(run.id, inside) if inside or one.path == artifact]
+            for one in files:
+                if (one.file_size or 0) > most:
+                    raise ValueError(f"{one.path} has {one.file_size:,} bytes, at most {most:,} are read")
+            with self._in_one_line():
+                found = _download(self._client, run.id, artifact, Path(folder))
+            return _loaded(found)
+
+    def _all_experiments(self) -> list[str]:
+        if self._experiments is None:
+            from mlflow.entities import ViewType
+
+            self._experiments, token = [], None
+            with self._in_one_line():
+                while True:
+                    page = self._client.search_experiments(ViewType.ALL, max_results=1000, page_token=token)
+                    self._experiments += [str(one.experiment_id) for one in page]
+                    token = page.token
+                    if not token:
+                        break
+        return self._experiments
+
+    def _runs(self, experiments: list[str], filter_string: str) -> Iterator[TrackedRun]:
+        from mlflow.entities import ViewType
+
+        with self._in_one_line():
+            for run in _search(self._client, experiments, filter_string, ViewType.ALL):
+                info, data = run.info, run.data
+                yield TrackedRun(
+                    *(str(info.run_id), str(info.experiment_id), str(info.status), info.lifecycle_stage == "deleted"),
+                    *(dict(data.tags), dict(data.params), dict(data.metrics)),
+                )
+
+    @contextlib.contextmanager
+    def _in_one_line(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise Unreadable(f"{self._uri}: can't be read ({_first_line(error)})") from error
+
+
+class Unreadable(ValueError):
+    """MLflow gives no answer, or an error; the message is one line with the URI."""
 
 
 class Unreachable(ValueError):
@@ -161,7 +275,7 @@ def _records_of(client: Any, one: str, folder: Path) -> list[Record]:
     experiment = _experiment(client, one)
     if experiment is None:
         raise ValueError("there is no such run or experiment; give a run's id, or an experiment's id or name")
-    parents = _search(client, experiment, f"tags.`{SERIES_TAG}` = ''")
+    parents = _search(client, [experiment], f"tags.`{SERIES_TAG}` = ''")
     return [record for parent in parents for record in _of_run(client, parent, folder)]
 
 
@@ -170,7 +284,7 @@ def _of_run(client: Any, run: Any, folder: Path) -> list[Record]:
     if not tags.get(PARENT_TAG):
         return _of_command(client, run, folder)
     if not tags.get(SERIES_TAG, "").startswith(STUDY):
-        return _downloaded(client, run, RECORDS_FOLDER, folder)
+        return _downloaded(client, run.info.run_id, RECORDS_FOLDER, folder)
     fixed = {name: run.data.params.get(name) for name in CURVE}
     parent = client.get_run(tags[PARENT_TAG])
     return [
@@ -181,20 +295,29 @@ def _of_run(client: Any, run: Any, folder: Path) -> list[Record]:
 
 
 def _of_command(client: Any, run: Any, folder: Path) -> list[Record]:
-    if run.data.tags.get(SENT_TAG) and (records := _downloaded(client, run, BUNDLE_NAME, folder)):
+    if run.data.tags.get(SENT_TAG) and (records := _downloaded(client, run.info.run_id, BUNDLE_NAME, folder)):
         return records
-    children = _search(client, run.info.experiment_id, f"tags.`{PARENT_TAG}` = '{run.info.run_id}'")
+    children = _search(client, [run.info.experiment_id], f"tags.`{PARENT_TAG}` = '{run.info.run_id}'")
     own = [child for child in children if not child.data.tags.get(SERIES_TAG, "").startswith(STUDY)]
-    return [record for child in own for record in _downloaded(client, child, RECORDS_FOLDER, folder)]
+    return [record for child in own for record in _downloaded(client, child.info.run_id, RECORDS_FOLDER, folder)]
 
 
-def _downloaded(client: Any, run: Any, artifact: str, folder: Path) -> list[Record]:
+def _downloaded(client: Any, run_id: str, artifact: str, folder: Path) -> list[Record]:
     """The records in an artifact, a bundle or a folder of them; none where the run has no such artifact."""
-    if artifact not in {one.path for one in client.list_artifacts(run.info.run_id)}:
-        return []
-    place = folder / run.info.run_id
+    return _loaded(_download(client, run_id, artifact, folder))
+
+
+def _download(client: Any, run_id: str, artifact: str, folder: Path) -> Path | None:
+    if artifact not in {one.path for one in client.list_artifacts(run_id)}:
+        return None
+    place = folder / run_id
     place.mkdir(parents=True, exist_ok=True)
-    found = Path(client.download_artifacts(run.info.run_id, artifact, str(place)))
+    return Path(client.download_artifacts(run_id, artifact, str(place)))
+
+
+def _loaded(found: Path | None) -> list[Record]:
+    if found is None:
+        return []
     return [load(path) for path in sorted(found.glob("*.json"))] if found.is_dir() else bundle.unpacked(found)
 
 
@@ -224,12 +347,13 @@ def _unless_missing(get: Any, one: str) -> Any:
         raise
 
 
-def _search(client: Any, experiment: str, filter_string: str) -> Iterator[Any]:
-    """All runs of an experiment that the filter takes, oldest first."""
+def _search(client: Any, experiments: Sequence[str], filter_string: str, view: int = 1) -> Iterator[Any]:
+    """All runs of experiments that the filter takes, oldest first, a page at a time. view: as MLflow's ViewType has it,
+    1 for those that are not deleted."""
     token = None
     while True:
         page = client.search_runs(
-            [experiment], filter_string, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            list(experiments), filter_string, view, 1000, ["attributes.start_time ASC"], page_token=token
         )
         yield from page
         token = page.token

@@ -15,9 +15,9 @@ from typing import Any
 import click
 import pytest
 
+from reports.sent import command_metrics, metrics_of
 from runner.request.schema import SECTIONS
 from runner.request.validate import CONF
-from runner.track.names import command_metrics, metrics_of
 from symlab.command import loaded
 from tests import flow
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reports.audit.gate import Gate
 from reports.audit.ssh import checked_signers
@@ -24,6 +25,9 @@ from reports.record.seal import digests_under
 from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
+
+if TYPE_CHECKING:
+    from reports.tracked import Tracker
 
 FORMATS = ("text", "markdown", "json")
 
@@ -76,7 +80,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri. One place in files is
+    compared with what MLflow has of it, if there is a uri.
 
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
     code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
@@ -111,10 +116,13 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    sides = []
+    tracker = _tracker(options.uri, progress) if options.uri is not None else None
+    sides, places = [], []
     for place in options.records:
         progress(f"reading {place}")
-        sides.append(_read(place, options.uri))
+        side, is_tracked = _read(place, options.uri, tracker)
+        sides.append(side)
+        places += [] if is_tracked else [place]
     result: Result
     if len(sides) == 2:
         from reports.audit.comparison import compare
@@ -124,24 +132,22 @@ def run(options: AuditOptions) -> int:
     else:
         from reports.audit.checklist import check
 
-        place = options.records[0]
-        source = f"MLflow's {place}" if options.uri is not None else ""
-        places = () if source else (place,)
         result = check(
             sides[0],
             places,
             up_to_bytes=options.inputs_up_to_bytes,
-            source=source,
+            source="" if places else f"MLflow's {options.records[0]}",
             say=progress,
             code=options.code,
             signers=signers,
             rerun=options.rerun,
+            tracker=tracker,
         )
     progress.end()
     if options.output is not None:
-        sealed = digests_under(options.records) if options.uri is None else {}
+        sealed = digests_under(places)
         _write(result, [record for side in sides for record in side], options.output, sealed)
-    for line in unfinished(options.records, [record for side in sides for record in side]) if not options.uri else ():
+    for line in unfinished(places, [record for side in sides for record in side]) if places else ():
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
@@ -149,12 +155,23 @@ def run(options: AuditOptions) -> int:
     return result.exit_code
 
 
-def _read(place: str, uri: str | None) -> list[Record]:
-    if uri is None:
-        return bundle.read([place])
+def _tracker(uri: str, say: Progress) -> Tracker:
+    from reports.tracked import Tracker
+
+    say("asking MLflow")
+    return Tracker(uri)
+
+
+def _read(place: str, uri: str | None, tracker: Tracker | None) -> tuple[list[Record], bool]:
+    """Return the records of a place, and whether they are MLflow's. A path with a slash in it, or of which MLflow has
+    neither run nor experiment, is a file or a folder if there is one; everything else is MLflow's."""
+    if uri is None or tracker is None:
+        return bundle.read([place]), False
+    if os.path.exists(place) and ("/" in place or not tracker.has(place)):
+        return bundle.read([place]), False
     from reports.tracked import fetch
 
-    return fetch(uri, [place])
+    return fetch(uri, [place]), True
 
 
 def _text(result: Result, form: str) -> str:

@@ -321,7 +321,7 @@ def _is_many(record: Record) -> bool:
 
 def figures(material: Material) -> Item:
     """Item 12: figures in reports and tables beside the records, computed again from raw samples. A published machine's
-    picture must name the digest of the records."""
+    picture must name the digest of the records. What MLflow shows is compared by bound_tracker."""
     points: list[Point] = []
     for place in material.places:
         machine = _published(place)
@@ -331,9 +331,6 @@ def figures(material: Material) -> Item:
                 points += shown.beside(place, bundle.read([place]))
         if machine is not None:
             points += _made_again(*machine)
-    if material.source:
-        says = f"{material.source}: its metrics are not compared with the records"
-        points.append(Point(Outcome.NOT_COMPARABLE, says))
     says = "no table or report beside the records: figures are computed whenever they are shown"
     return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
 

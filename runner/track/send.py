@@ -21,8 +21,32 @@ from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.record import bundle
 from reports.record.record import Record, RecordedRequest
+from reports.sent import (
+    INCOMPLETE,
+    command_metrics,
+    metrics_of,
+    missing_of,
+    origin_tags,
+    parameters_of,
+    run_status,
+    status_tag,
+    study_metrics,
+    study_parameters,
+)
 from reports.table.text import counted
-from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
+from reports.tracked import (
+    COMMAND_TAG,
+    COMPLETE_TAG,
+    LAYOUT,
+    LAYOUT_TAG,
+    MANIFEST_TAG,
+    PARENT_TAG,
+    RECORDS_FOLDER,
+    SENT_TAG,
+    SERIES_TAG,
+    database_path,
+    resolved_uri,
+)
 from runner.records.command_json import command_document_of
 from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
@@ -31,31 +55,9 @@ from runner.track.by_command import by_command
 from runner.track.dashboard import advice
 from runner.track.database import make_ready
 from runner.track.descriptions import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
-from runner.track.names import (
-    INCOMPLETE,
-    Kept,
-    command_metrics,
-    differing,
-    metrics_of,
-    missing_of,
-    origin_tags,
-    parameters_of,
-    ptx_paths,
-    run_status,
-    series_name,
-    series_of,
-    series_tags,
-    status_tag,
-    study_colour,
-    study_metrics,
-    study_parameters,
-)
+from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags, study_colour
 from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
-
-COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
-LAYOUT = "3"
-"""How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 ARTIFACTS = "mlartifacts"
 """The folder of artifacts beside a database in a file."""
@@ -169,7 +171,7 @@ class CommandRun:
             request = one.record.request
             self._overrides.setdefault(request.job, request.overrides)
         for name, members in series_of(kept).items():
-            self._send_series(name, members, missing_of(members, missing))
+            self._send_series(name, members, missing_of(members[0].record, missing))
 
     def _missing(self, kept: Sequence[Kept]) -> list[tuple[int, str]]:
         """The cases of these records' jobs that none of these records is of."""

@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reports import tracked
 from reports.record.record import Record, RecordedRequest
-from runner.track.names import Kept, metrics_of, parameters_of, series_tags
+from reports.sent import metrics_of, parameters_of
+from runner.track.names import Kept, series_tags
 from runner.track.send import CommandRun
 from tests.reports.synthetic import KIB, record
 

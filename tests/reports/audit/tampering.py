@@ -131,6 +131,9 @@ def make_measured(folder: Path) -> None:
             "counts": {"PASSED": len(some)},
             "exit_code": 0,
             "outcome": "complete",
+            "why": "",
+            "cases_not_run": [],
+            "working_folder": "work",
         }
         (here / "command.json").write_text(json.dumps(document), encoding="utf-8")
     reseal(folder)

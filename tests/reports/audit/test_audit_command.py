@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,11 +141,13 @@ def test_sizes(text: str, size: int) -> None:
 def test_records_from_mlflow_have_no_manifest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    empty = SimpleNamespace(has=lambda one: True, parents=lambda command: [])
+    monkeypatch.setattr("reports.tracked.Tracker", lambda uri: empty)
     monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
-    assert main(["audit", "run", "--mlflow", "u"]) == 0
+    assert main(["audit", "run", "--mlflow", "u"]) == 1
     out = capsys.readouterr().out
     assert "MLflow's run: no files, so no manifest" in out
-    assert "its metrics are not compared with the records" in out
+    assert "command0: no run of it in MLflow" in out
 
 
 def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import pytest
 from kernels.stress import PROMISES
 from reports.record.bundle import read
 from reports.record.record import Record, Status
+from reports.sent import parameters_of
 from reports.table.compare import heading
 from runner.command.exploration import seeds_of
 from runner.request.experiments import CONF
-from runner.track.names import parameters_of
 from symlab.command import main
 from tests.runner.conftest import on_its_fabric
 from tests.runner.request.test_validate import composed

@@ -11,10 +11,10 @@ import yaml
 
 from reports.record.bundle import read
 from reports.record.record import Status
+from reports.sent import parameters_of
 from runner.__main__ import main
 from runner.audit_worker import configurations, jobs_of
 from runner.request.validate import CONF
-from runner.track.names import parameters_of
 from simulator.ptx.assembler import find_ptxas
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import write_experiment

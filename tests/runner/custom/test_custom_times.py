@@ -11,13 +11,13 @@ import pytest
 from memory.fabric import Traits
 from reports.figures import curves
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
+from reports.sent import _timing_metrics
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
 from runner.command.job import Job, run_job, usual_means
 from runner.command.plan import prepare, timing_notes
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult
-from runner.track.names import _timing_metrics
 from runner.world.fabrics import FabricName
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure

@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 
 from reports.record.record import Record
-from runner.track.names import (
-    Kept,
-    command_metrics,
-    metrics_of,
-    missing_of,
-    parameters_of,
-    series_name,
-    series_of,
-    series_tags,
-)
+from reports.sent import command_metrics, metrics_of, missing_of, parameters_of
+from runner.track.names import Kept, series_name, series_of, series_tags
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
 
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
@@ -149,7 +141,7 @@ def test_placements_of_one_job_are_series_of_their_own(tmp_path: Path) -> None:
     assert series_name(out) == "all_reduce/two_shot bfloat16/float32 n4"
     assert series_name(second) == "all_reduce/two_shot bfloat16/float32 n4 in place"
     missing = [(0, with_case(one, size_bytes=4 * KIB).id) for one in (out, second, second)]
-    assert [missing_of(some, missing) for some in found.values()] == [1, 2]
+    assert [missing_of(some[0].record, missing) for some in found.values()] == [1, 2]
 
 
 def test_a_job_of_one_placement_keeps_its_series(tmp_path: Path) -> None:

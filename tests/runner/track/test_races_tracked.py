@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from runner.track.names import metrics_of, series_tags
+from reports.sent import metrics_of
+from runner.track.names import series_tags
 from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import record, refused
 

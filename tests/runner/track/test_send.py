@@ -18,12 +18,12 @@ import pytest
 
 from reports import tracked
 from reports.record.record import RecordedRequest
+from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.validate import TrackRequest
 from runner.track import send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
-from runner.track.names import metrics_of
 from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
@@ -351,7 +351,7 @@ def test_an_interrupted_command_is_incomplete_whoever_sends_it(
     for name in ("cut", "cut_later"):
         (parent,) = mlflow_runs(name)["parents"]
         assert (parent.info.status, parent.data.tags["status"]) == ("KILLED", "INCOMPLETE")
-        assert (parent.data.tags["outcome"], parent.data.tags[send.COMPLETE_TAG]) == ("interrupted", "false")
+        assert (parent.data.tags["outcome"], parent.data.tags[tracked.COMPLETE_TAG]) == ("interrupted", "false")
         metrics = parent.data.metrics
         assert [metrics[f"cases/{key}"] for key in ("run", "requested", "not_run")] == [1, 4, 3]
         (child,) = mlflow_runs(name)["children"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reports.numerics.study import MEASURES
-from runner.track.names import metrics_of
+from reports.sent import metrics_of
 from runner.track.views import NOTE_TAG, VERSION, VERSION_TAG, VIEWS, View, experiment_tags, saved
 from tests.reports.synthetic import record
 
