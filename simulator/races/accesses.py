@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     LOW_MASK,
     STAMP_SHIFT,
     WARP_CODE,
-    Numbers,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
 from simulator.races.running import WARP, Actor, Mask, Single

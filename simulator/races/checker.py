@@ -31,28 +31,21 @@ from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     HOST_CODE,
     LOW_MASK,
-    MBARRIER_KEY,
     RANK_SHIFT,
     STAMP_SHIFT,
-    WARP_KEY,
-    Extras,
-    Numbers,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Order
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
-    NEVER,
     PREVIOUS,
     SCOPE,
     STAMP,
@@ -125,7 +118,6 @@ class Races(Listener):
         self.moments: list[Moment] = []
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
-        self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
         self.has_proxies = False
@@ -161,7 +153,7 @@ class Races(Listener):
         stamp = self.accesses.tick()
         for row in self.order.hosts:
             self.order.clocks.rows[row] = stamp
-            self.order.clocks.extras.pop(row, None)
+            self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.enqueued = [[] for _ in self.order.hosts]
         self.are_awaited = [True] * len(self.order.hosts)
@@ -541,8 +533,8 @@ class Races(Listener):
         is_relaxed = "relaxed" in words
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
-            for written in self.written:
-                self.order.copies[written] = (one.number, int(event.phases[0]))
+            if self.written:
+                self.order.note_copies(self.written, one, int(event.phases[0]))
             self.written = []
             return
         if operation == "inval" or operation == "expect_tx":
@@ -552,21 +544,32 @@ class Races(Listener):
             self._arrive_with_copies(run, lanes)
             stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
-        for key in np.unique(keys).tolist():
-            at = keys == key
-            one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
-            if operation == "init":
-                one.rows, one.done, one.phase = {}, [], -1
-            elif operation.startswith("arrive"):
-                phase = int(event.phases[at][0])
-                if is_relaxed:
-                    scope = CTA if event.target_blocks is None else CLUSTER
-                    one.rows.setdefault(phase, []).extend(self.order.gather_released(run, lanes[at], scope))
-                else:
-                    self.order.arrive(run, one, lanes[at], phase, stamp)
-            elif not is_relaxed and event.passed is not None and event.passed[at].any():
-                phase = int(event.phases[at][0])
-                self.order.pass_wait(run, one, lanes[at & event.passed], phase)
+        known, of = np.unique(keys, return_inverse=True)
+        barriers = [self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1) for key in known.tolist()]
+        if operation == "init":
+            for one in barriers:
+                one.rows, one.done, one.phase, one.copies = {}, [], -1, []
+        elif operation.startswith("arrive"):
+            if not is_relaxed:
+                self.order.arrive(run, barriers, lanes, of, event.phases, stamp)
+                return
+            scope = CTA if event.target_blocks is None else CLUSTER
+            for number, one in enumerate(barriers):
+                at = of == number
+                released = self.order.gather_released(run, lanes[at], scope)
+                one.rows.setdefault(int(event.phases[at][0]), []).extend(released)
+        elif not is_relaxed and event.passed is not None and event.passed.any():
+            self._pass_wait(run, barriers, lanes, of, event, stamp)
+
+    def _pass_wait(
+        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, event: MbarrierOperation, stamp: int
+    ) -> None:
+        assert event.passed is not None
+        passed = np.flatnonzero(event.passed)
+        some, of = np.unique(of[passed], return_inverse=True)
+        self.order.pass_wait(
+            run, [barriers[at] for at in some.tolist()], lanes[passed], of, event.phases[passed], stamp
+        )
 
     # Copies
 
@@ -814,31 +817,12 @@ class Races(Listener):
     def _boundary(self, rows: list[int], rank: int, stamp: int) -> int:
         """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met."""
         clocks = self.order.clocks
-        row = clocks.joined(rows)
+        row = clocks.joined(rows, ALL)
         clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
-        extras = clocks.extras.pop(row, None)
-        if extras:
-            self._keep_extras(row, extras)
         clocks.seal(np.array([row]))
+        self.order.flatten(row, rank)
         return row
-
-    def _keep_extras(self, row: int, extras: Extras) -> None:
-        """Keep of extras what the slots of a row do not say, for all proxies."""
-        clocks, last = self.order.clocks, self.order.clocks.stride - 1
-        lanes = [(key, known) for (part, key), known in extras.items() if part == GENERIC and key < MBARRIER_KEY]
-        if lanes:
-            keys, stamps = np.array(lanes, np.int64).T
-            wanted = clocks.rows[row, GENERIC, clocks.slots_of(keys & WARP_KEY - 1)] < stamps
-            lanes = [lanes[at] for at in np.flatnonzero(wanted).tolist()]
-        for (part, key), known in extras.items():
-            if part == GENERIC and key >= MBARRIER_KEY:
-                rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
-                if clocks.rows[row, GENERIC, rank * clocks.stride + last] < end:
-                    lanes.append((key, known))
-        for key, known in lanes:
-            for part in range(clocks.parts):
-                clocks.add_extra(row, part, key, known)
 
     def launch_ended(self, event: LaunchEnded) -> None:
         self.settle_copies()
@@ -853,9 +837,6 @@ class Races(Listener):
             return
         del self.running[event.launched]
         order.running.remove(run)
-        for (owner, block, _), one in order.mbarriers.items():
-            if owner == id(run):
-                self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
         self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:

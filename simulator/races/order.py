@@ -8,13 +8,10 @@ import numpy as np
 
 from simulator.observe.lanes import Group
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     LOW_MASK,
     MBARRIER_KEY,
     RANK_SHIFT,
@@ -22,10 +19,10 @@ from simulator.races.clocks import (
     WARP_CODE,
     WARP_KEY,
     Clocks,
-    Numbers,
-    merge_extras,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
+from simulator.races.extras import FENCED as FENCED_EDGE
 from simulator.races.running import (
     ACTOR,
     COLUMNS,
@@ -49,17 +46,21 @@ from simulator.races.running import (
 from simulator.races.shadow import Epochs
 
 CTA, CLUSTER, GPU, SYS = range(4)
+_MANY_NODES = 20_000
+"""Nodes of extras between two times that those of a rank are made one."""
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
-    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`."""
+    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`; copies: the
+    phase and the stamps of copies that complete it, until a thread has waited for them."""
 
     number: int
     phase: int = 0
     rows: dict[int, list[int]] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+    copies: list[tuple[int, list[int]]] = field(default_factory=list)
 
 
 class Order:
@@ -74,9 +75,12 @@ class Order:
         self.streams: list[int] = [-1] * world_size
         self.enqueued: list[list[int]] = [[] for _ in range(world_size)]
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
-        self.made_mbarriers = 0
         self.held: dict[object, Numbers] = {}
-        self.copies: dict[int, tuple[int, int]] = {}  # by stamp of a copy's access: its mbarrier's number and phase
+        self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
+        # by stamp of a copy's access: its mbarrier's number, and when a thread of its block waited for it first
+        self.barrier_of: Numbers = np.zeros(64, np.int64)
+        self.waited_at: Numbers = np.full(64, NEVER)
+        self.flattened = [0] * world_size
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
@@ -126,15 +130,32 @@ class Order:
             same_warp = same_block & (codes < BLOCK_CODE) & (warps == (mine & CODE_MASK) // WARP)
             known |= same_warp & (stamps[left] <= who.warp(at))
         bad[left[known]] = False
-        if clocks.extras and not is_rough:
+        if not is_rough:
+            self._by_copies(bad, who, positions, rows, stamps, actors, part_here)
             self._by_extras(bad, rows, stamps, actors, part_here)
         return bad
 
+    def _by_copies(
+        self, bad: Mask, who: Actor, positions: Numbers, rows: Numbers, stamps: Numbers, actors: Numbers, part: int
+    ) -> None:
+        """Take out the copies that a thread has waited for, by an mbarrier, before something that is known."""
+        left = np.flatnonzero(bad & (actors & CODE_MASK == COPY_CODE))
+        left = left[self.waited_at[np.minimum(stamps[left], len(self.waited_at) - 1)] < NEVER]
+        if not len(left):
+            return
+        waited = self.waited_at[stamps[left]]
+        homes = np.array(self.homes)[self.barrier_of[stamps[left]]]
+        clocks, of_wait = self.clocks, ASYNC if part == ASYNC else GENERIC  # a wait is its own alias fence
+        known = clocks.rows[rows[left], of_wait, clocks.slots_of(homes)] >= waited
+        mine = who.actors(positions[left])
+        own_block = mine >> BLOCK_SHIFT == homes >> BLOCK_SHIFT
+        known |= own_block & (who.own(of_wait, positions[left]) >= waited)
+        bad[left[known]] = False
+
     def _by_extras(self, bad: Mask, rows: Numbers, stamps: Numbers, actors: Numbers, part: int) -> None:
         """Take out what the extras of rows know."""
-        has_extras = np.zeros(len(self.clocks.rows), np.bool_)
-        has_extras[list(self.clocks.extras)] = True
-        left = np.flatnonzero(bad & has_extras[rows])
+        left = np.flatnonzero(bad)
+        left = left[self.clocks.extras.of_row[rows[left]] > 0]
         if not len(left):
             return
         columns = [rows[left], actors[left], stamps[left]]
@@ -142,23 +163,30 @@ class Order:
         differ[1:] = np.logical_or.reduce([one[1:] != one[:-1] for one in columns])
         some = left[differ]
         first, back = pairs_of(*(one[differ] for one in columns))
-        known = np.zeros(len(first), np.bool_)
-        for number, at in enumerate(some[first].tolist()):
-            extras = self.clocks.extras.get(int(rows[at]))
-            if extras:
-                known[number] = self._in_extras(extras, part, int(actors[at]), int(stamps[at]))
+        at = some[first]
+        known = self._in_extras(rows[at], part, actors[at], stamps[at])
         bad[left[known[back][np.cumsum(differ) - 1]]] = False
 
-    def _in_extras(self, extras: dict[tuple[int, int], int], part: int, actor: int, stamp: int) -> bool:
-        code = actor & CODE_MASK
-        if code == COPY_CODE:
-            barrier, phase = self.copies.get(stamp, (0, NEVER))
-            return extras.get((part, MBARRIER_KEY | barrier), -1) > phase
-        block = actor & ~CODE_MASK
-        warp = code // WARP if code < WARP_CODE else code - WARP_CODE
-        if code < BLOCK_CODE and extras.get((part, WARP_KEY | block | warp * WARP), -1) >= stamp:
-            return True
-        return code < WARP_CODE and extras.get((part, actor), -1) >= stamp
+    def _in_extras(self, rows: Numbers, part: int, actors: Numbers, stamps: Numbers) -> Mask:
+        codes, keys, least = actors & CODE_MASK, actors.copy(), stamps.copy()
+        warps = np.where(codes < WARP_CODE, codes // WARP, codes - WARP_CODE)
+        others = np.where(codes < BLOCK_CODE, WARP_KEY | actors - codes | warps * WARP, actors)
+        copies = np.flatnonzero(codes == COPY_CODE)
+        if len(copies):
+            at = np.minimum(stamps[copies], len(self.waited_at) - 1)
+            least[copies] = self.waited_at[at]
+            keys[copies] = others[copies] = MBARRIER_KEY | self.barrier_of[at]
+        keys[codes >= WARP_CODE] = others[codes >= WARP_CODE]
+        return self.clocks.extras.known(rows, part, keys, others, least)
+
+    def note_copies(self, stamps: list[int], barrier: Mbarrier, phase: int) -> None:
+        """Note the accesses of a copy that completes a phase of an mbarrier."""
+        if stamps[-1] >= len(self.waited_at):
+            more = max(len(self.waited_at), stamps[-1] + 1)
+            self.waited_at = np.concatenate([self.waited_at, np.full(more, NEVER)])
+            self.barrier_of = np.concatenate([self.barrier_of, np.zeros(more, np.int64)])
+        self.barrier_of[stamps] = barrier.number
+        barrier.copies.append((phase, list(stamps)))
 
     # Releases and acquires
 
@@ -222,44 +250,69 @@ class Order:
         run.rows[lanes] = made[back]
 
     def _link_extras(self, made: Numbers, entries: Numbers, same_block: Mask) -> None:
-        clocks = self.clocks
-        wanted = entries[:, WHOLE] == 0
-        if clocks.parts > 1:
-            wanted |= (entries[:, FENCED + ALIAS] > entries[:, OWN + ALIAS]) | (
-                (entries[:, FENCED + ASYNC] > entries[:, OWN + ASYNC]) & same_block
-            )
-        for at in np.flatnonzero(wanted).tolist():
-            row, entry = int(made[at]), entries[at]
-            actor = int(entry[ACTOR])
-            if not entry[WHOLE]:
-                clocks.add_extra(row, GENERIC, actor, int(entry[STAMP]))
-                if entry[OF_WARP] > entry[OWN]:
-                    clocks.add_extra(row, GENERIC, _warp_key(actor), int(entry[OF_WARP]))
-            for part in range(1, clocks.parts):
-                if entry[FENCED + part] > entry[OWN + part] and (part == ALIAS or same_block[at]):
-                    clocks.add_extra(row, part, actor, int(entry[FENCED + part]))
+        extras = self.clocks.extras
+        loose = np.flatnonzero(entries[:, WHOLE] == 0)
+        if len(loose):
+            some = entries[loose]
+            extras.add(made[loose], GENERIC, some[:, ACTOR], some[:, STAMP])
+            met = some[:, OF_WARP] > some[:, OWN]
+            extras.add(made[loose[met]], GENERIC, _warp_keys(some[met, ACTOR]), some[met, OF_WARP])
+        for part in range(1, self.clocks.parts):
+            fenced = (entries[:, FENCED + part] > entries[:, OWN + part]) & (same_block | (part == ALIAS))
+            extras.add(made[fenced], part, entries[fenced, ACTOR], entries[fenced, FENCED + part])
+
+    def flatten(self, row: int, rank: int) -> None:
+        """Make one node of what a row of a launch's end or beginning knows beyond its slots, now and then."""
+        extras, clocks = self.clocks.extras, self.clocks
+        since = extras.count - self.flattened[rank]
+        if not extras.of_row[row] or 0 <= since < _MANY_NODES:
+            return
+        self.flattened[rank] = extras.count
+        keys, stamps = extras.facts_of(row)
+        homes = np.array(self.homes)
+        of_barrier = keys >= MBARRIER_KEY
+        actors = np.where(of_barrier, homes[np.where(of_barrier, keys - MBARRIER_KEY, 0)], keys & WARP_KEY - 1)
+        wanted = np.flatnonzero(clocks.rows[row, GENERIC, clocks.slots_of(actors)] < stamps)
+        wanted = wanted[np.lexsort((-stamps[wanted], keys[wanted]))]
+        keys, first = np.unique(keys[wanted], return_index=True)
+        one = np.array([row])
+        extras.of_row[row] = 0
+        extras.add(np.full(len(keys), row), GENERIC, keys, stamps[wanted[first]])
+        extras.derive(one, np.zeros(1, np.int64), extras.of_row[one], ALL)
 
     # Groups of lanes
 
     def gather(self, run: Running, lanes: Numbers, stamp: int) -> int:
         """Return a new row of all that these lanes know and did."""
+        return int(self.gather_each(run, lanes, np.zeros(len(lanes), np.int64), stamp)[0])
+
+    def gather_each(self, run: Running, lanes: Numbers, groups: Numbers, stamp: int) -> Numbers:
+        """Return a new row for each group of lanes. groups: of each lane its group, ascending, all from 0."""
         clocks = self.clocks
-        row = clocks.joined(np.unique(run.rows[lanes]).tolist())
-        blocks, counts = np.unique(run.blocks_of(lanes), return_counts=True)
+        first, _ = pairs_of(groups, run.rows[lanes])
+        first = np.sort(first)
+        made = clocks.join_groups(run.rows[lanes[first]], groups[first])
+        blocks = run.blocks_of(lanes)
+        keys = groups * run.blocks + blocks
+        keys, first, back, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        rows, blocks = made[keys // run.blocks], blocks[first]
         slots = clocks.slots_of(run.actors[blocks * run.launched.block])
         full = counts == run.launched.block
         for part in range(clocks.parts):
             own = run.own[part][blocks]
             if part == GENERIC:
                 own = np.where(full, stamp, own)
-            clocks.rows[row, part, slots] = np.maximum(clocks.rows[row, part, slots], own)
+            clocks.rows[rows, part, slots] = np.maximum(clocks.rows[rows, part, slots], own)
         if not full.all():
-            self._gather_warps(run, row, lanes[~full[np.searchsorted(blocks, run.blocks_of(lanes))]], stamp)
+            some = ~full[back.reshape(-1)]
+            self._gather_warps(run, made[groups[some]], groups[some], lanes[some], stamp)
         for part in range(1, clocks.parts):
             if part in run.fenced:
-                self._gather_fences(run, row, lanes, part)
-        clocks.seal(np.array([row]))
-        return row
+                fenced = run.fenced[part][lanes]
+                some = fenced > run.own[part][run.blocks_of(lanes)]
+                clocks.extras.add(made[groups[some]], part, run.actors[lanes[some]], fenced[some])
+        clocks.seal(made)
+        return made
 
     def gather_released(self, run: Running, lanes: Numbers, scope: int) -> list[int]:
         """Return new rows of what these lanes released by fences of at least a scope: a relaxed arrival hands it on."""
@@ -285,40 +338,39 @@ class Order:
         self.clocks.seal(np.array([row]))
         return [row]
 
-    def _gather_warps(self, run: Running, row: int, lanes: Numbers, stamp: int) -> None:
-        """Lanes of blocks that are not complete: whole warps, and single lanes."""
-        warps, first, counts = np.unique(run.warps_of(lanes), return_index=True, return_counts=True)
+    def _gather_warps(self, run: Running, rows: Numbers, groups: Numbers, lanes: Numbers, stamp: int) -> None:
+        """Lanes of blocks that are not complete, with their groups' rows: whole warps, and single lanes."""
+        extras, count = self.clocks.extras, run.blocks * run.warps_per_block
+        keys = groups * count + run.warps_of(lanes)
+        keys, first, back, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         starts = lanes[first] - run.launched.block * run.blocks_of(lanes[first])
         size = np.minimum(WARP, run.launched.block - starts // WARP * WARP)
-        for at in np.flatnonzero(counts == size).tolist():
-            actor = int(run.actors[lanes[first[at]]])
-            self.clocks.add_extra(row, GENERIC, WARP_KEY | actor, stamp)
-        for lane in lanes[np.isin(run.warps_of(lanes), warps[counts != size])].tolist():
-            self.clocks.add_extra(row, GENERIC, int(run.actors[lane]), stamp)
+        whole = counts == size
+        warp_keys = WARP_KEY | run.actors[lanes[first]]
+        extras.add(rows[first[whole]], GENERIC, warp_keys[whole], np.full(int(whole.sum()), stamp))
+        single = ~whole[back.reshape(-1)]
+        extras.add(rows[single], GENERIC, run.actors[lanes[single]], np.full(int(single.sum()), stamp))
         if run.warps is not None:
-            own = run.own[GENERIC][run.blocks_of(lanes[first])]
-            for at in np.flatnonzero((counts != size) & (run.warps[warps] > own)).tolist():
-                key = _warp_key(int(run.actors[lanes[first[at]]]))
-                self.clocks.add_extra(row, GENERIC, key, int(run.warps[warps[at]]))
-
-    def _gather_fences(self, run: Running, row: int, lanes: Numbers, part: int) -> None:
-        """The lanes' own accesses before their own proxy fences."""
-        own, fenced = run.own[part][run.blocks_of(lanes)], run.fenced[part][lanes]
-        for lane in lanes[fenced > own].tolist():
-            self.clocks.add_extra(row, part, int(run.actors[lane]), int(run.fenced[part][lane]))
+            own, warps = run.own[GENERIC][run.blocks_of(lanes[first])], run.warps[keys % count]
+            met = ~whole & (warps > own)
+            extras.add(rows[first[met]], GENERIC, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
 
     def merge(self, run: Running, lanes: Numbers, rows: list[int]) -> None:
         """Lanes come to know what rows know."""
         if not rows or not len(lanes):
             return
         row = self.clocks.joined(rows) if len(rows) > 1 else rows[0]
-        known, back = np.unique(run.rows[lanes], return_inverse=True)
-        if len(known) == 1 and known[0] == row:
+        self.merge_each(run, lanes, np.full(len(lanes), row))
+
+    def merge_each(self, run: Running, lanes: Numbers, rows: Numbers) -> None:
+        """Lanes, each once, come to know what a row knows, one a lane."""
+        first, back = pairs_of(run.rows[lanes], rows)
+        known, more = run.rows[lanes[first]], rows[first]
+        if (known == more).all():
             return
-        everywhere = np.ones(len(known), np.bool_)
-        made = self.clocks.join_pairs(known, np.full(len(known), row), everywhere)
+        made = self.clocks.join_pairs(known, more, np.ones(len(first), np.bool_))
         self.clocks.seal(made)
-        run.rows[lanes] = made[back.reshape(-1)]
+        run.rows[lanes] = made[back]
 
     def meet_blocks(self, run: Running, lanes: Group, stamp: int) -> None:
         """Barriers of whole blocks: each thread knows all that its block knows and did."""
@@ -342,15 +394,8 @@ class Order:
         rows, owners = some.ravel()[first], blocks[first]
         order = np.argsort(owners, kind="stable")
         rows, owners = rows[order], owners[order]
-        starts = np.searchsorted(owners, np.arange(len(differ)))
-        clocks = self.clocks
-        made = clocks.new(len(differ))
-        clocks.rows[made] = np.maximum.reduceat(clocks.rows[rows], starts, axis=0)
-        if clocks.extras:
-            for row, owner in zip(rows.tolist(), owners.tolist(), strict=True):
-                if row in clocks.extras:
-                    merge_extras(clocks.extras.setdefault(int(made[owner]), {}), clocks.extras[row])
-        clocks.seal(made)
+        made = self.clocks.join_groups(rows, owners)
+        self.clocks.seal(made)
         view[differ] = made[:, None]
 
     def _meet_fences(self, run: Running, low: int, high: int) -> None:
@@ -364,14 +409,10 @@ class Order:
             for block in np.flatnonzero(most > own).tolist():
                 lanes = np.arange((low + block) * size, (low + block + 1) * size)
                 some = lanes[fenced[lanes] > own[block]]
-                (row,) = self.clocks.new(1).tolist()
-                old = int(run.rows[some[0]])
-                self.clocks.rows[row] = self.clocks.rows[old]
-                merge_extras(self.clocks.extras.setdefault(row, {}), self.clocks.extras.get(old))
-                for lane in some.tolist():
-                    self.clocks.add_extra(row, part, int(run.actors[lane]), int(fenced[lane]))
-                self.clocks.seal(np.array([row]))
-                run.rows[some[0]] = row
+                row = np.full(len(some), self.clocks.joined([int(run.rows[some[0]])]))
+                self.clocks.extras.add(row, part, run.actors[some], fenced[some])
+                self.clocks.seal(row[:1])
+                run.rows[some[0]] = row[0]
 
     def meet(self, run: Running, lanes: Numbers, stamp: int, more: list[int] | None = None) -> None:
         """A barrier of lanes of one block: each knows what all of them knew and did, and what further rows know."""
@@ -406,30 +447,20 @@ class Order:
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)
         old = run.rows[lanes[first]]
-        made = clocks.new(len(first))
+        made = clocks.new(len(first), old)
         clocks.rows[made] = clocks.rows[old]
         clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
         slots = clocks.slots_of(run.actors[lanes[first]])
         own = run.own[GENERIC][blocks[first]]
         clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
-        for row, before in zip(made.tolist(), old.tolist(), strict=True):
-            extras = clocks.extras.get(before)
-            if extras:
-                mine = clocks.extras.setdefault(row, dict(extras))
-                merge_extras(mine, {(part, key[1]): known for key, known in extras.items() if key[0] == GENERIC})
+        clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
         if run.warps is not None:
-            for row, lane in zip(made.tolist(), lanes[first].tolist(), strict=True):
-                self._fence_warp(run, row, lane, part)
+            warps, own = run.warps[run.warps_of(lanes[first])], run.own[GENERIC][blocks[first]]
+            met = warps > own
+            clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
         clocks.seal(made)
         run.rows[lanes] = made[back]
         run.fences(part)[lanes] = stamp
-
-    def _fence_warp(self, run: Running, row: int, lane: int, part: int) -> None:
-        assert run.warps is not None
-        known = int(run.warps[run.warps_of(np.array([lane]))[0]])
-        if known > run.own[GENERIC][lane // run.launched.block]:
-            threads = lane % run.launched.block % WARP
-            self.clocks.add_extra(row, part, WARP_KEY | int(run.actors[lane - threads]), known)
 
     # Mbarriers
 
@@ -437,30 +468,57 @@ class Order:
         """Return the mbarrier at an address of a block's shared memory."""
         key = (id(run), block, address)
         if key not in self.mbarriers:
-            self.made_mbarriers += 1
-            self.mbarriers[key] = Mbarrier(self.made_mbarriers)
+            self.mbarriers[key] = Mbarrier(len(self.homes))
+            self.homes.append(int(run.actors[block * run.launched.block]))
         return self.mbarriers[key]
 
-    def arrive(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, stamp: int) -> None:
-        """Lanes release what they know and did to a phase."""
-        barrier.rows.setdefault(phase, []).append(self.gather(run, lanes, stamp))
+    def arrive(
+        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, phases: Numbers, stamp: int
+    ) -> None:
+        """Lanes release what they know and did, each to a phase of the barrier whose place in the list is in `of`."""
+        order = np.argsort(of, kind="stable")
+        rows = self.gather_each(run, lanes[order], of[order], stamp)
+        _, first = np.unique(of, return_index=True)
+        for barrier, row, phase in zip(barriers, rows.tolist(), phases[first].tolist(), strict=True):
+            barrier.rows.setdefault(phase, []).append(row)
 
-    def pass_wait(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int) -> None:
-        """Lanes go on: all phases before `phase` are over."""
-        over = [one for one in barrier.rows if one < phase]
-        if over or not barrier.done or barrier.phase < phase:
-            rows = sum((barrier.rows.pop(one) for one in over), barrier.done)
-            if not rows:
-                rows = [int(run.rows[lanes[0]])]
-            made = self.clocks.joined(rows)
+    def pass_wait(
+        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, phases: Numbers, stamp: int
+    ) -> None:
+        """Lanes go on: all phases before `phases` of their barriers are over. of: as in arrive."""
+        _, first = np.unique(of, return_index=True)
+        fresh: list[Mbarrier] = []
+        rows: list[int] = []
+        owners: list[int] = []
+        for barrier, lane, phase in zip(barriers, lanes[first].tolist(), phases[first].tolist(), strict=True):
+            over = [one for one in barrier.rows if one < phase]
+            self._wait_for_copies(barrier, phase, stamp)
+            if over or not barrier.done or barrier.phase < phase:
+                mine = sum((barrier.rows.pop(one) for one in over), barrier.done) or [int(run.rows[lane])]
+                owners += [len(fresh)] * len(mine)
+                rows += mine
+                fresh.append(barrier)
+                barrier.phase = phase
+        if fresh:
+            made = self.clocks.join_groups(np.array(rows), np.array(owners))
+            numbers = np.array([MBARRIER_KEY | one.number for one in fresh])
             for part in range(self.clocks.parts):
                 if part != ASYNC:
-                    self.clocks.add_extra(made, part, MBARRIER_KEY | barrier.number, phase)
-            self.clocks.seal(np.array([made]))
-            barrier.done, barrier.phase = [made], phase
-        self.merge(run, lanes, barrier.done)
+                    self.clocks.extras.add(made, part, numbers, np.full(len(made), stamp))
+            self.clocks.seal(made)
+            for barrier, row in zip(fresh, made.tolist(), strict=True):
+                barrier.done = [row]
+        self.merge_each(run, lanes, np.array([one.done[0] for one in barriers])[of])
+
+    def _wait_for_copies(self, barrier: Mbarrier, phase: int, stamp: int) -> None:
+        """A thread has waited for the copies of all phases before this one."""
+        over = [stamps for one, stamps in barrier.copies if one < phase]
+        if over:
+            self.waited_at[np.concatenate(over)] = stamp
+            barrier.copies = [one for one in barrier.copies if one[0] >= phase]
 
 
-def _warp_key(actor: int) -> int:
-    """Return the key in extras of an actor's warp."""
-    return WARP_KEY | actor - (actor & CODE_MASK) % WARP
+def _warp_keys(actors: Numbers) -> Numbers:
+    """Return the keys in extras of actors' warps."""
+    found: Numbers = WARP_KEY | actors - (actors & CODE_MASK) % WARP
+    return found

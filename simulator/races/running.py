@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Launched, ids_of
-from simulator.races.clocks import BLOCK_SHIFT, GENERIC, RANK_SHIFT, Numbers
+from simulator.races.clocks import BLOCK_SHIFT, RANK_SHIFT
+from simulator.races.extras import GENERIC, Numbers
 from simulator.races.shadow import Shadow
 
 WARP = 32
