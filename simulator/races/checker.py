@@ -47,6 +47,7 @@ from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST
 from simulator.races.running import (
     COLUMNS,
     PREVIOUS,
+    ROW,
     SCOPE,
     STAMP,
     Cluster,
@@ -290,7 +291,7 @@ class Races(Listener):
                 epochs = self.accesses.stamp << STAMP_SHIFT | run.actors[lanes[former[at]]]
                 links = np.where(self._follows(run, some, info, epochs), links, 0)
             self._acquire(run, some, info, links)
-            mine = run.entries(some, info.scope, self.accesses.stamp) if info.releases else None
+            mine = self.order.entries(run, some, info.scope, self.accesses.stamp) if info.releases else None
             if mine is None and entries is not None:
                 mine = entries[at]
             if mine is not None:
@@ -317,7 +318,7 @@ class Races(Listener):
     def _released(self, run: Running, lanes: Numbers, info: Info) -> Numbers | None:
         """What a strong write of lanes releases, a row of Links each (ROW -1: nothing), by itself or a fence before."""
         if info.releases:
-            return run.entries(lanes, info.scope, self.accesses.stamp)
+            return self.order.entries(run, lanes, info.scope, self.accesses.stamp)
         found: Numbers | None = None
         for scope in sorted(run.released):
             mine = run.released[scope].entries[lanes]
@@ -449,7 +450,7 @@ class Races(Listener):
         if order in _RELEASES:
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)
-            run.released[scope].entries[lanes] = run.entries(lanes, scope, stamp)
+            run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
@@ -620,6 +621,7 @@ class Races(Listener):
             for run in dict.fromkeys(one.run for _, one, _ in self.issued):
                 some = [found for found in self.issued if found[1].run is run]
                 lanes = np.concatenate([one.lanes for _, one, _ in some])
+                self.order.settle(run, lanes)
                 held = Held.of(run, lanes, np.array([stamp for _, _, stamp in some]))
                 for at, (key, one, _) in enumerate(some):
                     one.held = held.some(slice(at, at + 1))
@@ -668,6 +670,7 @@ class Races(Listener):
         key = (id(run), event.number)
         lanes = ids_of(event.lanes)
         if event.moment == "issued":
+            self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
             self.lane_copies[key] = UnderWay(run, lanes, held, event.groups.copy(), event.number, infos)
@@ -814,13 +817,19 @@ class Races(Listener):
         self.running[launched] = run
         order.running.append(run)
 
-    def _boundary(self, rows: list[int], rank: int, stamp: int) -> int:
-        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met."""
+    def _boundary(self, rows: list[int], rank: int, stamp: int, entries: Numbers | None = None) -> int:
+        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met.
+
+        entries: of links that were acquired and are not in rows."""
         clocks = self.order.clocks
-        row = clocks.joined(rows, ALL)
+        row = clocks.joined(rows)
+        one = np.array([row])
+        if entries is not None:
+            self.order.join_entries(np.full(len(entries), row), entries)
+        clocks.extras.derive(one, np.zeros(1, np.int64), clocks.extras.of_row[one], ALL)
         clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
-        clocks.seal(np.array([row]))
+        clocks.seal(one)
         self.order.flatten(row, rank)
         return row
 
@@ -830,8 +839,11 @@ class Races(Listener):
         stamp = self.accesses.tick()
         position = event.launched.ranks.index(event.rank)
         threads = event.launched.threads
-        rows = np.unique(run.rows[position * threads : (position + 1) * threads]).tolist()
-        order.streams[event.rank] = self._boundary(rows, event.rank, stamp)
+        low, high = position * threads, (position + 1) * threads
+        _, links = order.take_owed(run, low, high)
+        entries = order.links.table[links]
+        rows = np.unique(np.concatenate([run.rows[low:high], entries[:, ROW]])).tolist()
+        order.streams[event.rank] = self._boundary(rows, event.rank, stamp, entries)
         run.ranks_left -= 1
         if run.ranks_left:
             return

@@ -121,12 +121,24 @@ class Clocks:
         self.extras.derive(made, np.zeros(len(rows), np.int64), self.extras.of_row[sources], how)
         return int(made[0])
 
-    def join_groups(self, rows: Numbers, owners: Numbers) -> Numbers:
-        """Return a new row for each group of rows, not sealed. owners: of each row its group, ascending, all from 0."""
+    def join_groups(self, rows: Numbers, owners: Numbers, is_other: Mask | None = None) -> Numbers:
+        """Return a new row for each group of rows, not sealed. owners: of each row its group, ascending, all from 0;
+        is_other: whether the row comes from another block, see join_pairs."""
         starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
         made = self.new(len(starts), rows)
-        self.rows[made] = np.maximum.reduceat(self.rows[rows], starts, axis=0)
-        self.extras.derive(made, owners, self.extras.of_row[rows], SAME)
+        hows = SAME if is_other is None or self.parts == 1 else np.where(is_other, NOT_ASYNC, SAME)
+        self.extras.derive(made, owners, self.extras.of_row[rows], hows)
+        back = np.arange(len(starts))
+        if len(rows) > len(starts) > 1 and len(rows) % len(starts) == 0:
+            chosen, back = _alike(rows, starts, is_other)
+            each = len(rows) // len(starts)
+            some = (starts[chosen][:, None] + np.arange(each)).ravel()
+            rows, starts = rows[some], np.arange(len(chosen)) * each
+            is_other = None if is_other is None else is_other[some]
+        known = self.rows[rows]
+        if is_other is not None and self.parts > 1:
+            known[is_other, ASYNC] = 0
+        self.rows[made] = np.maximum.reduceat(known, starts, axis=0)[back]
         return made
 
     def join_pairs(self, first: Numbers, second: Numbers, same_block: Mask) -> Numbers:
@@ -148,6 +160,21 @@ class Clocks:
             hows[len(first) :] = np.where(same_block, SAME, NOT_ASYNC)
         self.extras.derive(made, np.tile(np.arange(len(first)), 2), parents, hows)
         return made
+
+
+def _alike(rows: Numbers, starts: Numbers, is_other: Mask | None) -> tuple[Numbers, Numbers]:
+    """Return the first of each kind of groups of as many rows, and for each group its kind."""
+    each = len(rows) // len(starts)
+    every = np.arange(len(starts))
+    if (np.diff(starts) != each).any():
+        return every, every
+    columns = (rows * 2 if is_other is None else rows * 2 + is_other).reshape(-1, each)
+    weights = (np.arange(each) * 2 + 1) * 0x1E3779B97F4A7C15  # wraps
+    _, first, back = np.unique(columns @ weights, return_index=True, return_inverse=True)
+    back = back.reshape(-1)
+    if (columns[first[back]] != columns).any():
+        return every, every
+    return first, back
 
 
 def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:

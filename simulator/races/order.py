@@ -37,6 +37,7 @@ from simulator.races.running import (
     WARP,
     WHOLE,
     Actor,
+    Lanes,
     Links,
     Mask,
     Running,
@@ -46,6 +47,8 @@ from simulator.races.running import (
 from simulator.races.shadow import Epochs
 
 CTA, CLUSTER, GPU, SYS = range(4)
+_MOST_OWED = 256
+"""Lists of links that lanes acquired are brought into rows when there are more."""
 _MANY_NODES = 20_000
 """Nodes of extras between two times that those of a rank are made one."""
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
@@ -91,6 +94,7 @@ class Order:
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
             found += [np.array(rows, np.int64) for rows in run.arrived.values()]
             found += [np.array(one.rows + one.done, np.int64) for one in run.clusters.values()]
+            found += [self.links.table[links, ROW] for _, links in run.owed]
         found += list(self.held.values())
         for barrier in self.mbarriers.values():
             found.append(np.array(sum(barrier.rows.values(), barrier.done), np.int64))
@@ -130,6 +134,8 @@ class Order:
             same_warp = same_block & (codes < BLOCK_CODE) & (warps == (mine & CODE_MASK) // WARP)
             known |= same_warp & (stamps[left] <= who.warp(at))
         bad[left[known]] = False
+        if isinstance(who, Lanes) and who.run.owed and bad.any() and self.settle(who.run, who.ids[positions[bad]]):
+            return self.unknown(who, positions, epochs, part, is_rough)
         if not is_rough:
             self._by_copies(bad, who, positions, rows, stamps, actors, part_here)
             self._by_extras(bad, rows, stamps, actors, part_here)
@@ -226,10 +232,68 @@ class Order:
             go = entries[:, STAMP] > 0
             go &= self.covers(run, lanes, scope, entries[:, ACTOR], entries[:, SCOPE])
             if go.any():
-                self._join_links(run, lanes[go], links[go])
+                run.owed.append((lanes[go], links[go]))
             links = entries[:, PREVIOUS]
             links = np.where(links == run.seen[lanes], 0, links)
         run.seen[first_lanes] = first_links
+        if len(run.owed) > _MOST_OWED:
+            self.settle(run)
+
+    def settle(self, run: Running, lanes: Numbers | None = None) -> bool:
+        """Bring what lanes (None: all) acquired into their rows; return whether there was anything.
+
+        Most acquires are followed by a barrier or the end of the launch, which bring all of a block's or of a rank's in
+        at once."""
+        if not run.owed:
+            return False
+        is_chosen = np.ones(run.launched.lanes, np.bool_) if lanes is None else np.zeros(run.launched.lanes, np.bool_)
+        if lanes is not None:
+            is_chosen[lanes] = True
+        left, is_any = [], False
+        for some, links in run.owed:
+            at = is_chosen[some]
+            if at.any():
+                is_any = True
+                self._join_links(run, some[at], links[at])
+            if not at.all():
+                left.append((some[~at], links[~at]))
+        run.owed = left
+        return is_any
+
+    def take_owed(self, run: Running, low: int, high: int) -> tuple[Numbers, Numbers]:
+        """Return lanes from low to high and the links that they acquired of other blocks, for the caller to join."""
+        taken: list[tuple[Numbers, Numbers]] = []
+        for some, links in run.owed:
+            actors = self.links.table[links, ACTOR]
+            own = (some >= low) & (some < high) & (actors >> BLOCK_SHIFT == run.actors[some] >> BLOCK_SHIFT)
+            if own.any():
+                self.settle(run, some[own])
+                break
+        left = []
+        for some, links in run.owed:
+            at = (some >= low) & (some < high)
+            taken.append((some[at], links[at]))
+            if not at.all():
+                left.append((some[~at], links[~at]))
+        run.owed = left
+        if not taken:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        lanes, found = (np.concatenate(columns) for columns in zip(*taken, strict=True))
+        return lanes, found
+
+    def join_entries(self, rows: Numbers, entries: Numbers) -> None:
+        """Let rows that are being made know what releases of other blocks say beyond the releasing threads' rows."""
+        clocks = self.clocks
+        slots = clocks.slots_of(entries[:, ACTOR])
+        for part in range(min(clocks.parts, ASYNC)):
+            at = (rows * clocks.parts + part) * clocks.rows.shape[2] + slots
+            np.maximum.at(clocks.rows.reshape(-1), at, entries[:, OWN + part].astype(np.int32))
+        self._link_extras(rows, entries, np.zeros(len(rows), np.bool_))
+
+    def entries(self, run: Running, lanes: Numbers, scope: int, stamp: int) -> Numbers:
+        """Return what lanes would release now (Running.entries)."""
+        self.settle(run, lanes)
+        return run.entries(lanes, scope, stamp)
 
     def _join_links(self, run: Running, lanes: Numbers, links: Numbers) -> None:
         clocks, table = self.clocks, self.links.table
@@ -288,6 +352,7 @@ class Order:
 
     def gather_each(self, run: Running, lanes: Numbers, groups: Numbers, stamp: int) -> Numbers:
         """Return a new row for each group of lanes. groups: of each lane its group, ascending, all from 0."""
+        self.settle(run, lanes)
         clocks = self.clocks
         first, _ = pairs_of(groups, run.rows[lanes])
         first = np.sort(first)
@@ -364,6 +429,7 @@ class Order:
 
     def merge_each(self, run: Running, lanes: Numbers, rows: Numbers) -> None:
         """Lanes, each once, come to know what a row knows, one a lane."""
+        self.settle(run, lanes)
         first, back = pairs_of(run.rows[lanes], rows)
         known, more = run.rows[lanes[first]], rows[first]
         if (known == more).all():
@@ -384,19 +450,26 @@ class Order:
         low, high = lanes.start // size, lanes.stop // size
         self._meet_fences(run, low, high)
         run.own[GENERIC][low:high] = stamp
+        owing, links = self.take_owed(run, lanes.start, lanes.stop)
         view = run.rows[lanes.start : lanes.stop].reshape(-1, size)
-        differ = np.flatnonzero((view != view[:, :1]).any(axis=1))
-        if not len(differ):
+        differ = (view != view[:, :1]).any(axis=1)
+        differ[owing // size - low] = True
+        if not differ.any():
             return
-        some = view[differ]
-        blocks = np.repeat(np.arange(len(differ)), size)
-        first, _ = pairs_of(blocks, some.ravel())
-        rows, owners = some.ravel()[first], blocks[first]
-        order = np.argsort(owners, kind="stable")
-        rows, owners = rows[order], owners[order]
-        made = self.clocks.join_groups(rows, owners)
+        numbers = np.cumsum(differ) - 1  # by block, its place among those that differ
+        entries, places = self.links.table[links], numbers[owing // size - low]
+        rows, owners, is_other = self._sources(view[differ], entries[:, ROW], places)
+        made = self.clocks.join_groups(rows, owners, is_other)
+        self.join_entries(made[places], entries)
         self.clocks.seal(made)
         view[differ] = made[:, None]
+
+    def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
+        """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
+        own = np.unique(np.arange(len(view))[:, None] << 32 | view << 1)
+        foreign = np.unique(places << 32 | others << 1 | 1)
+        keys = np.sort(np.concatenate([own, foreign]))
+        return keys >> 1 & (1 << 31) - 1, keys >> 32, keys & 1 == 1
 
     def _meet_fences(self, run: Running, low: int, high: int) -> None:
         """What all lanes of blocks [low, high) have fenced, the blocks know; what some of them have, their rows."""
@@ -422,6 +495,7 @@ class Order:
 
     def meet_warps(self, run: Running, lanes: Numbers, stamp: int) -> None:
         """Barriers of lanes of warps."""
+        self.settle(run, lanes)
         warps = run.warps_of(lanes)
         numbers, first, counts = np.unique(warps, return_index=True, return_counts=True)
         threads = lanes[first] % run.launched.block
@@ -443,6 +517,7 @@ class Order:
         clocks = self.clocks
         if clocks.parts == 1:
             return
+        self.settle(run, lanes)
         blocks = run.blocks_of(lanes)
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)

@@ -69,8 +69,9 @@ class Running:
     rows: by lane. actors: by lane, see clocks.py. own: by part and block, the stamp up to which each thread of the
     block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
     last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
-    release. pending: links that lanes read without an acquire, for a fence after it. seen: by lane the link that it
-    acquired last. acquired: by lane the last fence that acquires, and its scope.
+    release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
+    and that are not in their rows yet (Order.settle). seen: by lane the link that it acquired last. acquired: by lane
+    the last fence that acquires, and its scope.
     """
 
     def __init__(self, launched: Launched, parts: int, stamp: int) -> None:
@@ -87,6 +88,7 @@ class Running:
         self.fenced: dict[int, Numbers] = {}
         self.released: dict[int, Released] = {}
         self.pending: list[tuple[Numbers, Numbers, int]] = []
+        self.owed: list[tuple[Numbers, Numbers]] = []
         self.seen: Numbers = np.zeros(lanes, np.int64)
         self.acquired: Numbers = np.zeros(lanes, np.int64)
         self.acquired_scope: Numbers = np.full(lanes, 3)
