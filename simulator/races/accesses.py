@@ -12,6 +12,7 @@ from simulator.races.clocks import (
     CODE_MASK,
     COPY_CODE,
     LOW_MASK,
+    RANK_SHIFT,
     STAMP_SHIFT,
     WARP_CODE,
     pairs_of,
@@ -19,7 +20,7 @@ from simulator.races.clocks import (
 from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
-from simulator.races.running import WARP, Actor, Mask, Single
+from simulator.races.running import WARP, Actor, Lanes, Mask, Single
 from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow
 
 _MOST_OTHERS = 32
@@ -72,6 +73,9 @@ class Accesses:
 
         Returns their units, their epochs and how many units each access has.
         """
+        shadow.refine(width)
+        if isinstance(who, Lanes) and not is_affine and self._read_one(shadow, who, offsets, width, info, actors):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), 1
         places = shadow.places(offsets, width, is_affine)
         each = width // shadow.unit
         mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
@@ -85,7 +89,9 @@ class Accesses:
         has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
         is_harmless = info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
         for kept, epochs in list(shadow.kept.items()):
-            if (kept.kind == WRITE or info.is_write) and not (is_harmless and kept.is_strong):
+            if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
+                continue
+            if not self._is_known(shadow.latest.get(kept, 0), who, len(offsets), info):
                 self._check(shadow, kept, epochs[places], who, each, places, info)
         if shadow.hidden and not is_harmless:
             self._check_beside(shadow, shadow.hidden, who, each, places, info)
@@ -109,6 +115,17 @@ class Accesses:
         some = np.flatnonzero(old >> STAMP_SHIFT > every)
         self._compare(shadow, kept, old[some], who, some // each, _units(places, some), info)
 
+    def _is_known(self, stamp: int, who: Actor, count: int, info: Info) -> bool:
+        """Return whether all these actors know everything up to a stamp."""
+        if not stamp:
+            return True
+        if isinstance(who, Lanes) and stamp <= self.order.floor(who.run, self._needs_generic(info)):
+            return True
+        return stamp <= self._floor(who, count, info)
+
+    def _needs_generic(self, info: Info) -> bool:
+        return info.proxy == GENERIC_PROXY or info.proxy == HOST or self.order.clocks.floor.shape[1] == 1
+
     def _floor(self, who: Actor, count: int, info: Info) -> int:
         """A stamp up to which all these actors know everything. Kept for the further replicas of an event."""
         known = self._floors
@@ -116,10 +133,7 @@ class Accesses:
             return known[4]
         rows = who.rows(np.arange(1 if isinstance(who, Single) else count))
         floor = self.order.clocks.floor
-        if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
-            found = int(floor[rows, GENERIC].min())
-        else:
-            found = int(floor[rows].min())
+        found = int(floor[rows, GENERIC].min() if self._needs_generic(info) else floor[rows].min())
         self._floors = (who, self.stamp, info.number, count, found)
         return found
 
@@ -181,7 +195,7 @@ class Accesses:
         old, positions, units = old[bad], positions[bad], units[bad]
         numbers = self.info_of[old >> STAMP_SHIFT]
         actors = who.actors(positions)
-        ranks = (old & LOW_MASK) >> 29 == actors >> 29
+        ranks = (old & LOW_MASK) >> RANK_SHIFT == actors >> RANK_SHIFT
         first, back = pairs_of(numbers, ranks)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
@@ -212,12 +226,12 @@ class Accesses:
             if (other.is_atomic and info.is_atomic and ASYNC_PROXY in (other.proxy, info.proxy)) or scope == SYS:
                 found[at] = True
             elif scope > CLUSTER:
-                found[at] = old[at] >> 29 == actors[at] >> 29
+                found[at] = old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT
             elif scope == CLUSTER and info.launched is not None:
                 clusters = info.launched.launched.clusters
                 blocks = [one[at] >> BLOCK_SHIFT & (1 << 18) - 1 for one in (old, actors)]
                 same = clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])
-                found[at] = same & (old[at] >> 29 == actors[at] >> 29)
+                found[at] = same & (old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT)
             else:
                 found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT
         return found
@@ -230,8 +244,11 @@ class Accesses:
             low, high = places.start, places.stop
         else:
             low, high = int(places.min()), int(places.max()) + 1
+        count = len(places) if not isinstance(places, slice) else places.stop - places.start
         for kept, units, epochs in beside:
             if kept.kind == READ and not info.is_write:
+                continue
+            if self._is_known(shadow.latest.get(kept, 0), who, count // each, info):
                 continue
             near = np.flatnonzero((units >= low) & (units < high))
             if not len(near):
@@ -253,9 +270,10 @@ class Accesses:
     ) -> None:
         kept = Kept(WRITE, info.is_strong)
         epochs = shadow.epochs(kept)
-        if info.is_strong:
+        if info.is_strong and not self.order.is_settled(shadow.latest.get(kept, 0)):
             self._keep_hidden(shadow, kept, epochs[places], places, mine, info)
         epochs[places] = mine
+        shadow.note(kept, _latest(mine))
         is_harmless = info.is_strong and info.scope == SYS
         if is_affine or is_harmless:
             return
@@ -274,15 +292,36 @@ class Accesses:
     def _read(
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
-        ranks = (mine & LOW_MASK) >> 29
+        ranks = (mine & LOW_MASK) >> RANK_SHIFT
         first = int(ranks[0])
-        if (ranks == first).all():
+        is_one = first == int(ranks[-1]) if isinstance(who, Lanes | Single) else bool((ranks == first).all())
+        if is_one:  # lanes are in the order of their ranks
             self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         for rank in np.unique(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
+        """Enter the weak reads of one unit by many lanes of a rank, if nothing is to be checked."""
+        if info.is_write or info.is_strong or width != shadow.unit or len(offsets) < WARP:
+            return False
+        if offsets[0] != offsets[-1] or int(actors[0]) >> RANK_SHIFT != int(actors[-1]) >> RANK_SHIFT:
+            return False
+        for kept, stamp in shadow.latest.items():
+            if kept.kind == WRITE and not self._is_known(stamp, who, len(offsets), info):
+                return False
+        if (offsets != offsets[0]).any():
+            return False
+        shadow.proxies |= 1 << info.proxy
+        blocks = actors >> BLOCK_SHIFT
+        starts = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+        ends = np.append(starts[1:], len(actors)) - 1
+        entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
+        places = np.full(len(starts), int(offsets[0]) // shadow.unit)
+        self._enter(shadow, who, starts, 1, places, entries, info, int(actors[0]) >> RANK_SHIFT, False)
+        return True
 
     def _read_of(
         self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
@@ -291,19 +330,30 @@ class Accesses:
         """Enter the reads of one rank."""
         if not is_affine and len(mine) > 1:
             at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
+        self._enter(shadow, who, at, each, places, mine, info, rank, is_affine)
+
+    def _enter(
+        self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
+        is_affine: bool,
+    ) -> None:  # fmt: skip
         kept = Kept(READ, info.is_strong, rank)
         epochs = shadow.epochs(kept)
-        old = epochs[places]
-        if info.is_strong and not shadow.is_uniform:
-            self._keep_hidden(shadow, kept, old, places, mine, info)
-        latest = int(old.max())
-        if latest and latest >> STAMP_SHIFT > self._floor(who, (int(at[-1]) // each) + 1, info):
-            some = np.flatnonzero(old)
-            bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
-            if bad.any():
-                mine = mine.copy()
-                self._keep_both(shadow, kept, some[bad], old, places, mine)
+        latest = shadow.latest.get(kept, 0)
+        is_known = self._is_known(latest, who, int(at[-1]) // each + 1, info)
+        is_hidden = info.is_strong and not shadow.is_uniform and not self.order.is_settled(latest)
+        if not is_known or is_hidden:
+            old = epochs[places]
+            if is_hidden:
+                self._keep_hidden(shadow, kept, old, places, mine, info)
+            latest = 0 if is_known else int(old.max())
+            if latest and not self._is_known(latest >> STAMP_SHIFT, who, int(at[-1]) // each + 1, info):
+                some = np.flatnonzero(old)
+                bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
+                if bad.any():
+                    mine = mine.copy()
+                    self._keep_both(shadow, kept, some[bad], old, places, mine)
         epochs[places] = mine
+        shadow.note(kept, _latest(mine))
         if is_affine:
             return
         last = epochs[places]
@@ -369,11 +419,20 @@ def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Number
     if len(starts) == len(units):
         return at, units, mine
     ends = np.concatenate([starts[1:], [len(units)]]) - 1
-    first, last = mine[starts], mine[ends]
+    return at[starts], units[starts], _joined(mine[starts], mine[ends], starts == ends)
+
+
+def _joined(first: Epochs, last: Epochs, is_one: Mask) -> Epochs:
+    """Return the epochs of neighbours from the first to the last: a thread's, a warp's or a block's."""
     warps = (first & CODE_MASK) // WARP
     joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
-    entries = np.where(starts == ends, first, first & ~CODE_MASK | joined)
-    return at[starts], units[starts], entries
+    found: Epochs = np.where(is_one, first, first & ~CODE_MASK | joined)
+    return found
+
+
+def _latest(epochs: Epochs) -> int:
+    """Return the latest stamp of epochs that are entered together, which an event's are in all but copies."""
+    return int(epochs[0] if epochs[0] >> STAMP_SHIFT == epochs[-1] >> STAMP_SHIFT else epochs.max()) >> STAMP_SHIFT
 
 
 def _warps(codes: Numbers) -> Numbers:

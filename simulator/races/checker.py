@@ -756,6 +756,7 @@ class Races(Listener):
         for (_, kept, number), entered in groups.items():
             stamp = self.accesses.tick(self.accesses.infos[number])
             epochs = entered[0][0].kept[kept]
+            entered[0][0].note(kept, stamp)
             units = np.concatenate([one for _, one, _ in entered])
             actors = np.repeat([one for _, _, one in entered], [len(one) for _, one, _ in entered])
             some = epochs[units]
@@ -779,6 +780,7 @@ class Races(Listener):
         epochs = shadow.kept.get(kept)
         if epochs is None:
             return
+        shadow.note(kept, stamp)
         run, info = one.run, one.info["write" if kept.kind == WRITE else "read"]
         some = epochs[places]
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
@@ -813,7 +815,7 @@ class Races(Listener):
             if order.streams[rank] >= 0:
                 rows.append(order.streams[rank])
             row = self._boundary(rows, rank, stamp)
-            run.rows[position * launched.threads : (position + 1) * launched.threads] = row
+            run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         self.running[launched] = run
         order.running.append(run)
 

@@ -107,8 +107,23 @@ class Order:
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
         hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
-        rows = np.concatenate([np.array(hosts, np.int64), *(run.rows for run in self.running)])
-        return int(self.clocks.floor[rows].min())
+        least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, False) for run in self.running), NEVER)
+        if not self.held:  # copies under way know what their lanes did when they began them
+            return least
+        return min(least, int(self.clocks.floor[np.concatenate(list(self.held.values()))].min()))
+
+    def is_settled(self, stamp: int) -> bool:
+        """Return whether everybody knows everything up to a stamp."""
+        if any(stamp > self.floor(run, False) for run in self.running):
+            return False
+        return stamp <= self.settled()
+
+    def floor(self, run: Running, is_generic: bool) -> int:
+        """Return a stamp up to which all threads of a launch know everything, in part GENERIC or all."""
+        if is_generic not in run.floors:
+            floors = self.clocks.floor[np.unique(run.rows)]
+            run.floors[is_generic] = int((floors[:, GENERIC] if is_generic else floors).min())
+        return run.floors[is_generic]
 
     # What somebody knows
 
@@ -311,7 +326,7 @@ class Order:
             clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
         self._link_extras(made, entries, same_block)
         clocks.seal(made)
-        run.rows[lanes] = made[back]
+        run.set_rows(lanes, made[back])
 
     def _link_extras(self, made: Numbers, entries: Numbers, same_block: Mask) -> None:
         extras = self.clocks.extras
@@ -436,7 +451,7 @@ class Order:
             return
         made = self.clocks.join_pairs(known, more, np.ones(len(first), np.bool_))
         self.clocks.seal(made)
-        run.rows[lanes] = made[back]
+        run.set_rows(lanes, made[back])
 
     def meet_blocks(self, run: Running, lanes: Group, stamp: int) -> None:
         """Barriers of whole blocks: each thread knows all that its block knows and did."""
@@ -463,6 +478,7 @@ class Order:
         self.join_entries(made[places], entries)
         self.clocks.seal(made)
         view[differ] = made[:, None]
+        run.floors.clear()
 
     def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
         """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
@@ -485,7 +501,7 @@ class Order:
                 row = np.full(len(some), self.clocks.joined([int(run.rows[some[0]])]))
                 self.clocks.extras.add(row, part, run.actors[some], fenced[some])
                 self.clocks.seal(row[:1])
-                run.rows[some[0]] = row[0]
+                run.set_rows(some[0], row[0])
 
     def meet(self, run: Running, lanes: Numbers, stamp: int, more: list[int] | None = None) -> None:
         """A barrier of lanes of one block: each knows what all of them knew and did, and what further rows know."""
@@ -534,7 +550,7 @@ class Order:
             met = warps > own
             clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
         clocks.seal(made)
-        run.rows[lanes] = made[back]
+        run.set_rows(lanes, made[back])
         run.fences(part)[lanes] = stamp
 
     # Mbarriers

@@ -94,6 +94,7 @@ class Running:
         self.acquired_scope: Numbers = np.full(lanes, 3)
         self.shared: Shadow | None = None
         self.ranks_left = len(launched.ranks)
+        self.floors: dict[bool, int] = {}  # what all lanes know, in all parts or one, until rows change
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
@@ -118,6 +119,11 @@ class Running:
         if self.warps is None:
             self.warps = np.zeros(self.blocks * self.warps_per_block, np.int64)
         return self.warps
+
+    def set_rows(self, lanes: Any, rows: Numbers | int) -> None:
+        """Let lanes have other rows."""
+        self.rows[lanes] = rows
+        self.floors.clear()
 
     def fences(self, part: int) -> Numbers:
         """Return by lane its last fence of a proxy."""

@@ -36,7 +36,8 @@ class Shadow:
     links: by unit, what the last strong write released (0: nothing). proxies: bit p is set once an access went through
     proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs;
     hidden: strong writes and reads whose place a later one took that others may be morally strong with. narrowest,
-    widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements.
+    widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements. latest: no
+    epoch of this kind, beside or hidden either, has a later stamp.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Shadow:
     narrowest: int = 3
     widest: int = 0
     elements: int = 0
+    latest: dict[Kept, int] = field(default_factory=dict)
 
     @property
     def units(self) -> int:
@@ -62,6 +64,11 @@ class Shadow:
         if found is None:
             found = self.kept[kept] = np.zeros(self.units, np.int64)
         return found
+
+    def note(self, kept: Kept, stamp: int) -> None:
+        """Note the stamp of epochs that are entered."""
+        if self.latest.get(kept, 0) < stamp:
+            self.latest[kept] = stamp
 
     def link_array(self) -> npt.NDArray[np.int32]:
         """Return the links of all units."""
