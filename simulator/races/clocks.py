@@ -182,10 +182,26 @@ def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:
     if len(columns[0]) == 1:
         zero = np.zeros(1, np.int64)
         return zero, zero
-    keys = np.asarray(columns[0], np.int64)
+    columns = tuple(np.asarray(column, np.int64) for column in columns)
+    differ = np.ones(len(columns[0]), np.bool_)  # from the one before: neighbours are often alike
+    differ[1:] = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
-        _, keys = np.unique(keys, return_inverse=True)
-        column = np.asarray(column, np.int64)
-        keys = keys.reshape(-1) * (int(column.max()) + 1) + column
+        differ[1:] |= column[1:] != column[:-1]
+    places = np.flatnonzero(differ)
+    keys = columns[0][places]
+    for column in columns[1:]:
+        some = column[places]
+        size = int(some.max()) + 1
+        if int(keys.max()) >= 1 << 62 >> size.bit_length():
+            _, keys = np.unique(keys, return_inverse=True)
+            keys = keys.reshape(-1)
+        keys = keys * size + some
     _, first, back = np.unique(keys, return_index=True, return_inverse=True)
-    return first, back.reshape(-1)
+    back = back.reshape(-1)
+    return places[first], back if len(places) == len(differ) else back[np.cumsum(differ) - 1]
+
+
+def changes_of(numbers: Numbers) -> Numbers:
+    """Return the first of numbers, and those that differ from the one before."""
+    found: Numbers = numbers[np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))]
+    return found

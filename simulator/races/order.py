@@ -19,6 +19,7 @@ from simulator.races.clocks import (
     WARP_CODE,
     WARP_KEY,
     Clocks,
+    changes_of,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
@@ -47,6 +48,8 @@ from simulator.races.running import (
 from simulator.races.shadow import Epochs
 
 CTA, CLUSTER, GPU, SYS = range(4)
+_MOST_ALIKE = 16
+"""Rows that are looked at for whether a proxy fence has anything to do."""
 _MOST_OWED = 256
 """Lists of links that lanes acquired are brought into rows when there are more."""
 _MANY_NODES = 20_000
@@ -107,23 +110,22 @@ class Order:
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
         hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
-        least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, False) for run in self.running), NEVER)
+        least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, ASYNC + 1) for run in self.running), NEVER)
         if not self.held:  # copies under way know what their lanes did when they began them
             return least
         return min(least, int(self.clocks.floor[np.concatenate(list(self.held.values()))].min()))
 
     def is_settled(self, stamp: int) -> bool:
         """Return whether everybody knows everything up to a stamp."""
-        if any(stamp > self.floor(run, False) for run in self.running):
+        if any(stamp > self.floor(run, ASYNC + 1) for run in self.running):
             return False
         return stamp <= self.settled()
 
-    def floor(self, run: Running, is_generic: bool) -> int:
-        """Return a stamp up to which all threads of a launch know everything, in part GENERIC or all."""
-        if is_generic not in run.floors:
-            floors = self.clocks.floor[np.unique(run.rows)]
-            run.floors[is_generic] = int((floors[:, GENERIC] if is_generic else floors).min())
-        return run.floors[is_generic]
+    def floor(self, run: Running, parts: int) -> int:
+        """Return a stamp up to which all threads of a launch know everything, in the first parts."""
+        if parts not in run.floors:
+            run.floors[parts] = int(self.clocks.floor[changes_of(run.rows), :parts].min())
+        return run.floors[parts]
 
     # What somebody knows
 
@@ -482,7 +484,7 @@ class Order:
 
     def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
         """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
-        own = np.unique(np.arange(len(view))[:, None] << 32 | view << 1)
+        own = np.unique(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
         foreign = np.unique(places << 32 | others << 1 | 1)
         keys = np.sort(np.concatenate([own, foreign]))
         return keys >> 1 & (1 << 31) - 1, keys >> 32, keys & 1 == 1
@@ -534,7 +536,10 @@ class Order:
         if clocks.parts == 1:
             return
         self.settle(run, lanes)
+        run.fences(part)[lanes] = stamp
         blocks = run.blocks_of(lanes)
+        if run.warps is None and self._has_met(run, changes_of(run.rows[lanes]), part, int(run.own[GENERIC].max())):
+            return
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)
         old = run.rows[lanes[first]]
@@ -551,7 +556,16 @@ class Order:
             clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
         clocks.seal(made)
         run.set_rows(lanes, made[back])
-        run.fences(part)[lanes] = stamp
+
+    def _has_met(self, run: Running, rows: Numbers, part: int, own: int) -> bool:
+        """Return whether rows know in a part all that they know, and their blocks up to a stamp: nothing is new."""
+        clocks = self.clocks
+        rows = np.unique(rows)
+        if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
+            return False
+        known = clocks.rows[rows]
+        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
+        return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
 
     # Mbarriers
 

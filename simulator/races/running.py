@@ -74,7 +74,7 @@ class Running:
     the last fence that acquires, and its scope.
     """
 
-    def __init__(self, launched: Launched, parts: int, stamp: int) -> None:
+    def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int) -> None:
         self.launched = launched
         lanes, block = launched.lanes, launched.block
         self.blocks = len(launched.ranks) * launched.grid
@@ -93,8 +93,9 @@ class Running:
         self.acquired: Numbers = np.zeros(lanes, np.int64)
         self.acquired_scope: Numbers = np.full(lanes, 3)
         self.shared: Shadow | None = None
+        self.row_bytes = shared_bytes + 15 & ~15  # of a block in the shadow of shared memory
         self.ranks_left = len(launched.ranks)
-        self.floors: dict[bool, int] = {}  # what all lanes know, in all parts or one, until rows change
+        self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
