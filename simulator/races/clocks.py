@@ -129,8 +129,9 @@ class Clocks:
         hows = SAME if is_other is None or self.parts == 1 else np.where(is_other, NOT_ASYNC, SAME)
         self.extras.derive(made, owners, self.extras.of_row[rows], hows)
         back = np.arange(len(starts))
-        if len(rows) > len(starts) > 1 and len(rows) % len(starts) == 0:
-            chosen, back = _alike(rows, starts, is_other)
+        alike = _alike(rows, starts, is_other)
+        if alike is not None:
+            chosen, back = alike
             each = len(rows) // len(starts)
             some = (starts[chosen][:, None] + np.arange(each)).ravel()
             rows, starts = rows[some], np.arange(len(chosen)) * each
@@ -162,19 +163,16 @@ class Clocks:
         return made
 
 
-def _alike(rows: Numbers, starts: Numbers, is_other: Mask | None) -> tuple[Numbers, Numbers]:
-    """Return the first of each kind of groups of as many rows, and for each group its kind."""
+def _alike(rows: Numbers, starts: Numbers, is_other: Mask | None) -> tuple[Numbers, Numbers] | None:
+    """Return the first of each kind of groups, and for each group its kind; None unless all have as many rows."""
     each = len(rows) // len(starts)
-    every = np.arange(len(starts))
-    if (np.diff(starts) != each).any():
-        return every, every
+    if len(starts) < 2 or len(rows) != each * len(starts) or (np.diff(starts) != each).any():
+        return None
     columns = (rows * 2 if is_other is None else rows * 2 + is_other).reshape(-1, each)
     weights = (np.arange(each) * 2 + 1) * 0x1E3779B97F4A7C15  # wraps
     _, first, back = np.unique(columns @ weights, return_index=True, return_inverse=True)
     back = back.reshape(-1)
-    if (columns[first[back]] != columns).any():
-        return every, every
-    return first, back
+    return None if (columns[first[back]] != columns).any() else (first, back)
 
 
 def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:

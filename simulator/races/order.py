@@ -460,8 +460,10 @@ class Order:
         size = run.launched.block
         if not whole_blocks(lanes, size):
             ids = as_ids(lanes)
-            for block in np.unique(run.blocks_of(ids)).tolist():
-                self.meet(run, ids[run.blocks_of(ids) == block], stamp)
+            blocks, groups, counts = np.unique(run.blocks_of(ids), return_inverse=True, return_counts=True)
+            groups = groups.reshape(-1)
+            self.merge_each(run, ids, self.gather_each(run, ids, groups, stamp)[groups])
+            run.own[GENERIC][blocks[counts == size]] = stamp
             return
         assert isinstance(lanes, range)
         low, high = lanes.start // size, lanes.stop // size
