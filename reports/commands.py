@@ -17,6 +17,7 @@ from reports.audit.statistics import parse_band
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.record import Record
+from reports.record.seal import digests_under
 from reports.table import table as tables
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
@@ -161,7 +162,8 @@ def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: 
     from reports.html.page_path import page_path
 
     output = output or page_path(records if uri is None else ())
-    data = page(found, title, is_alone=True).encode("utf-8")
+    sealed = digests_under(records) if uri is None else {}
+    data = page(found, title, is_alone=True, sealed=sealed).encode("utf-8")
     bundles.write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 
@@ -196,12 +198,18 @@ def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | N
 def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     """Pack records into one compressed file.
 
-    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
-    reads the bundle.
+    Signatures of the records go along. RECORDS are record files, folders of them (at any depth), or bundles
+    (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
     """
     found = _read(records, uri)
-    size_bytes = bundles.write(found, output)
-    print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")
+    from reports.audit.vouching import carried
+
+    signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
+    for line in left_out:
+        print(f"symlab: {line}", file=sys.stderr)
+    size_bytes = bundles.write(found, output, signed=signed)
+    says = f", {counted(sum(len(one.signatures) for one in signed), 'signature')}" if signed else ""
+    print(f"{output}: {counted(len(found), 'record')}{says}, {size_bytes} bytes")
 
 
 @reports.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
@@ -229,6 +237,12 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     metavar="DIR",
     help="A folder whose files may be run for records, too; repeatable.",
 )
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of one set: names and keys that may vouch, in the form that ssh-keygen takes.",
+)
 @_output("Write the result, too: a .html (the report with the audit), .md or .json.")
 def audit(
     records: tuple[str, ...],
@@ -238,15 +252,56 @@ def audit(
     form: str,
     inputs_up_to: str,
     code: tuple[Path, ...],
+    signers: Path | None,
     output: Path | None,
 ) -> int:
-    """Check records against twenty items, or compare two sets.
+    """Check records against a list of items, or compare two sets.
 
-    One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty items. Two of them, BEFORE
-    and AFTER, are compared.
+    One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty-one items. Two of them,
+    BEFORE and AFTER, are compared.
     """
     decides = Gate(gate) if gate else None
-    return audited(AuditOptions(records, uri, parse_band(band), decides, form, size_of(inputs_up_to), output, code))
+    up_to_bytes = size_of(inputs_up_to)
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, up_to_bytes, output, code, signers))
+
+
+@reports.command("sign", epilog=EXIT_CODES)
+@click.argument("place", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--key",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="KEY",
+    help="An SSH key: a private key's file, or the .pub of one that an agent holds.",
+)
+def sign(place: Path, key: Path) -> None:
+    """Vouch for a folder of records with an SSH key.
+
+    FOLDER is the folder of a command that ended, reports/published, or a bundle (*.jsonl.xz). symlab audit --signers
+    says who signed. A signature proves who vouches for the records as they are, and not that they are true.
+    """
+    from reports.audit.vouching import signed_with
+
+    print(signed_with(place, key))
+
+
+@reports.command("history", epilog=EXIT_CODES)
+@_takes_records
+@click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
+@click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
+@click.option("--format", "form", type=click.Choice(AUDIT_FORMATS), default="text", show_default=True)
+@_output("Write the result, too: a .html (a page with charts and links to the raw samples), .md or .json.")
+def history(
+    records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str, output: Path | None
+) -> None:
+    """Show how cases changed over commits and libraries.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
+    case is a series of worlds in order of time, with its change points.
+    """
+    from reports.history.command import HistoryOptions, show
+
+    show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
 
 
 @reports.command("published", epilog=EXIT_CODES)
@@ -260,12 +315,28 @@ def audit(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
-def published(root: Path, check: bool, is_audit: bool) -> int:
+@click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
+)
+def published(root: Path, check: bool, is_audit: bool, accept: str | None, signers: Path | None) -> int:
     """Make the tables, figures and README sections of what is published."""
+    if signers is not None and not is_audit:
+        raise ValueError("--signers has no effect without --audit")
+    if accept is not None:
+        from reports import accepted
+
+        if check or is_audit:
+            raise ValueError("--accept writes, and --check and --audit do not: give one of them")
+        accepted.accept(root, accept)
     if is_audit:
         from reports.audit.published import audit_published
+        from reports.audit.ssh import checked_signers
 
-        return audit_published(root, Progress())
+        return audit_published(root, Progress(), checked_signers(signers) if signers else None)
     from reports.publish import refresh
 
     refresh(root, is_check=check)

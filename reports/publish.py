@@ -4,9 +4,11 @@ reports/published/<machine>/ holds bundles and README.md, written by hand: the m
 bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus
 bandwidth over bytes), the machine's section of reports/published/README.md (between `<!-- published: <machine> -->`
 and `<!-- end -->`), and three rows of it in the project's README if that has a place for them (between
-`<!-- excerpt: <machine> -->` and `<!-- end -->`). `symlab figure` draws other figures on demand; they are not
+`<!-- excerpt: <machine> -->` and `<!-- end -->`), and the manifest's digest between `<!-- manifest -->` and
+`<!-- end -->` there. `symlab figure` draws other figures on demand; they are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
 differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
+Bundles that differ from those of the repository's HEAD are refused, see reports/accepted.py.
 """
 
 from __future__ import annotations
@@ -15,16 +17,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from reports.accepted import PLACE as PLACE
+from reports.accepted import unaccepted
 from reports.record.bundle import SUFFIX, digest, read, write_file
 from reports.record.record import Record
-from reports.record.seal import MANIFEST, broken, seal, sealed
+from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
+from reports.record.signatures import signed_of
+from reports.record.signed import SIGNED, Statement
 from reports.table import sheet, table, timed_table
 from reports.table.compare import Row, Section, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
 from reports.table.timed_table import time_text
-
-PLACE = Path("reports") / "published"
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
 """READMEs and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
@@ -35,6 +39,7 @@ FIGURE = "figure.svg"
 _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do not edit -->"
 _SECTION = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXCERPT = re.compile(r"(<!-- excerpt: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_DIGEST = re.compile(r"(<!-- manifest -->)(.*?)(<!-- end -->)")
 _EXCERPT_COLUMNS = ("size", "ours", "ours: time (busbw)", "library", "library: time (busbw)", "ratio")
 _EXCERPT_CAPTIONS = ("in place:", "libraries:", "set in the environment:")
 """How the captions begin that belong to three rows of a table, too: what they compare."""
@@ -73,6 +78,8 @@ def refresh(root: Path, is_check: bool = False) -> None:
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
+    if odd := unaccepted(root):
+        raise ValueError(f"{'; '.join(odd)}: what is published changes only with --accept REASON, which is recorded")
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]
@@ -90,7 +97,32 @@ def refresh(root: Path, is_check: bool = False) -> None:
         print(f"{path.relative_to(root)}: written")
     if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
         print(f"{seal(root / PLACE).relative_to(root)}: written")
-    print(f"published machines: {len(published)}, files written: {len(made)}")
+    readme, text = root / "README.md", _read(root / "README.md")
+    if (filled := _with_digest(root, text)) != text:
+        write_file(readme, filled.encode())
+        print("README.md: the manifest's digest written")
+    print(f"published machines: {len(published)}, files written: {len(made)}{_says_manifest(root)}")
+
+
+def _with_digest(root: Path, text: str) -> str:
+    """Return the project's README with the digest of the manifest of everything published, where it has a place."""
+    digest = f"`{digest_of(root / PLACE)}`" if (root / PLACE / MANIFEST).is_file() else "none"
+    return _DIGEST.sub(lambda match: f"{match[1]}{digest}{match[3]}", text)
+
+
+def _says_manifest(root: Path) -> str:
+    """Return the digest of the manifest as the end of a line, and whether what was signed is something else."""
+    folder = root / PLACE
+    if not (folder / MANIFEST).is_file():
+        return ""
+    digest = digest_of(folder)
+    try:
+        signed = signed_of(folder)
+        is_other = signed is not None and Statement.read(signed.text).manifest != digest
+    except ValueError:
+        is_other = True
+    late = f"; {SIGNED} is of other content, sign again: symlab sign {PLACE.as_posix()} --key KEY" if is_other else ""
+    return f", manifest {digest}{late}"
 
 
 def _is_sealed(folder: Path) -> bool:
@@ -107,6 +139,9 @@ def changes(root: Path) -> list[str]:
 def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
     """Raise ValueError if a file differs from what the bundles give (late) or from the manifest."""
     names = [path.relative_to(root).as_posix() for path in late]
+    text = _read(root / "README.md")
+    if "README.md" not in names and _with_digest(root, text) != text:
+        names.append("README.md")
     parts = [f"not as the bundles have it: {', '.join(names)}"] if names else []
     if changed := [fault for fault in changes(root) if fault.partition(":")[0] not in names]:
         parts.append(f"not as the manifest has it: {', '.join(changed)}")

@@ -4,7 +4,7 @@ The worker of audits, which themselves know neither Hydra nor torch. It reads on
 {"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
 records were read, "code": folders whose files may run beside the usual ones}, with absolute paths. It writes JSON, one
 document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
-"sources": .., "races": .., "secrets": ..}, see the functions of these names.
+"sources": .., "races": .., "secrets": .., "commits": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from reports.record.record import Record
 from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
+from runner.environment.commits import commits
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
@@ -76,6 +77,7 @@ def main() -> int:
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
         "races": races(records, say, code),
         "secrets": secrets(records),
+        "commits": commits(records, places),
     }
     print(json.dumps(answer), flush=True)
     return 0

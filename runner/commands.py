@@ -21,7 +21,7 @@ from runner.request.sizes import parse_bytes
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
-from simulator.options import Granularity
+from simulator.options import Granularity, Memory
 
 if TYPE_CHECKING:
     from runner.command.joined import JoinedCommand
@@ -248,8 +248,8 @@ def replay(ctx: click.Context, /, **options: Any) -> int:
 
 EXPLORE_EPILOG = """\
 A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
-deadlock ends the search. The failure is then shrunk to few switches between warps, printed as an interleaving, and kept
-in a file. Nothing found proves no absence.
+deadlock, and with --races one with a race, ends the search. The failure is then shrunk to few switches between warps,
+printed as an interleaving, and kept in a file. Nothing found proves no absence.
 
 Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails again); 2 the request is wrong;
 130 Ctrl-C, with what was done.
@@ -323,6 +323,14 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
 )
 @click.option(
     "--lines", type=click.IntRange(1), default=60, metavar="N", show_default=True, help="Lines of the interleaving."
+)
+@click.option(
+    "--memory",
+    type=click.Choice(tuple(map(str, Memory))),
+    help="weak: each thread sees a store at a time of its own; default: the experiment's fabric.memory.",
+)
+@click.option(
+    "--races", is_flag=True, help="A run in which the race checker finds a race fails, also if its output is right."
 )
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Run the failure of a file again.")
 def explore(**options: Any) -> int:

@@ -29,6 +29,7 @@ from memory.fabric import (
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
+from simulator.memory.chance import Chance, Late
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
@@ -36,8 +37,9 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
-from simulator.run.choices import Choice, Until
+from simulator.run.choices import Choice
 from simulator.run.machine import Batch, Scratch
+from simulator.run.replayed import Replayed
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
@@ -119,6 +121,7 @@ class SimulatedWorld:
         self.streams = self._no_launches()
         self.residents: dict[str, Resident] = {}  # by kernel: the last launch's
         self.batches: list[Batch] = []
+        self.is_launch_due = False
         self.regions: list[dict[int, Allocation]] = [{} for _ in range(world_size)]
         self.broken: BaseException | None = None
         self.culprit: int | None = None
@@ -131,7 +134,9 @@ class SimulatedWorld:
         from simulator.memory.order import Order
         from simulator.memory.weak import WeakSpace
 
-        space = WeakSpace(*size, options.seed)
+        follows = options.follows
+        late = None if follows is None else [one for one in follows if isinstance(one, Late)]
+        space = WeakSpace(*size, options.seed, chance=Chance(options.seed, options.records_choices, late))
         self.order = Order(space)
         space.events.add(self.order)
         return space
@@ -185,8 +190,10 @@ class SimulatedWorld:
         self.scheduler = self._scheduler()
         self.scheduler.deadline = self.deadline
         self.streams = self._no_launches()
-        self.scheduler.is_launch_due = None if self.streams.together else self._is_launch_due
+        is_fair = self.streams.together and self.streams.follows is None
+        self.scheduler.is_launch_due = None if is_fair else self._is_launch_due
         if self.order is not None:
+            self.order.space.seed = self.options.seed
             self.order.restart()
         self.residents = {}
         self.tally.reset()
@@ -195,18 +202,18 @@ class SimulatedWorld:
             self.races.restart()
 
     def _no_launches(self) -> Streams:
-        options = self.options
-        first = options.follows[0] if options.follows else None
+        options, order = self.options, self.scheduler.order
         return Streams(
             self.world_size,
             options.seed,
             together=options.schedule == Schedule.fair,
             alone=options.gpu is not None,
-            fair_until=first.launch if isinstance(first, Until) else 0,
+            follows=order if isinstance(order, Replayed) else None,
         )
 
     def _is_launch_due(self) -> bool:
-        return self.streams.is_due(self.batches, self.scheduler.steps)
+        self.is_launch_due = self.streams.is_due(self.batches, self.scheduler.steps)
+        return self.is_launch_due
 
     def set_seed(self, seed: int) -> None:
         """Set the seed of the programs that begin from now on."""
@@ -220,8 +227,9 @@ class SimulatedWorld:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What the schedule chose since the ranks came in; () unless options.records_choices."""
-        return tuple(self.scheduler.choices)
+        """What schedule and weak memory chose since the ranks came in; () unless options.records_choices."""
+        late = () if self.order is None else self.order.space.chance.kept
+        return (*late, *self.scheduler.choices)
 
     def leave(self, rank: int, error: BaseException | None) -> None:
         """The rank's thread is done.
@@ -364,7 +372,9 @@ class SimulatedWorld:
     def _start(self, forced: bool) -> bool:
         """Begin launches (Streams.begin), and say whether any began. One batch for equal ones that begin together."""
         found = self.streams.begin(self.batches, self.scheduler.steps, forced)
+        is_due, self.is_launch_due = self.is_launch_due, False
         for ranks, queued in found:
+            self.scheduler.begun(zip(ranks, [one.number for one in queued], strict=True), is_due)
             try:
                 batch = self._batch(ranks, queued)
             except Exception as error:

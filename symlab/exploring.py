@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
-from simulator.options import Granularity, Schedule
+from simulator.options import Granularity, Memory, Schedule
 from symlab.arguments import Variables
 from symlab.launching import Brought, Kernel, Shape, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
@@ -124,15 +124,16 @@ def explore(
 ) -> Exploration:
     """Launch a kernel under one order of threads after another, up to the first that fails, and shrink that order.
 
-    A run fails with a wrong output, a fault or a deadlock. expected: by buffer what it must hold afterwards, a tensor
-    (on every rank) or a list of them by rank, bit for bit; None: what all buffers hold after a run in the fair order.
+    A run fails with a wrong output, a fault or a deadlock; with races=True also if the race checker finds a race in it,
+    right as its output may be. expected: by buffer what it must hold afterwards, a tensor (on every rank) or a list of
+    them by rank, bit for bit; None: what all buffers hold after a run in the fair order.
 
     seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
     None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, and
     `undecided` says where its events differ. deadline_s: seconds that one run may take. launch: the other arguments of
-    symlab.simulate, such as local, cluster and gpu. Standard error has progress.
+    symlab.simulate, such as local, cluster, gpu and memory. Standard error has progress.
 
     Raises ValueError for what can't be launched, and for a fair run that fails, with its message.
 
@@ -176,7 +177,7 @@ def _brought(
     **how: Any,
 ) -> tuple[Brought, SimulatorOptions]:
     """The launch, and how its worlds are made. how: of symlab.world."""
-    known = ("gpu", "multicast", "heap_bytes", "step_budget", "multimem")
+    known = ("gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
     for name in how:
         if name not in known:
             raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*known, *_LAUNCH])}")
@@ -291,7 +292,8 @@ def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
     from runner.world.threads import ThreadWorld
     from runner.world.world import WorldFailure
 
-    opened = ThreadWorld(subject.world_size, replace(subject.options, schedule=Schedule.fair, granularity=None))
+    plain = replace(subject.options, schedule=Schedule.fair, granularity=None, memory=Memory.strong, races=False)
+    opened = ThreadWorld(subject.world_size, plain)
     try:
         found = opened.run(run_on_rank, subject.brought, subject.deadline_s)
     except WorldFailure as failure:

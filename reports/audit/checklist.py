@@ -1,4 +1,4 @@
-"""One set of records against itself: the twenty items of a credible audit, each with its outcome and its evidence.
+"""One set of records against itself: the twenty-one items of a credible audit, each with its outcome and its evidence.
 
 What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
 there is named. The exit code: 0 data was verified and nothing was found, 1 a finding, 2 no data could be verified.
@@ -13,9 +13,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from reports.audit import completeness, measurements, origin, worker
+from reports.audit import completeness, measurements, origin, vouching, worker
+from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
-from reports.audit.items import Item, Outcome
+from reports.audit.items import Item, Outcome, Point
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
@@ -42,28 +43,31 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
     completeness.whole,
     completeness.replayable,
 )
-"""In the order of their numbers; the twentieth is derived from these, see completeness.gaps."""
+"""In the order of their numbers; the twentieth is derived from the others, see completeness.gaps, and the
+twenty-first is who vouches for the set, see vouching.who_vouches."""
 
 _DATA = CHECKS.index(measurements.data) + 1
 """Number of the item that must be VERIFIED for the set to be: results were checked and right."""
 
-_COLUMNS = ("#", "item", "outcome", "evidence")
+_COLUMNS = ("#", "item", "outcome", "ground", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
 _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The result: all items in the order of their numbers, and the number of records."""
+    """The result: all items in the order of their numbers, the number of records, and who vouches in a few words."""
 
     items: tuple[Item, ...]
     records: int
+    signed: str = vouching.UNSIGNED
 
     @property
     def exit_code(self) -> int:
         if self._numbers(Outcome.FINDING):
             return FINDING
-        return VERIFIED if _DATA in self._numbers(Outcome.VERIFIED) else NOT_AUDITABLE
+        checked = {*self._numbers(Outcome.VERIFIED), *self._numbers(Outcome.CAPTURED)}
+        return VERIFIED if _DATA in checked else NOT_AUDITABLE
 
     @cached_property
     def verdict(self) -> str:
@@ -77,7 +81,8 @@ class Audit:
             for outcome, name in (names | {Outcome.FINDING: "findings"}).items()
             if (numbers := self._numbers(outcome))
         ]
-        return f"{head}: {counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
+        count = counted(self.records, "record")
+        return f"{head}: {self.signed}; {count}, {len(self.items)} items: {says}{''.join(where)}"
 
     def _numbers(self, outcome: Outcome) -> list[int]:
         """Return the numbers of the items that have a point with this outcome."""
@@ -90,7 +95,9 @@ class Audit:
             lines = []
             for index, point in enumerate(item.points):
                 first = (str(item.number), item.name) if not index else ("", "")
-                cells = dict(zip(_COLUMNS, (*first, str(point.outcome), point.evidence), strict=True))
+                cells = dict(
+                    zip(_COLUMNS, (*first, str(point.outcome), point.ground_text, point.evidence), strict=True)
+                )
                 lines.append(Line(cells, {"outcome": _STYLES.get(point.outcome, "yellow")}))
             groups.append(tuple(lines))
         return (
@@ -102,9 +109,9 @@ class Audit:
     @cached_property
     def captions(self) -> tuple[str, ...]:
         return (
-            "VERIFIED: held, and computed or looked up again; CAPTURED: held, with nothing to verify it against; NOT "
-            "CAPTURED: the records do not hold it; NOT COMPARABLE: it could not be verified, the evidence says why; an "
-            "item counts as the gravest of its lines",
+            "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
+            "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
+            "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
         )
 
     def document(self) -> dict[str, Any]:
@@ -114,7 +121,7 @@ class Audit:
                 "number": item.number,
                 "name": item.name,
                 "outcome": str(item.outcome),
-                "points": [{"outcome": str(point.outcome), "evidence": point.evidence} for point in item.points],
+                "points": list(map(_as_json, item.points)),
             }
             for item in self.items
         ]
@@ -122,9 +129,21 @@ class Audit:
             "kind": "checklist",
             "verdict": self.verdict,
             "exit_code": self.exit_code,
+            "signed": self.signed,
             "records": self.records,
             "items": items,
         }
+
+
+def _as_json(point: Point) -> dict[str, Any]:
+    """Return a point as JSON values; ground and share are null where nothing was verified."""
+    has_ground = bool(point.ground_text)
+    return {
+        "outcome": str(point.outcome),
+        "ground": str(point.ground) if has_ground else None,
+        "share": list(point.share) if has_ground and point.share else None,
+        "evidence": point.evidence,
+    }
 
 
 def check(
@@ -136,17 +155,21 @@ def check(
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
     code: Sequence[Path] = (),
+    signers: Path | None = None,
 ) -> Audit:
-    """Check one set of records against the twenty items.
+    """Check one set of records against the twenty-one items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. code: see worker.ask. Raises ValueError for a place that can't be read.
+    replaces the worker, for tests. code: see worker.ask. signers: a list of signers, as ssh-keygen takes it. Raises
+    ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
     ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code)
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
-    items = tuple(one(material) for one in CHECKS)
-    return Audit((*items, completeness.gaps(material, items)), len(records))
+    items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
+    vouched = vouching.who_vouches(material, signers)
+    gaps = completeness.gaps(material, (*items, vouched.item))
+    return Audit((*items, gaps, vouched.item), len(records), vouched.says)

@@ -9,14 +9,16 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from reports.audit.gate import Gate
+from reports.audit.ssh import checked_signers
 from reports.record import bundle
 from reports.record.record import Record
+from reports.record.seal import digests_under
 from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
@@ -77,7 +79,7 @@ class AuditOptions:
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
     code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
     inputs are made again. output: a file for the result, too. code: folders whose files may be run for records, beside
-    those of the project and of the working folder.
+    those of the project and of the working folder. signers: a list of signers, as ssh-keygen takes it.
     """
 
     records: tuple[str, ...]
@@ -88,6 +90,7 @@ class AuditOptions:
     inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
     code: tuple[Path, ...] = ()
+    signers: Path | None = None
 
 
 def run(options: AuditOptions) -> int:
@@ -100,6 +103,9 @@ def run(options: AuditOptions) -> int:
         raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
     if options.gate and len(options.records) < 2:
         raise ValueError(f"--gate {options.gate}: one place has nothing to compare, give two, BEFORE and AFTER")
+    if options.signers and len(options.records) > 1:
+        raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
+    signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
     sides = []
     for place in options.records:
@@ -118,11 +124,18 @@ def run(options: AuditOptions) -> int:
         source = f"MLflow's {place}" if options.uri is not None else ""
         places = () if source else (place,)
         result = check(
-            sides[0], places, up_to_bytes=options.inputs_up_to_bytes, source=source, say=progress, code=options.code
+            sides[0],
+            places,
+            up_to_bytes=options.inputs_up_to_bytes,
+            source=source,
+            say=progress,
+            code=options.code,
+            signers=signers,
         )
     progress.end()
     if options.output is not None:
-        _write(result, [record for side in sides for record in side], options.output)
+        sealed = digests_under(options.records) if options.uri is None else {}
+        _write(result, [record for side in sides for record in side], options.output, sealed)
     for line in unfinished(options.records, [record for side in sides for record in side]) if not options.uri else ():
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
@@ -155,12 +168,12 @@ def _as_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _write(result: Result, records: Sequence[Record], path: Path) -> None:
+def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mapping[str, str]) -> None:
     """Write the result to a file whose name says the form, and say so on standard error."""
     if path.suffix == ".html":
         from reports.html import page
 
-        text = _as_text(page(records, audit=result))
+        text = _as_text(page(records, audit=result, sealed=sealed))
     else:
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     bundle.write_file(path, text.encode("utf-8"))

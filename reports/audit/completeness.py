@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.comparison import FINDING, VERIFIED
-from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed
 from reports.audit.material import Material, verdict_beside
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
 from reports.record.codec import parsed
+from reports.record.reading import contents
 from reports.record.record import Record, Status
-from reports.record.seal import MANIFEST, faults
+from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, faults
 from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
@@ -46,7 +47,7 @@ def counts(material: Material) -> Item:
         points = [Point(Outcome.CAPTURED, says)]
     else:
         good = f"{says}; each that did not pass says why"
-        points = [verified_or(without, good, len(material.records), "without a reason")]
+        points = [captured_or(without, good, len(material.records), "without a reason")]
     points.append(_expected(material))
     points += _jobs(material)
     points += _ended(material)
@@ -61,11 +62,15 @@ def _expected(material: Material) -> Point:
     odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
     odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
     if odd:
-        return Point(Outcome.FINDING, f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}")
+        says = f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}"
+        return Point(Outcome.FINDING, says, Ground.RECOMPUTED)
     if found["not_comparable"]:
         texts = [f"job {job + 1} of {command}: {why}" for command, job, why in found["not_comparable"]]
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
-    return Point(Outcome.VERIFIED, f"{counted(found['expected'], 'case')} asked for; all are there, and no others")
+    if not found["expected"]:
+        return Point(Outcome.NOT_CAPTURED, "no configuration says which cases were asked for")
+    says = f"{counted(found['expected'], 'case')} asked for; all are there, and no others"
+    return Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (found["expected"], found["expected"]))
 
 
 def _jobs(material: Material) -> list[Point]:
@@ -91,7 +96,7 @@ def _jobs(material: Material) -> list[Point]:
         if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
-    return [verified_or([*without, *odd], good, total, "jobs")]
+    return [captured_or([*without, *odd], good, total, "jobs")]
 
 
 def _ended(material: Material) -> list[Point]:
@@ -127,7 +132,7 @@ def _ended(material: Material) -> list[Point]:
         points.append(Point(Outcome.FINDING, f"command.json of {commands}: {listed(odd)}"))
     elif asked:
         says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there"
-        points.append(Point(Outcome.VERIFIED, says))
+        points.append(Point(Outcome.CAPTURED, says))
     if lacking:
         points.append(Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}"))
     return points
@@ -155,7 +160,7 @@ def exit_codes(material: Material) -> Point:
     if odd:
         return Point(Outcome.FINDING, listed(odd))
     says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
-    return Point(Outcome.VERIFIED, says)
+    return Point(Outcome.CAPTURED, says)
 
 
 def resumptions(material: Material) -> list[Point]:
@@ -203,7 +208,7 @@ def _resumed(name: str, entries: list[dict[str, Any]], members: list[Record]) ->
         ran = sum(one.request.resumed == number for one in members)
         aside = f", {counted(len(entry['set_aside']), 'file')} set aside" if entry["set_aside"] else ""
         texts.append(f"{entry['at']} after it was {entry['after']}: {counted(ran, 'case')}, {said[number]}{aside}")
-    return Point(Outcome.VERIFIED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
+    return Point(Outcome.CAPTURED, f"{name} was resumed, as its records say: {'; '.join(texts)}")
 
 
 def _code_of_parts(entries: list[dict[str, Any]], members: list[Record]) -> tuple[dict[int, str], list[str]]:
@@ -327,7 +332,7 @@ def whole(material: Material) -> Item:
         above = _sealed_above(place)
         below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
         for folder in [above] if above else below:
-            sealed[folder] = len((folder / MANIFEST).read_bytes().splitlines())
+            sealed[folder] = len(contents(folder / MANIFEST, MOST_MANIFEST_BYTES).splitlines())
             points += _damage(folder, place, sealed[folder])
         bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
         if bare:
@@ -336,14 +341,14 @@ def whole(material: Material) -> Item:
     if sealed and not any(point.outcome is Outcome.FINDING for point in points):
         files = counted(sum(sealed.values()), "file")
         points.insert(
-            0, Point(Outcome.VERIFIED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
+            0, Point(Outcome.CAPTURED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
         )
     return Item(18, name, tuple(dict.fromkeys(points)))
 
 
 def _damage(folder: Path, place: Path, lines: int) -> list[Point]:
     """Return a finding if files of a place differ from the folder's manifest of the given number of lines."""
-    found = [sentence for name, sentence in faults(folder) if _concerns(name, folder, place)]
+    found = [sentence for name, sentence in faults(folder) if concerns(name, folder, place)]
     if not found:
         return []
     says = f"{len(found)} of {counted(lines, 'file')} of {folder.name}: {listed(found, 10)}"
@@ -359,7 +364,7 @@ def _sealed_above(place: Path) -> Path | None:
     return None
 
 
-def _concerns(name: str, folder: Path, place: Path) -> bool:
+def concerns(name: str, folder: Path, place: Path) -> bool:
     """Whether a file of a folder belongs to a place. The manifest concerns every place."""
     if name == MANIFEST:
         return True
@@ -383,11 +388,11 @@ def replayable(material: Material) -> Item:
 def _replayed(path: Path) -> Point:
     """Return what a replay's verdict.json says of the records beside it."""
     try:
-        document = parsed(path.read_text(encoding="utf-8"))
+        document = parsed(contents(path).decode("utf-8"))
         code, verdict = document["exit_code"], str(document["verdict"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Point(Outcome.FINDING, f"{path.name} is not what a replay writes ({type(error).__name__}: {error})")
-    outcomes = {VERIFIED: Outcome.VERIFIED, FINDING: Outcome.FINDING}
+    outcomes = {VERIFIED: Outcome.CAPTURED, FINDING: Outcome.FINDING}
     outcome = outcomes.get(code, Outcome.NOT_COMPARABLE) if type(code) is int else Outcome.FINDING
     return Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code!r})")
 

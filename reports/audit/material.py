@@ -12,6 +12,7 @@ from typing import Any
 from reports.audit.statistics import world_of
 from reports.record.bundle import VERDICT_NAME
 from reports.record.codec import parsed, plain
+from reports.record.reading import contents, leaves
 from reports.record.record import Record
 
 COMMAND_NAME = "command.json"
@@ -71,7 +72,9 @@ class Material:
         for folder in self.folders:
             path = folder / COMMAND_NAME
             try:
-                document = plain(parsed(path.read_text(encoding="utf-8")), COMMAND_NAME)
+                if path.is_symlink() and leaves(path, folder):
+                    raise ValueError("a link that leaves the folder")
+                document = plain(parsed(contents(path).decode("utf-8")), COMMAND_NAME)
             except (OSError, ValueError) as error:
                 raise ValueError(f"{path}: can't be read ({error})") from None
             if not isinstance(document, dict):

@@ -12,18 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from reports import publish
+from reports.audit import shown
 from reports.audit.data import Data, data_of
-from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.modes import modes_of
 from reports.audit.order import samples_lag1
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
+from reports.record.reading import contents
 from reports.record.record import Check, Record, Status
 from reports.table import table
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
+
+MOST_PAGE_BYTES = 1 << 26
+"""Maximum size of a report that is read: 10,000 records give 30 MB."""
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
@@ -78,7 +83,7 @@ def clocks(material: Material) -> Item:
     is_known = total > len(without) and "throttle" not in lacking
     if slowed or is_known:
         good = f"0 of {counted(total - len(without), 'timing')} on a GPU that was held back"
-        points.append(verified_or(slowed, good, 2 * sum(len(_ranks(record)) for record in material.timed), "states"))
+        points.append(captured_or(slowed, good, 2 * sum(len(_ranks(record)) for record in material.timed), "states"))
     others_too = _shared(material, shared)
     if others_too.outcome is Outcome.FINDING or is_known:
         points.append(others_too)
@@ -102,7 +107,7 @@ def _shared(material: Material, shared: list[str]) -> Point:
     if shared or beside:
         return Point(Outcome.FINDING, f"shared GPUs: {listed([*shared, *beside])}")
     if said or any(values_at(one, "gpus.other_processes") for one in material.environments):
-        return Point(Outcome.VERIFIED, "no other process used the GPUs")
+        return Point(Outcome.CAPTURED, "no other process used the GPUs")
     return Point(Outcome.NOT_CAPTURED, "whether other processes used the GPUs")
 
 
@@ -115,7 +120,7 @@ def data(material: Material) -> Item:
         wrong = [f"{one.id}: {'; '.join(one.check.faults)}" for one in checked if one.check and one.check.faults]
         elements = sum(record.check.elements for record in checked if record.check)
         good = f"{counted(len(checked), 'record')}, {counted(elements, 'element')} compared; 0 wrong"
-        points.append(verified_or(wrong, good, len(checked), "records are wrong"))
+        points.append(captured_or(wrong, good, len(checked), "records are wrong"))
         points.append(_digests(checked))
         points.append(_across_worlds(material))
     if unchecked:
@@ -125,7 +130,7 @@ def data(material: Material) -> Item:
         # A record can't be built with a timing of unchecked data: here it is counted.
         elements = sum(one.timing.checked_before + one.timing.checked_after for one in material.timed if one.timing)
         says = f"{counted(len(material.timed), 'timing')}, each checked: {elements:,} elements right before and after"
-        points.append(Point(Outcome.VERIFIED, says))
+        points.append(Point(Outcome.CAPTURED, says))
     points += [] if points else [Point(Outcome.NOT_CAPTURED, "no case has a check")]
     return Item(9, "data right", (*points, *_races(material)))
 
@@ -157,7 +162,9 @@ def _races(material: Material) -> Iterator[Point]:
     if again["again"]:
         different = [f"{case}: {what}" for case, what in again["different"]]
         good = f"{counted(again['again'], 'case')} run again with the race checker: the same findings"
-        yield verified_or(different, good, again["again"], "cases have other races when they run again")
+        share = again["again"], len(checked)
+        what = "cases have other races when they run again"
+        yield verified_or(different, good, again["again"], what, Ground.RECOMPUTED, share)
     if others := [f"{case}: {why}" for case, why in (*again["left_out"], *again["not_comparable"])]:
         says = f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
         yield Point(Outcome.NOT_COMPARABLE, says)
@@ -175,7 +182,7 @@ def _digests(checked: list[Record]) -> Point:
     if not looked_at:
         return Point(Outcome.NOT_CAPTURED, "digests of outputs: the records hold none (schema 2)")
     good = f"output digests of {counted(looked_at, 'record')}: equal on all ranks and launches that promise it"
-    return verified_or(found, good, looked_at, "records contradict their digests")
+    return captured_or(found, good, looked_at, "records contradict their digests")
 
 
 def _lacking(record: Record) -> Iterator[str]:
@@ -222,7 +229,7 @@ def _across_worlds(material: Material) -> Point:
             Outcome.NOT_COMPARABLE, "bits across worlds: no case has digests of two worlds that could be compared"
         )
     beside = f", {within} of them differ within their bound" if within else ""
-    return verified_or(
+    return captured_or(
         differ, f"{counted(compared, 'case')} compared across worlds{beside}; 0 differ", compared, "cases"
     )
 
@@ -252,7 +259,7 @@ def method(material: Material) -> Item:
             if getattr(record.timing, key) != value
         ]
     if asked_of:
-        points.append(verified_or(other, f"as asked for in {counted(asked_of, 'configuration')}", asked_of, "values"))
+        points.append(captured_or(other, f"as asked for in {counted(asked_of, 'configuration')}", asked_of, "values"))
     else:
         points.append(Point(Outcome.NOT_CAPTURED, "what was asked for: no configuration says"))
     return Item(10, name, tuple(points))
@@ -279,13 +286,13 @@ def samples(material: Material) -> Item:
     points = [Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")]
     if asked_of:
         good = f"as many a rank as were asked for in {counted(asked_of, 'timing')}"
-        points.append(verified_or(few, good, asked_of, "timings have other numbers"))
+        points.append(captured_or(few, good, asked_of, "timings have other numbers"))
     if asked_of < total:
         points.append(Point(Outcome.NOT_CAPTURED, f"how many were asked for: of {counted(total - asked_of, 'timing')}"))
     several = sum(map(_is_many, material.timed))
     if several:
         good = f"no one of {counted(several, 'timing')} has only whole hundredths of a microsecond"
-        points.append(verified_or(rounded, good, several, "timings look rounded"))
+        points.append(captured_or(rounded, good, several, "timings look rounded"))
     return Item(11, name, (*points, *_shapes(material.timed)))
 
 
@@ -314,8 +321,11 @@ def figures(material: Material) -> Item:
     picture must name the digest of the records."""
     points: list[Point] = []
     for place in material.places:
-        points += [_report(path) for path in _reports(place)] if place.is_dir() else []
-        if machine := _published(place):
+        machine = _published(place)
+        if place.is_dir():
+            points += [point for path in _reports(place) for point in _report(path)]
+            points += shown.beside(place, bundle.read([place])) if machine is None else []
+        if machine is not None:
             points += _made_again(*machine)
     if material.source:
         says = f"{material.source}: its metrics are not compared with the records"
@@ -332,33 +342,36 @@ def _reports(folder: Path) -> list[Path]:
     return [*([beside] if beside.is_file() else []), *sorted(folder.rglob("*.html"))]
 
 
-def _report(path: Path) -> Point:
+def _report(path: Path) -> list[Point]:
     """Compare the figures embedded in an HTML report with those that its records give: those of the folder beside it
     that has its name, else those of the folder that it is in."""
     from reports.html import figures_of
 
     named = path.with_suffix("")
     try:
-        shown = figures_of(path.read_text(encoding="utf-8"))
-        made = json.loads(json.dumps(table.values(bundle.read([named if named.is_dir() else path.parent]))))
+        text = contents(path, MOST_PAGE_BYTES).decode("utf-8")
+        embedded = figures_of(text)
+        records = bundle.read([named if named.is_dir() else path.parent])
+        made = json.loads(json.dumps(table.values(records)))
     except (OSError, ValueError) as error:
-        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")
-    sides = [{_which(one): one for one in values} for values in (shown, made)]
+        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")]
+    sides = [{_which(one): one for one in values} for values in (embedded, made)]
     if verdict_beside(path.parent).is_file():
         says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
-        return Point(Outcome.CAPTURED, says)
-    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(shown):
-        return Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")
+        return [Point(Outcome.CAPTURED, says)]
+    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
+        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")]
     odd = [
         f"{path.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
         for key, line in sides[0].items()
         for name, value in sides[1][key].items()
         if line.get(name) != value
     ]
-    total = sum(map(len, shown))
-    of = f"{counted(total, 'figure')} of {counted(len(shown), 'case')}"
+    total = sum(map(len, embedded))
+    of = f"{counted(total, 'figure')} of {counted(len(embedded), 'case')}"
     good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
-    return verified_or(odd, good, total, "figures differ")
+    point = verified_or(odd, good, total, "figures differ", Ground.RECOMPUTED)
+    return [point, *shown.page_shown(path.name, text, records)]
 
 
 def _which(line: Mapping[str, Any]) -> str:
@@ -385,8 +398,9 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     outdated = [f"{path.name} was not drawn from these records" for path in publish.outdated(pictures)]
     says = f"{publish.FIGURE} names the digest of these records"
     return [
-        verified_or(changed, good, len(texts), "texts"),
-        verified_or(outdated, says, len(pictures), "pictures"),
+        verified_or(changed, good, len(texts), "texts", Ground.RECOMPUTED),
+        captured_or(outdated, says, len(pictures), "pictures"),
+        *(point for path, some in pictures.items() if path.is_file() for point in shown.figure_shown(path, some)),
     ]
 
 
@@ -404,7 +418,7 @@ def replicates(material: Material) -> Item:
         why = f"{len(few)} of {counted(len(per_case), 'timed case')} with fewer than {LEAST_WORLDS} worlds"
         points.append(Point(Outcome.NOT_COMPARABLE, f"{why}: no verdict on speed can rest on them"))
     else:
-        points.append(Point(Outcome.VERIFIED, f"{LEAST_WORLDS} or more worlds for every timed case"))
+        points.append(Point(Outcome.CAPTURED, f"{LEAST_WORLDS} or more worlds for every timed case"))
     return Item(13, name, tuple(points))
 
 
@@ -431,7 +445,7 @@ def baselines(material: Material) -> Item:
     points = []
     if together or apart:
         good = f"{counted(together, 'timing')} of ours in turns with all baselines of its size and session"
-        points.append(verified_or(apart, good, together + len(apart), "timings"))
+        points.append(captured_or(apart, good, together + len(apart), "timings"))
     if alone:
         points.append(Point(Outcome.NOT_CAPTURED, f"{counted(alone, 'timing')} of ours without any baseline beside it"))
     return Item(14, name, tuple(points) or (Point(Outcome.DOES_NOT_APPLY, "no kernel of ours was timed"),))
@@ -456,7 +470,7 @@ def bound(material: Material) -> Item:
         known = [one.gbps for one in limits(material.timed)]
         good = f"busbw of {counted(len(shares), 'timing')} is at most {max(shares):.1%} of its measured limit"
         good += f" ({min(known):.1f} to {max(known):.1f} GB/s)"
-        points.append(verified_or(above, good, len(shares), "timings above it"))
+        points.append(captured_or(above, good, len(shares), "timings above it"))
     if unknown:
         points.append(Point(Outcome.NOT_CAPTURED, f"the link's limit of {counted(unknown, 'timing')}"))
     return Item(15, name, tuple(points) or (Point(Outcome.DOES_NOT_APPLY, "what was timed moves no data"),))

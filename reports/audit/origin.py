@@ -6,13 +6,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from reports.audit.bound_repository import known
 from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
-from reports.audit.items import Item, Outcome, Point, listed, verified_or
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
 from reports.audit.statistics import world_of
+from reports.record.reading import contents
 from reports.record.record import Record
 from reports.table.text import counted
 
@@ -27,8 +30,11 @@ _USER_IN_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@:\"]+:[^/\s@\"]+
 
 def configuration(material: Material) -> Item:
     missing = [one.id for one in material.records if one.request.configuration is None]
+    composed = _composed(material)
     points = _presence(missing, len(material.records), "configuration, overrides and choices of %s")
-    points.append(_composed(material))
+    if composed.outcome is Outcome.VERIFIED:
+        points = [point for point in points if point.outcome is not Outcome.CAPTURED]
+    points.append(composed)
     return Item(1, "configuration", tuple(points))
 
 
@@ -41,13 +47,15 @@ def _composed(material: Material) -> Point:
     jobs = found["verified"] + len(different) + len(elsewhere)
     if different:
         texts = [f"job {job + 1} of {command}: {what}" for command, job, what in different]
-        return Point(
-            Outcome.FINDING, f"{len(different)} of {counted(jobs, 'job')} compose differently: {listed(texts)}"
-        )
+        says = f"{len(different)} of {counted(jobs, 'job')} compose differently: {listed(texts)}"
+        return Point(Outcome.FINDING, says, Ground.RECOMPUTED, (jobs - len(elsewhere), jobs))
     if elsewhere:
         texts = [f"job {job + 1} of {command}: {why}" for command, job, why in elsewhere]
         return Point(Outcome.NOT_COMPARABLE, f"{len(elsewhere)} of {counted(jobs, 'job')}: {listed(texts)}")
-    return Point(Outcome.VERIFIED, f"{counted(jobs, 'job')} composed again from the overrides; 0 differ")
+    says = f"{counted(jobs, 'job')} composed again from the overrides; 0 differ"
+    if not jobs:
+        return Point(Outcome.NOT_CAPTURED, "no job to compose again")
+    return Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (jobs, jobs))
 
 
 def repository(material: Material) -> Item:
@@ -67,7 +75,7 @@ def repository(material: Material) -> Item:
             )
         else:
             points += _dirt(material, git)
-    return Item(2, "commit and what differed from it", _once(points))
+    return Item(2, "commit and what differed from it", _once([*points, *known(material)]))
 
 
 def _dirt(material: Material, git: Mapping[str, Any]) -> list[Point]:
@@ -96,14 +104,15 @@ def _difference(material: Material, git: Mapping[str, Any]) -> Point:
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
     wanted, name = str(kept.get("digest")), str(kept.get("file"))
-    found = [folder / name for folder in material.folders if (folder / name).is_file()]
+    # What a record names is a file of its own folder.
+    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
     if not found:
         return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
-    digests = {f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in found}
+    digests = {f"sha256:{hashlib.sha256(contents(path)).hexdigest()}" for path in found}
     if wanted not in digests:
         return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
     cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
-    return Point(Outcome.VERIFIED, f"{says}, kept in {name}; its digest is the recorded one{cut}")
+    return Point(Outcome.CAPTURED, f"{says}, kept in {name}; its digest is the recorded one{cut}")
 
 
 def kernels(material: Material) -> Item:
@@ -157,7 +166,7 @@ def _of_all_worlds(what: str, count: int, several: list[str]) -> Point:
     """What is said of cases that were compared by code, or by PTX."""
     means = " (PTX without line information)" if what == "code" else ""
     good = f"each of {counted(count, 'case')} ran one {what}{means} in all of its worlds"
-    return verified_or(several, good, count, f"cases ran several versions of their {what}")
+    return captured_or(several, good, count, f"cases ran several versions of their {what}")
 
 
 def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
@@ -169,8 +178,11 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
     bad: list[str] = []
     there: set[str] = set()
     for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
-        if hashlib.sha256(path.read_bytes()).hexdigest() != path.stem:
-            bad.append(f"ptx/{path.name} is not what its name says")
+        try:
+            if hashlib.sha256(contents(path)).hexdigest() != path.stem:
+                bad.append(f"ptx/{path.name} is not what its name says")
+        except ValueError as error:
+            bad.append(str(error))
         there.add(path.stem)
     wanted = {
         one.kernel.ptx_digest.removeprefix("sha256:") for one in with_kernel if one.kernel and one.kernel.ptx_digest
@@ -178,7 +190,7 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
     bad += [f"ptx/{name}.ptx is missing" for name in sorted(wanted - there)]
     if not there | wanted:
         return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
-    return verified_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",
+    return captured_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",
                        len(there | wanted), "PTX files")  # fmt: skip
 
 
@@ -194,13 +206,14 @@ def _sources_today(material: Material) -> list[Point]:
     }
     said = [f"{what}: {listed(names, 10)}" for what, names in parts.items() if names]
     same = counted(len(found["same"]), "kernel")
+    as_today = len(found["same"]) + len(found["same_code"])
+    total = as_today + sum(len(found[part]) for part in ("changed", "gone", "older", "not_comparable"))
     points = []
-    if said:
-        is_same = not any(names for what, names in parts.items() if what != "sources moved, code as today")
-        text = f"sources: {same} as today; {'; '.join(said)}"
-        points.append(Point(Outcome.VERIFIED if is_same else Outcome.CAPTURED, text))
-    elif found["same"] or not found["not_comparable"]:
-        points.append(Point(Outcome.VERIFIED, f"sources of {same} are today's"))
+    text = f"sources: {same} as today; {'; '.join(said)}" if said else f"sources of {same} are today's"
+    if as_today:
+        points.append(Point(Outcome.VERIFIED, text, Ground.COMPARED, (as_today, total)))
+    elif said:
+        points.append(Point(Outcome.CAPTURED, text))
     if found["not_comparable"]:
         names = [f"{name} ({why})" for name, why in found["not_comparable"]]
         text = f"sources of {counted(len(names), 'kernel')} were not compared with today's: {listed(names, 10)}"
@@ -250,7 +263,7 @@ def _alike(material: Material) -> Point:
         says = f"of {worlds} no two have a case in common and say what software they ran on"
         return Point(Outcome.NOT_COMPARABLE, says)
     says = f"{counted(len(compared), 'world')}: Python, packages, libraries and driver are the same wherever cases are"
-    return Point(Outcome.VERIFIED, says)
+    return Point(Outcome.CAPTURED, says)
 
 
 def _names_software(record: Record) -> bool:
@@ -284,7 +297,7 @@ def _known_gpus(material: Material) -> Point:
             strange += [f"{record.id} ran on {uuid}, which is not listed" for uuid in sorted(used - listed_here)]
     if not looked_at:
         return Point(Outcome.NOT_CAPTURED, "which GPU each rank had: no timing says, or no GPU is listed")
-    return verified_or(
+    return captured_or(
         strange, f"the GPUs of {counted(looked_at, 'timing')} are among those listed", looked_at, "timings"
     )
 
@@ -312,7 +325,7 @@ def _secrets(material: Material) -> Point:
         if not found["looked_at"]:
             return Point(Outcome.NOT_CAPTURED, "nothing in which a secret could be: no environment and no request")
         good = f"{found['looked_at']:,} different environments, requests and reasons: no secret and no home folder"
-        return verified_or(texts, good, found["looked_at"], "hold some")
+        return verified_or(texts, good, found["looked_at"], "hold some", Ground.RECOMPUTED)
     leaks = []
     for record in {id(record.environment): record for record in material.records}.values():
         text = json.dumps([record.environment.document(), record.request.document()])
@@ -323,19 +336,23 @@ def _secrets(material: Material) -> Point:
 
 
 def seeds(material: Material) -> Item:
-    points = [Point(Outcome.CAPTURED, f"seed of {counted(len(material.records), 'record')}")]
+    points = []
     if material.again is None:
+        points.append(Point(Outcome.CAPTURED, f"seed of {counted(len(material.records), 'record')}"))
         points.append(Point(Outcome.NOT_COMPARABLE, f"inputs not made again here: {material.problem}"))
         return Item(8, "seeds and inputs", tuple(points))
     found = material.again["inputs"]
+    left_out = found["too_large"] + len(found["not_comparable"]) + found["not_recorded"]
+    share = (found["cases"], found["cases"] + left_out)
     if found["different"]:
         texts = [f"{case}, rank {rank}" for case, rank in found["different"]]
-        points.append(
-            Point(Outcome.FINDING, f"{len(texts)} of {found['made']:,} inputs come out differently: {listed(texts)}")
-        )
+        says = f"{len(texts)} of {found['made']:,} inputs come out differently: {listed(texts)}"
+        points.append(Point(Outcome.FINDING, says, Ground.RECOMPUTED, share))
     elif found["made"]:
         says = f"{counted(found['made'], 'input')} of {counted(found['cases'], 'record')} made again; 0 differ"
-        points.append(Point(Outcome.VERIFIED, says))
+        points.append(Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, share))
+    if share[0] < share[1] or not share[1]:
+        points.append(Point(Outcome.CAPTURED, f"seed of {counted(len(material.records), 'record')}"))
     if found["too_large"]:
         says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
         points.append(Point(Outcome.NOT_COMPARABLE, says))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from reports import publish
+from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
+from reports.record.seal import digest_of
 
 
-def audit_published(root: Path, say: Callable[[str], None]) -> int:
+def audit_published(root: Path, say: Callable[[str], None], signers: Path | None = None) -> int:
     """Print the audit of each machine; return the exit code: 0 all verified, 1 a finding, 2 nothing is published.
 
-    Raises ValueError without a manifest, or if a folder can't be read.
+    signers: a list of signers, as ssh-keygen takes it. Raises ValueError without a manifest, or if a folder can't be
+    read.
     """
-    changed = publish.changes(root)
+    changed = [*publish.changes(root), *unaccepted(root)]
     for fault in changed:
         print(f"FINDING: {fault}")
     try:
@@ -28,17 +32,18 @@ def audit_published(root: Path, say: Callable[[str], None]) -> int:
         print("nothing is published")
         return 1 if changed else 2
     places = {name: root / publish.PLACE / name for name in published}
+
+    def checked(name: str) -> tuple[str, Audit]:
+        told = partial(_tell, say, name)
+        return name, check(published[name], [places[name]], say=told, signers=signers)
+
     with ThreadPoolExecutor(2) as pool:  # the workers are processes: two cores do two machines in the time of one
-        found = dict(
-            pool.map(
-                lambda name: (name, check(published[name], [places[name]], say=lambda text: say(f"{name}: {text}"))),
-                published,
-            )
-        )
+        found = dict(pool.map(checked, published))
     for name, audit in found.items():
         print("\n".join([f"{name}: {audit.verdict}", *_told(audit)]))
     if not changed:
-        print(f"{publish.PLACE.as_posix()}: every file is as its manifest has it")
+        digest = digest_of(root / publish.PLACE)
+        print(f"{publish.PLACE.as_posix()}: every file is as its manifest has it ({digest})")
     try:
         publish.refresh(root, is_check=True)
     except ValueError as error:
@@ -46,6 +51,10 @@ def audit_published(root: Path, say: Callable[[str], None]) -> int:
         return 1
     codes = {audit.exit_code for audit in found.values()}
     return 1 if changed or 1 in codes else max(codes)
+
+
+def _tell(say: Callable[[str], None], name: str, text: str) -> None:
+    say(f"{name}: {text}")
 
 
 def _told(audit: Audit) -> list[str]:

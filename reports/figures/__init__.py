@@ -21,6 +21,7 @@ from reports.record.bundle import digest, write_file
 from reports.record.record import Record
 
 SUFFIXES = (".svg", ".png")
+KINDS = ("curves", "distribution", "numerics")
 
 
 def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
@@ -31,18 +32,20 @@ def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> N
     what it cannot draw, and where it cannot write.
     """
     path = Path(path)
-    kind = kind_of(path)
+    write_file(path, drawing(records, kind_of(path), what))
+
+
+def drawing(records: Sequence[Record], kind: str, what: str) -> bytes:
+    """The picture of one of KINDS as a file's bytes; kind is "svg" or "png". ValueError as for draw."""
     if what == "numerics":
         groups = [group for group in accuracy.groups(records) if not all(curve.is_exact for curve in group.curves)]
         if not groups:
             raise ValueError("none of these records is of a sum of floats with an error, so there is nothing to draw")
-        data = rendered(lambda: numerics.figure(groups), kind, digest(records))
-    elif what == "distribution":
+        return rendered(lambda: numerics.figure(groups), kind, digest(records))
+    if what == "distribution":
         sections = drawable(records)
-        data = rendered(lambda: distribution.figure(sections), kind, digest(records))
-    else:
-        data = picture(records, kind)
-    write_file(path, data)
+        return rendered(lambda: distribution.figure(sections), kind, digest(records))
+    return picture(records, kind)
 
 
 def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path | str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
 from reports.html import commands, environment, kernels, measurements, outcomes, races
-from reports.html.blocks import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html.blocks import KEY, Block, Facts, Notes, Part, Table, Verdict, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.record import Record
@@ -44,10 +44,12 @@ def page(
     audit: Audit | None = None,
     is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
+    sealed: Mapping[str, str] | None = None,
 ) -> str:
     """Return the report as the text of one self-contained HTML file.
 
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
+    sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
     is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
     Raises ValueError without records.
     """
@@ -58,16 +60,35 @@ def page(
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)
     return _rendered(
+        kicker="symlab report",
         title=title or _title(records),
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, digests())],
+        parts=[*parts, environment.digests_part(records, digests(), sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,
         figures=figures,
+    )
+
+
+def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence[Part], svgs: Mapping[str, str]) -> str:
+    """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
+    that the parts name."""
+    return _rendered(
+        kicker=kicker,
+        title=title,
+        verdict=verdict,
+        counts=(),
+        total=0,
+        facts=facts,
+        parts=parts,
+        left_out=(),
+        swatches=(),
+        svgs=svgs,
+        figures=None,
     )
 
 

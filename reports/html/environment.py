@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
@@ -78,8 +79,11 @@ def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
     return {name: (len(own), bundle.digest(own)) for name, own in commands.items()}
 
 
-def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, str]]) -> Part:
-    """Return the part with the digests of each command's records (from command_digests), of code and of data."""
+def digests_part(
+    records: Sequence[Record], commands: Mapping[str, tuple[int, str]], sealed: Mapping[str, str] = MappingProxyType({})
+) -> Part:
+    """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
+    (from command_digests), of code and of data."""
     lines = [
         Line(
             {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
@@ -98,7 +102,20 @@ def digests_part(records: Sequence[Record], commands: Mapping[str, tuple[int, st
             )
         ),
     ]
-    return Part("digests", "Digests", (*blocks, *_code(records), *_data(records)))
+    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records), *_data(records)))
+
+
+def _folders(sealed: Mapping[str, str]) -> list[Block]:
+    if not sealed:
+        return []
+    columns = ("folder", "SHA-256 of its manifest")
+    lines = [Line({"folder": name, columns[1]: digest}, {columns[1]: "code"}) for name, digest in sealed.items()]
+    note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who did"
+    return [
+        Heading("digests-folders", "Of the folders", listed=False),
+        Table(Sheet("folders", columns, (tuple(lines),)), heading=False),
+        Notes((note,)),
+    ]
 
 
 def _code(records: Sequence[Record]) -> list[Block]:

@@ -1,7 +1,9 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
-A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. The same records give the same
-bytes, in whatever order they come and by however many files.
+A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
+environments and requests that records from schema 6 on refer to (reports/record/shared.py). Behind them stand
+statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
+records give the same bytes, in whatever order they come and by however many files.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ from typing import Any
 
 from memory.atomic_file import replacing
 from reports import second_process
+from reports.record import shared
+from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
+from reports.record.shared import Known, References, is_shared_file
+from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 
 SUFFIX = ".jsonl.xz"
 
@@ -33,6 +39,14 @@ NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
 _DICTIONARY_BYTES = 1 << 25
 """How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
 
+
+MOST_PACKED_BYTES, MOST_UNPACKED_BYTES = 1 << 27, 1 << 28
+"""Maximum sizes of a bundle and of its text, in which an environment is there once: 50,000 records of 5 KB."""
+
+_UNPACKER_BYTES = 1 << 28
+"""Maximum memory of the unpacker, whose dictionary a file chooses."""
+
+_CHUNK_BYTES = 1 << 20
 
 MANY = 1000
 """Minimum number of files for which a second process saves time."""
@@ -67,13 +81,16 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
 
 
 def _read(paths: Sequence[Path]) -> list[Record]:
-    return [record for path in paths for record in (unpacked(path) if _is_bundle(path) else [_loaded(path)])]
+    known = Known()
+    return [
+        record for path in paths for record in (unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
+    ]
 
 
-def _loaded(path: Path) -> Record:
+def _loaded(path: Path, known: Known) -> Record:
     """The record in a file. ValueError for anything else: for a file of another kind with what would be right."""
     try:
-        return load(path)
+        return load(path, known)
     except ValueError as error:
         if path.suffix == ".json" or not path.is_file():
             raise
@@ -91,32 +108,92 @@ def merged(records: Iterable[Record]) -> list[Record]:
     return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
-def unpacked(path: Path | str) -> list[Record]:
-    """Return the records of a bundle. Raises ValueError, naming the file and the line if known, if it is not a valid
-    bundle."""
+def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
+    """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
+    from 1; else 0."""
+    known, records = Known(), []
+    where: dict[int, tuple[Path, int]] = {}
+    for place in map(Path, places):
+        paths = record_files(place)
+        if not paths:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+        for path in paths:
+            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                where[id(record)] = path, number
+                records.append(record)
+    return [(record, *where[id(record)]) for record in merged(records)]
+
+
+def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
+    """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
+    known, if it is not a valid bundle."""
+    return [record for _, record in _numbered(path, known or Known())]
+
+
+def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
+    """Return the records of a bundle with the numbers of their lines, from 1."""
+    lines = enumerate(_unpacked_lines(path), start=1)
+    find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
+    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
+
+
+def signed_in(path: Path | str) -> list[Signed]:
+    """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
+    found = []
+    for number, line in enumerate(_unpacked_lines(path), start=1):
+        if line.startswith(LINE):
+            found.append(read_line(line, f"{path}, line {number}"))
+            if len(found) > MAX_STATEMENTS:
+                raise ValueError(f"{path}, line {number}: more than {MAX_STATEMENTS:,} statements were signed")
+    return found
+
+
+def _unpacked_lines(path: Path | str) -> Iterator[str]:
+    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage and
+    for what no bundle is: a line longer than a record, one that is there twice, more text than MOST_UNPACKED_BYTES."""
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
+    rest, total, before = b"", 0, b""
     try:
-        text = lzma.decompress(Path(path).read_bytes(), lzma.FORMAT_XZ).decode("utf-8")
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+        data = contents(path, MOST_PACKED_BYTES)
+        while not unpacker.eof:
+            chunk = unpacker.decompress(data, _CHUNK_BYTES)
+            data = b""
+            if not chunk and unpacker.needs_input and not unpacker.eof:
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            total += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            if total > MOST_UNPACKED_BYTES or len(rest) > MOST_BYTES:
+                is_line = total <= MOST_UNPACKED_BYTES
+                says = f"{MOST_BYTES:,} bytes a line" if is_line else f"{MOST_UNPACKED_BYTES:,} bytes"
+                raise ValueError(f"{path}: unpacks to more than {says}")
+            for line in lines:
+                if line == before:
+                    raise ValueError(f"{path}: a record is there twice, which no bundle has")
+                before = line
+                yield line.decode("utf-8")
+        if rest:
+            yield rest.decode("utf-8")
+        if unpacker.unused_data.strip(b"\0"):
+            raise EOFError("there is more behind its end")
     except (EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
-    return [from_json(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 
 
-def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
-    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
-    data = _lines(records)
+def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
+    """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
+    of the time."""
+    data = _lines(records) + "".join(f"{line}\n" for line in sorted({one.line() for one in signed})).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, signed: Iterable[Signed] = ()) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records, is_quick)
+    data = packed(records, is_quick, signed)
     write_file(path, data)
     return len(data)
 
@@ -150,14 +227,23 @@ def line_of(record: Record) -> str:
     return json.dumps(record.document(), separators=(",", ":"), allow_nan=False)
 
 
+def _referring_line(record: Record, references: References) -> str:
+    """The same with references, where its schema has them."""
+    if record.schema < shared.SINCE:
+        return line_of(record)
+    return json.dumps(references.referring(record.document()), separators=(",", ":"), allow_nan=False)
+
+
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
     return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
 
 
 def _lines(records: Iterable[Record]) -> bytes:
-    found = {line_of(record): record for record in records}
-    lines = sorted(found, key=lambda line: (*_order(found[line]), line))
+    references = References()
+    found = {_referring_line(record, references): record for record in records}
+    lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
+    lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -169,18 +255,25 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 
 def record_files(place: Path) -> list[Path]:
-    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself."""
+    """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself. ValueError for
+    a file with such a name that is no ordinary file: a pipe, a device, a link that leaves the folder."""
     try:
         if not place.is_dir():
             return [place]
     except OSError as error:  # of a name that is too long
         raise ValueError(f"{place}: can't be read ({error.strerror or error})") from None
-    return sorted(
+    found = sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS and path.is_file()
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
+    for path in found:
+        if path.is_symlink() and leaves(path, place):
+            raise ValueError(f"{path}: a link that leaves the folder, which is not followed; remove it")
+        if kind := kind_of(path):
+            raise ValueError(f"{path}: can't be read (it is {kind})")
+    return found
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -88,6 +89,15 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     raise ValueError(f"the key {json.dumps(next(key for key in keys if keys.count(key) > 1))[:80]} is given twice")
 
 
+MOST_NESTED = 250_000
+"""Maximum number of lists and objects of a text. A command.json of 10,000 jobs has 40,000, a record some hundred."""
+
+LONGEST_NUMBER = 1000
+"""Maximum number of digits of a number, which no 64-bit value has: Python takes quadratic time for more."""
+
+# A text may hold as many digits, but not behind a colon, a comma or a bracket and up to another.
+_LONG_NUMBER = re.compile(rf"[:,\[]\s*-?[0-9.]{{{LONGEST_NUMBER + 1}}}")
+
 _JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
@@ -97,6 +107,10 @@ def parsed(text: str) -> Any:
     Refused are NaN and infinities, a key that an object gives twice, half a character (a lone surrogate, with which no
     file can be written), and values nested more deeply than Python can follow.
     """
+    if text.count("{") + text.count("[") > MOST_NESTED:
+        raise ValueError(f"more than {MOST_NESTED:,} lists and objects: each takes hundreds of bytes of memory")
+    if _LONG_NUMBER.search(text):
+        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
     try:
@@ -220,7 +234,7 @@ def _reader(kind: Any) -> Callable[[Any, str], Any]:
         return lambda value, where: None if value is None else inner(value, where)
     if isinstance(kind, type) and issubclass(kind, Open):
         read = kind.read
-        return lambda value, where: read(value)
+        return lambda value, where: value if isinstance(value, kind) else read(value)
     if dataclasses.is_dataclass(kind):
         return partial(_decoded_fields, kind)
     if typing.get_origin(kind) is tuple:

@@ -34,16 +34,17 @@ from typing import Any
 
 from reports.record.case import RecordedCase as RecordedCase
 from reports.record.case import wrong_id
-from reports.record.codec import LATER, decoded, encoded, parsed, plain
+from reports.record.codec import LATER, Open, decoded, encoded, parsed, plain
 from reports.record.findings import RecordedAccess as RecordedAccess
 from reports.record.findings import RecordedFinding as RecordedFinding
 from reports.record.findings import first_failing
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
+from reports.record.shared import PARTS, SHARED, SINCE, Find, Known, References, SharedError, not_here, text_in
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
@@ -51,7 +52,8 @@ what is newer than itself, and reads what is older:
 - 2 has all but the digests of inputs and outputs in its check.
 - 3 has all but a refusal, and its case may have keys that are unknown here.
 - 4 has all but findings (it was not checked for races) and the stress of its case.
-- 5 is this one.
+- 5 has its environment and its request in full.
+- 6 is this one: in a command's folder and in bundles it refers to them (reports/record/shared.py).
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
 same to the byte."""
@@ -62,7 +64,7 @@ _REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
 _FINDINGS_SINCE = 5
 """The first schema with Record.findings."""
 
-_OPEN_PARTS = (("case", RecordedCase), ("request", RecordedRequest), ("environment", RecordedEnvironment))
+_OPEN_PARTS: dict[str, type[Open]] = {"case": RecordedCase, **PARTS}
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and its result was not checked."""
@@ -299,7 +301,7 @@ class Record:
     schema: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        for part, kind in _OPEN_PARTS:
+        for part, kind in _OPEN_PARTS.items():
             if not isinstance(getattr(self, part), kind):
                 raise ValueError(f"{part} is a {type(getattr(self, part)).__name__}; give a {kind.__name__}")
         object.__setattr__(self, "counters", plain(self.counters, "counters"))
@@ -331,6 +333,9 @@ class Record:
             return f"case has unknown keys: {', '.join(self.case.other)}"
         if problem := wrong_id(self.id, self.case, self.schema):
             return problem
+        for name in PARTS:
+            if self.schema >= SINCE and SHARED in getattr(self, name).other:
+                return f"{name} has the key {SHARED}, which is that of a reference"
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
         for name, text in (("started", self.started), ("ended", self.ended)):
@@ -402,13 +407,24 @@ class Record:
 
     def to_json(self) -> str:
         """The record as JSON text, ending in a newline; from_json gives an equal record back."""
-        return (
-            json.dumps({"schema": self.schema, **self.document()}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        )
+        return _text(self.schema, self.document())
+
+    def referring(self, references: References) -> str:
+        """Return the same with references in place of environment and request; in full before schema 6."""
+        document = self.document()
+        return _text(self.schema, references.referring(document) if self.schema >= SINCE else document)
 
 
-def from_json(text: str, where: str = "record") -> Record:
-    """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here."""
+def _text(schema: int, document: dict[str, Any]) -> str:
+    return json.dumps({"schema": schema, **document}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str = "record", find: Find = not_here, known: Known | None = None) -> Record:
+    """The record in a JSON text. ValueError, naming where, for anything that is no record of a schema known here.
+
+    find gives what the record refers to. known holds the environments and requests of records that were read before.
+    Raises SharedError, a ValueError, if what the record refers to is missing or was changed.
+    """
     try:
         document = parsed(text)
     except ValueError as error:
@@ -426,7 +442,12 @@ def from_json(text: str, where: str = "record") -> Record:
     try:
         if schema == 1 and document.get("timing") is not None:
             raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
+        known = known or Known()
+        for name in PARTS.keys() & document.keys():
+            document[name] = known.part(name, document[name], schema, find)
         record = decoded(Record, document, "record")
+    except SharedError as error:
+        raise SharedError(error.what, where) from None
     except RecursionError:
         raise ValueError(f"{where}: not a record (its JSON is nested too deeply)") from None
     except ValueError as error:
@@ -440,16 +461,11 @@ def _on_one_line(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
 
 
-def load(path: Path | str) -> Record:
-    """The record in a file. ValueError naming the file when it can't be read or is no record."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: can't be read as text, so it is no record") from None
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
-    return from_json(text, str(path))
+def load(path: Path | str, known: Known | None = None) -> Record:
+    """The record in a file. ValueError naming the file when it can't be read or is no record. known: see from_json."""
+    text = text_in(path)
+    known = known or Known()
+    return from_json(text, str(path), known.beside(path), known)
 
 
 def _is_utc(text: str) -> bool:

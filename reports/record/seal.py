@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from reports.record.bundle import write_file
+from reports.record.reading import contents, kind_of, leaves
+from reports.record.signed import SIGNATURES, SIGNED
 
 MANIFEST = "manifest.sha256"
+
+MOST_FOLDER_BYTES = 1 << 32
+"""Maximum size of a folder's files together: 4 GiB take some ten seconds. A sparse file of terabytes takes hours."""
+
+MOST_MANIFEST_BYTES = 1 << 26
 
 _CHUNK_BYTES = 1 << 20
 
@@ -45,15 +53,17 @@ def faults(folder: Path | str) -> list[tuple[str, str]]:
     folder = Path(folder)
     listed, damaged = _listed(folder / MANIFEST)
     result = [(MANIFEST, sentence) for sentence in damaged]
-    found = _digests(folder)
+    odd: list[tuple[str, str]] = []
+    found = _digests(folder, odd)
+    result += odd
     for name, digest in sorted(found.items()):
         if name not in listed:
             result.append((name, f"{name}: not in {MANIFEST}"))
         elif listed[name] != digest:
             says = f"{name}: changed (SHA-256 {digest[:12]}.., {MANIFEST} has {listed[name][:12]}..)"
             result.append((name, says))
-    result += [(name, f"{name}: missing") for name in sorted(set(listed) - set(found))]
-    if not result and (folder / MANIFEST).read_bytes() != sealed(folder):
+    result += [(name, f"{name}: missing") for name in sorted(set(listed) - set(found) - {name for name, _ in odd})]
+    if not result and _read(folder / MANIFEST) != sealed(folder):
         result.append((MANIFEST, f"{MANIFEST}: not as it is written, although every line is right"))
     return result
 
@@ -77,24 +87,45 @@ def _listed(path: Path) -> tuple[dict[str, str], list[str]]:
     return listed, faults
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """Digests by name relative to the folder, with slashes. What is still being written (.*.tmp) does not count."""
+def _digests(folder: Path, faulty: list[tuple[str, str]] | None = None) -> dict[str, str]:
+    """Digests by name relative to the folder, with slashes. What is still being written (.*.tmp) does not count.
+
+    faulty takes the names and a sentence each of what is no regular file of the folder: a pipe, a link that leaves it.
+    None: ValueError for the first of them.
+    """
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder")
-    found = {}
+    found: dict[str, str] = {}
+    total_bytes = 0
     for root, folders, names in os.walk(folder):
         folders.sort()
-        for name in names:
+        linked = [name for name in folders if os.path.islink(os.path.join(root, name))]
+        for name in (*names, *linked):
             path = Path(root) / name
             short = path.relative_to(folder).as_posix()
             if short == MANIFEST or (name.startswith(".") and name.endswith(".tmp")):
                 continue
+            if name in (SIGNED, SIGNATURES) and (short == name or MANIFEST in names):
+                continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")
-            if path.exists() and not path.is_file():
-                raise ValueError(f"{path}: a pipe, socket or device has no content that a manifest could list")
+            if odd := _odd(path, folder):
+                if faulty is None:
+                    raise ValueError(f"{path}: {odd}, which has no content that a manifest could list")
+                faulty.append((short, f"{short}: {odd}"))
+                continue
+            total_bytes += path.stat().st_size
+            if total_bytes > MOST_FOLDER_BYTES:
+                raise ValueError(f"{folder}: more than {MOST_FOLDER_BYTES:,} bytes, which no folder of records has")
             found[short] = _digest(path)
     return found
+
+
+def _odd(path: Path, folder: Path) -> str:
+    """What a path is that is no regular file of the folder; "" of one that is."""
+    if path.is_symlink() and leaves(path, folder):
+        return "a link that leaves the folder"
+    return kind_of(path)
 
 
 def _digest(path: Path) -> str:
@@ -109,9 +140,18 @@ def _digest(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found") from None
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
+    if not path.exists():
+        raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found")
+    return contents(path, MOST_MANIFEST_BYTES)
+
+
+def digests_under(places: Iterable[Path | str]) -> dict[str, str]:
+    """Return the digest of each manifest in these places and below, or of the nearest above, by its folder's name."""
+    found = {}
+    for place in map(Path, places):
+        folders = [path.parent for path in sorted(place.rglob(MANIFEST))] if place.is_dir() else []
+        here = place.resolve()
+        above = [one for one in (here, *here.parents) if one.is_dir() and (one / MANIFEST).is_file()]
+        for folder in folders or above[:1]:
+            found[folder.resolve().name] = digest_of(folder)
+    return found

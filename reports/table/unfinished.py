@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record.codec import parsed
+from reports.record.reading import contents
 from reports.record.record import Record
 from reports.table.text import counted
 
@@ -40,7 +41,7 @@ def unfinished(places: Iterable[Path | str], records: Sequence[Record]) -> list[
 def _asked(folder: Path) -> tuple[str, set[tuple[str, int, str]]]:
     """Return a command's name and its cases, with their jobs; none where command.json lacks what resume needs."""
     try:
-        document: Any = parsed((folder / "command.json").read_text(encoding="utf-8"))
+        document: Any = parsed(contents(folder / "command.json").decode("utf-8"))
         if "plan" not in document:
             return "", set()
         command = document["command"]

@@ -20,6 +20,7 @@ from kernels.spec import Case
 from kernels.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
 from reports.record.request import as_today
+from reports.record.shared import SHARED, Known
 from runner.request.validate import ResolvedRequest
 from simulator.options import Granularity, granularity_of
 
@@ -106,11 +107,14 @@ def _of_a_command(paths: Iterable[Path]) -> list[tuple[Kind, float]]:
     """
     alone: list[tuple[Kind, float]] = []
     together: dict[tuple[int, int], list[tuple[Kind, datetime, datetime]]] = {}
+    known = Known()
     for path in paths:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document["status"] not in ("PASSED", "WRONG"):
                 continue
+            if (digest := document["request"].get(SHARED)) is not None:
+                document["request"] = known.beside(path)(digest)
             kind = _kind_of_record(document)
             if document.get("timing") is None:
                 alone.append((kind, float(document["duration_s"])))

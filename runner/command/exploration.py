@@ -53,10 +53,11 @@ def explored(
     )
     seeds, ends_s = seeds_of(request), time.monotonic() + request.deadline_s
     outcomes: list[RankOutcome] = []
+    ordered = world if isinstance(world, Ordered) and len(seeds) > 1 else None  # it has the first seed from the start
     try:
         for seed in seeds:
-            if isinstance(world, Ordered) and request.fabric.simulated:
-                world.set_seed(seed)
+            if ordered is not None:
+                ordered.set_seed(seed)
             left_s = max(ends_s - time.monotonic(), 0.1)
             outcomes = _named(world.run(run_stressed, plan, left_s), seed, len(seeds))
             if any(one.check is not None and (one.check.wrong or one.check.guard_faults) for one in outcomes):
@@ -67,8 +68,8 @@ def explored(
             failure.args = (failure.message,)
         raise
     finally:
-        if isinstance(world, Ordered) and request.fabric.simulated:
-            world.set_seed(request.fabric.seed)
+        if ordered is not None:
+            ordered.set_seed(request.fabric.seed)
     return outcomes
 
 

@@ -25,6 +25,7 @@ from reports.record.code_changes import code_changes
 from reports.record.record import Record, RecordedEnvironment, Status, load
 from reports.record.request import as_today
 from reports.record.seal import MANIFEST, faults
+from reports.record.shared import Known, SharedError
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode, allowed_code
@@ -260,13 +261,15 @@ def _records_in(folder: Path, document: CommandDocument) -> tuple[list[Kept], li
     is_sweep = len(document.jobs) > 1
     stems = {file_stem(f"{job:02d}" if is_sweep else "", case) for job, case in document.cases}
     asked = set(document.cases)
-    kept, damaged = [], []
+    kept, damaged, known = [], [], Known()
     for path in sorted(folder.glob("*.json")):
         stem = path.name.removesuffix(".json")
         if path.name == COMMAND_JSON:
             continue
         try:
-            record = load(path)
+            record = load(path, known)
+        except SharedError as error:
+            raise RequestError(f"{error} (RECORDS), restore that file, or run the command again") from None
         except ValueError:
             if stem in stems or re.sub(r"\.[0-9]+$", "", stem) in stems:
                 damaged.append(path.name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from reports.record.record import RecordedRequest
+from reports.record.seal import digest_of
 from reports.table.text import counted
 from runner.command.console import Console, failures, summary
 from runner.command.earlier import Earlier
@@ -439,11 +440,18 @@ class _Session:
             self._console.warn("symlab: every case was refused: nothing ran")
         if self._stopped:
             self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
-        self._console.announce(f"records: {self._folder}")
+        self._console.announce(f"records: {self._folder}{self._digest()}")
         left = self._case_count - len(self._records)
         if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
             cases = f"the {counted(left, 'case')} that {'is' if left == 1 else 'are'} left"
             self._console.announce(f"symlab resume {shlex.quote(self._folder)} runs {cases}")
+
+    def _digest(self) -> str:
+        """The digest of the folder's manifest in parentheses; "" if the folder could not be sealed."""
+        try:
+            return f" ({digest_of(self._store.folder)})"
+        except ValueError:
+            return ""
 
     @property
     def _folder(self) -> str:

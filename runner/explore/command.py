@@ -55,6 +55,20 @@ class Options:
     output: Path | None = None
     lines: int = 60
     replay: Path | None = None
+    memory: str | None = None
+    races: bool = False
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The overrides, with those that options stand for. RequestError if both choose the same."""
+        more = [("--memory", f"fabric.memory={self.memory}")] if self.memory is not None else []
+        more += [("--races", "check.races=true")] if self.races else []
+        for option, line in more:
+            key = line.partition("=")[0]
+            given = next((one for one in self.overrides if one.lstrip("+~").partition("=")[0] == key), "")
+            if given:
+                raise RequestError(f"{given} chooses {key} as well ({option}), give one of the two")
+        return (*self.overrides, *(line for _, line in more))
 
 
 def schedules_of(word: str) -> tuple[str, ...]:
@@ -72,7 +86,7 @@ def explore(options: Options) -> int:
     if options.replay is not None:
         return _repeat(options, options.replay)
     _check_output(options)
-    command = jobs_of(options.overrides, options.multirun, options.config_dir)
+    command = jobs_of(options.asked, options.multirun, options.config_dir)
     subjects, places, lines = _subjects(command, options.case)
     print("\n".join(lines), flush=True)
     return _explored(options, subjects, places, command)
@@ -266,8 +280,8 @@ def _repeat(options: Options, path: Path) -> int:
     """--replay: run one failure again. Returns 1 if it fails as it did, else 0."""
     from runner.explore.found import read, replayed
 
-    if options.overrides:
-        raise RequestError(f"a file says what it repeats ({options.overrides[0]}), give --replay alone")
+    if options.asked:
+        raise RequestError(f"a file says what it repeats ({options.asked[0]}), give --replay alone")
     kept = read(path)
     overrides, wanted = kept.what.get("overrides"), kept.what.get("case")
     if not isinstance(overrides, list) or not isinstance(wanted, str):

@@ -21,7 +21,8 @@ from simulator.options import Granularity, Schedule
 from simulator.run.choices import Choice, choices_of, text_of
 
 FORMAT = "symlab exploration"
-VERSION = 1
+VERSION = 2
+"""Version 1 named lanes by batches, which depend on when launches begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Found:
     """A failing run, all of it: `order.follows` are its choices, one by one.
 
     label and digest are those of its subject; switches_before and switches count, in the run that was found and in
-    this one, the turns none of whose warps ran in the turn before. cause: which access went wrong, if that can be told.
+    this one, the turns none of whose warps ran in the turn before; late_before and late the late accesses of weak
+    memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told.
     launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
     case). is_shrunk is false if the time was
     up before the search for fewer switches was at its end.
@@ -43,6 +45,8 @@ class Found:
     cause: str = ""
     switches_before: int = 0
     switches: int = 0
+    late_before: int = 0
+    late: int = 0
     tries: int = 0
     is_shrunk: bool = True
     launches: int = 1
@@ -50,16 +54,17 @@ class Found:
 
     def text(self, most_lines: int = MAX_LINES) -> str:
         """The failure and its trace for people."""
-        before = f"{_switches(self.switches_before)} before"
+        before = f"{_switches(self.switches_before)}{_late(self.late_before)} before"
         needed = switches_of(self.rows)
         upto = f", {needed} of them in its launch up to what went wrong" if needed < self.switches else ""
-        early = "" if self.is_shrunk else ", the time was up"
+        runs = counted(self.tries, "run") + ("" if self.is_shrunk else ", the time was up")
         heading = [
             f"{self.label}: {self.failure.kind} under {self.order}",
             *(f"  {line.strip()}" for line in self.failure.message.splitlines()),
-            f"shrunk to {_switches(self.switches)}{upto} ({before}, {counted(self.tries, 'run')}{early})",
+            f"shrunk to {_switches(self.switches)}{upto}{_late(self.late)} ({before}, {runs})",
             *([f"what went wrong: {self.cause}"] if self.cause else []),
-            "the interleaving (> a switch, ! what went wrong):",
+            *(f"the race checker says of this run: {one}" for one in self.failure.races),
+            f"the interleaving (> a switch, ! what went wrong{', ~ not the newest store' if self.late else ''}):",
         ]
         return "\n".join([*heading, *lines_of(self.rows, most_lines)])
 
@@ -78,6 +83,7 @@ class Found:
             "failure": self.failure.document(),
             "cause": self.cause,
             "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
+            "late": {"before": self.late_before, "after": self.late},
             "choices": text_of(self.order.follows or ()).splitlines(),
             "trace": [row.document() for row in self.rows],
         }
@@ -90,6 +96,10 @@ class Found:
 
 def _switches(count: int) -> str:
     return f"{count:,} switch{'' if count == 1 else 'es'}"
+
+
+def _late(count: int) -> str:
+    return f" and {count:,} late access{'' if count == 1 else 'es'}" if count else ""
 
 
 def read(path: Path) -> Found:
@@ -123,11 +133,18 @@ def _read(document: Mapping[str, Any]) -> Found:
         label=str(document["subject"]),
         digest=str(document["kernel"]),
         order=Order(schedule, granularity, document["seed"], choices),
-        failure=Failure(str(failure["kind"]), str(failure["message"]), tuple(failure["lines"])),
+        failure=Failure(
+            str(failure["kind"]),
+            str(failure["message"]),
+            tuple(failure["lines"]),
+            races=tuple(map(str, failure.get("races", ()))),
+        ),
         rows=tuple(Row.read(row) for row in document["trace"]),
         cause=str(document["cause"]),
         switches_before=int(document["switches"]["before"]),
         switches=int(document["switches"]["after"]),
+        late_before=int(document["late"]["before"]),
+        late=int(document["late"]["after"]),
         tries=int(document["switches"]["runs"]),
         launches=_launches(document["launches"]),
         what=document["what"],
@@ -156,7 +173,7 @@ def shrunk(
     first = run_once(subject, order, records=True)
     assert first.failure is not None, "the seed does not repeat"
     ends_s = clock() + seconds
-    before = first.switches
+    before, late_before = first.switches, first.tried(failure).late
     if seconds:
         subject, first = _with_fewer_launches(subject, order, first, failure)
 
@@ -170,6 +187,7 @@ def shrunk(
     except KeyboardInterrupt as raised:
         interrupt = raised
     best = search.best if search.best.choices else first.tried(failure)
+    late = best.late
     followed = replace(order, follows=best.choices)
     traced = run_once(subject, followed, traces=True)
     found = Found(
@@ -181,6 +199,8 @@ def shrunk(
         cause=traced.cause,
         switches_before=before,
         switches=traced.switches,
+        late_before=late_before,
+        late=late,
         tries=search.tries,
         is_shrunk=interrupt is None and not search.is_over,
         launches=subject.launches,

@@ -7,16 +7,17 @@ it, and ends in one of three ways: right, with a failure, or undecided when the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memory.fabric import HeapFull
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
-from simulator.explore.blame import Wrong, blame
+from simulator.explore.blame import Wrong, blame, blame_race
 from simulator.explore.shrink import Tried
 from simulator.explore.trace import Layout, Row, Tracer, Turns, dtype_of
+from simulator.races.finding import SEVERITIES, Finding
 from simulator.run.choices import Choice
 from simulator.world import SimulatedWorld, SimulatorOptions
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from runner.custom.program import CustomPlan
     from runner.request.validate import ResolvedRequest
 
-WRONG, FAULT, DEADLOCK = "wrong output", "fault", "deadlock"
+WRONG, FAULT, DEADLOCK, RACE = "wrong output", "fault", "deadlock", "race"
+SHOWN = 5
+"""Maximum number of findings of the race checker to tell of one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a run failed: WRONG, FAULT or DEADLOCK, what was said of it, and the PTX lines where it happened.
+    """How a run failed: WRONG, FAULT, DEADLOCK or RACE, what was said of it, and the PTX lines where it happened.
 
-    launch: the checked launch whose output is wrong, from 0; 0 if that is unknown.
+    launch: the checked launch whose output is wrong, from 0; 0 if that is unknown. races: what the race checker says of
+    a run that fails by itself, a sentence each.
     """
 
     kind: str
@@ -51,6 +55,7 @@ class Failure:
     lines: tuple[int, ...] = ()
     wrong: Wrong | None = None
     launch: int = 0
+    races: tuple[str, ...] = ()
 
     def is_like(self, other: Failure) -> bool:
         """Whether both are the same mistake as far as that is known: the kind, and a line that both have."""
@@ -59,7 +64,8 @@ class Failure:
         return self.kind == WRONG or self.lines == other.lines or bool(set(self.lines) & set(other.lines))
 
     def document(self) -> dict[str, Any]:
-        return {"kind": self.kind, "message": self.message, "lines": list(self.lines)}
+        races = {"races": list(self.races)} if self.races else {}
+        return {"kind": self.kind, "message": self.message, "lines": list(self.lines), **races}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,9 @@ def run_once(
     world = ThreadWorld(subject.world_size, machine=machine)
     try:
         failure, undecided = _judged(subject, world, min(subject.deadline_s, deadline_s))
-        rows, cause = _told(turns, failure) if isinstance(turns, Tracer) else ((), "")
+        found = sorted((one for one in machine.findings if one.fails), key=lambda one: SEVERITIES.index(one.severity))
+        failure = _with_races(failure, found, undecided)
+        rows, cause = _told(turns, failure, found) if isinstance(turns, Tracer) else ((), "")
         facts = (turns.switches, frozenset(turns.shapes), tuple(turns.launches))
         return Ran(failure, undecided, machine.choices, *facts, rows, cause)
     finally:
@@ -175,10 +183,25 @@ def _judged(subject: Subject, world: ThreadWorld, deadline_s: float) -> tuple[Fa
     return (Failure(WRONG, found.problem, (), found.wrong, found.launch) if found.problem else None), ""
 
 
-def _told(tracer: Tracer, failure: Failure | None) -> tuple[tuple[Row, ...], str]:
+def _with_races(failure: Failure | None, found: Sequence[Finding], undecided: str) -> Failure | None:
+    """The failure with what the race checker found; of a run that did not fail, the races are the failure."""
+    if not found:
+        return failure
+    said = [one.sentence() for one in found[:SHOWN]]
+    said += [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    if failure is not None:
+        return replace(failure, races=tuple(said))
+    right = f"how the run would have ended is unknown: {undecided}" if undecided else "the output of this run is right"
+    lines = {line for line in (found[0].first.line, found[0].second.line) if line > 0}
+    return Failure(RACE, "\n".join([*said, right]), tuple(sorted(lines)))
+
+
+def _told(tracer: Tracer, failure: Failure | None, found: Sequence[Finding]) -> tuple[tuple[Row, ...], str]:
     """The rows of a trace, and which access went wrong, if that can be told."""
     cause = ""
-    if failure is not None and failure.wrong is not None:
+    if failure is not None and failure.kind == RACE:
+        cause = blame_race(tracer, found[0])
+    elif failure is not None and failure.wrong is not None:
         cause = blame(tracer, failure.wrong)
     elif failure is not None and failure.kind == FAULT and tracer.noted:
         last = tracer.noted[-1]
@@ -235,7 +258,8 @@ class CaseSubject:
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         from runner.command.job import check_of, outcomes_of
 
-        request = replace(self.request, deadline_s=deadline_s)
+        # Under stress one seed, which is that of the world's order, not the first of the request's.
+        request = replace(self.request, deadline_s=deadline_s, stress_seeds=1)
         check = check_of(self.contestant, outcomes_of(world, self.contestant, request), request)
         return _judgement(check, self._wrong(check))
 

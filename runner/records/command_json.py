@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record.codec import parsed, plain
+from reports.record.reading import contents
 from reports.record.record import Record
 
 COMMAND_JSON = "command.json"
@@ -218,11 +219,11 @@ def _plan(first: Mapping[str, Any], differs: Mapping[str, Any]) -> JobPlan:
 def command_document_of(folder: Path) -> CommandDocument | None:
     """The manifest in a folder of records; None where there is none. ValueError for what can't be read."""
     path = folder / COMMAND_JSON
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    try:
+        text = contents(path).decode("utf-8")
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     try:
         document = plain(parsed(text), COMMAND_JSON)

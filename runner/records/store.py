@@ -1,7 +1,8 @@
 """Keeps records on disk: a folder a run, one JSON file a case, each there in full or not at all.
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
-<case id>.json for every case, configuration files, source.diff where the sources differ from their commit,
+<case id>.json for every case, shared/<sha256>.json for every environment and every job's request that records refer to
+(reports/record/shared.py), configuration files, source.diff where the sources differ from their commit,
 ptx/<sha256>.ptx for every kernel that ran, brought/<digest>/ with the text of files that a user brought, and, once the
 command has ended, manifest.sha256 with the digests of all these. Secrets and home folders stay out of all of them
 (runner/records/scrub.py).
@@ -24,6 +25,7 @@ from memory.atomic_file import replacing
 from reports.record.bundle import NOT_RECORDS
 from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
+from reports.record.shared import SHARED, References, is_shared_file, shared_path
 from runner.records.command_json import COMMAND_JSON, CommandDocument
 from runner.records.lock import LOCK_NAME, MIRROR_LOCK_NAME
 from runner.records.scrub import scrubbed, scrubbed_record
@@ -53,6 +55,8 @@ class Store:
             trial.unlink()
         except OSError as error:
             raise StoreError(_sentence("records", self.folder, error)) from error
+        self._references = References()
+        self._written: set[str] = set()
 
     @classmethod
     def create(cls, root: Path | str, label: str) -> Store:
@@ -81,8 +85,18 @@ class Store:
         while path.exists():
             count += 1
             path = self.folder / f"{stem}.{count}.json"
-        self._write(path, scrubbed_record(record).to_json(), f"the record of {record.id}")
+        text = scrubbed_record(record).referring(self._references)
+        self._write_shared(record.id)  # first: a record never refers to what is not there
+        self._write(path, text, f"the record of {record.id}")
         return path
+
+    def _write_shared(self, case: str) -> None:
+        """Keep what the record of a case refers to. A damaged file of an earlier process is replaced."""
+        for digest in self._references.texts.keys() - self._written:
+            path, text = self.folder / shared_path(digest), self._references.texts[digest]
+            if not path.exists() or path.read_bytes() != text.encode():
+                self._write(path, text, f"what the record of {case} refers to")
+            self._written.add(digest)
 
     def write_command_json(self, manifest: CommandDocument) -> Path:
         """Keep command.json, in place of an earlier one."""
@@ -180,7 +194,7 @@ class Store:
         holds, and files that a killed process had not finished writing."""
         try:
             (self.folder / MANIFEST).unlink(missing_ok=True)
-            for path in [*self.folder.glob(".*.tmp"), *self.folder.glob("ptx/.*.tmp")]:
+            for path in [path for inner in (".", "ptx", SHARED) for path in (self.folder / inner).glob(".*.tmp")]:
                 if path.name not in (LOCK_NAME, MIRROR_LOCK_NAME):
                     path.unlink()
         except OSError as error:
@@ -236,7 +250,7 @@ def record_paths(places: list[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
-        here = [path for path in here if path.name not in NOT_RECORDS]
+        here = [path for path in here if path.name not in NOT_RECORDS and not is_shared_file(path)]
         if not here:
             raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
         found += here

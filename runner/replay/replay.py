@@ -271,6 +271,7 @@ class _Replay:
         from reports.audit.differences import HEADING
         from reports.html import page
         from reports.record.bundle import VERDICT_NAME
+        from reports.record.seal import digests_under
         from reports.table import sheet
 
         before, again, wanted = self._again.records, self._again, self._wanted
@@ -279,7 +280,8 @@ class _Replay:
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
         shown = [*before, *self._in_turns, *after]
-        store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found))
+        sealed = digests_under([one for one in (self._wanted.what, store.folder) if Path(one).exists()])
+        store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found, sealed=sealed))
         store.seal()
         # What differs was said before.
         sheets = [one for one in found.sheets if one.heading != HEADING]

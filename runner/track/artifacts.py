@@ -12,7 +12,8 @@ from pathlib import Path
 from reports.numerics.study import markdown, studied
 from reports.record import bundle
 from reports.record.record import Record
-from reports.record.seal import MANIFEST
+from reports.record.seal import MANIFEST, digest_of
+from reports.record.signed import SIGNATURES, SIGNED
 from reports.table import table
 from reports.table.compare import split
 from reports.tracked import BUNDLE_NAME
@@ -36,7 +37,7 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
         makers |= {
             BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
             TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
-            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records), encoding="utf-8"),
+            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records, origin), encoding="utf-8"),
             FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
         }
     problems = []
@@ -49,8 +50,9 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
 
 
 def _configuration(folder: Path, origin: Path) -> None:
-    """What was asked for and how it ended, and the manifest of the records' folder."""
-    for path in [*origin.glob("*.yaml"), origin / COMMAND_JSON, origin / MANIFEST]:
+    """What was asked for and how it ended, and the manifest of the records' folder with what was signed of it."""
+    beside = [origin / name for name in (COMMAND_JSON, MANIFEST, SIGNED, SIGNATURES)]
+    for path in [*origin.glob("*.yaml"), *beside]:
         if path.is_file():
             folder.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / path.name)
@@ -61,10 +63,18 @@ def _tables(records: Sequence[Record]) -> str:
     return "\n".join([table.markdown(records), *([markdown(curves)] if curves else [])])
 
 
-def _page(records: Sequence[Record]) -> str:
+def _page(records: Sequence[Record], origin: Path) -> str:
     from reports.html import page
 
-    return page(records, most_pictures=_MOST_PICTURES)
+    return page(records, most_pictures=_MOST_PICTURES, sealed=digests_of(origin))
+
+
+def digests_of(origin: Path) -> dict[str, str]:
+    """The digest of a folder's manifest by the folder's name; nothing where it has none."""
+    try:
+        return {origin.name: digest_of(origin)}
+    except ValueError:
+        return {}
 
 
 def _first_sections(records: Sequence[Record]) -> list[Record]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from reports.record.record import RecordedRequest, load
+from reports.record.shared import Known
 from reports.second_process import module_command
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets
@@ -190,7 +191,8 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
 
 
 def _loaded(paths: Sequence[str]) -> dict[Path, Kept]:
-    return {Path(path): Kept(Path(path), load(path)) for path in paths}
+    known = Known()
+    return {Path(path): Kept(Path(path), load(path, known)) for path in paths}
 
 
 def _drained(messages: IO[str]) -> Iterator[str]:

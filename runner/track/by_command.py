@@ -8,6 +8,8 @@ from pathlib import Path
 
 from reports.record import bundle
 from reports.record.record import load
+from reports.record.shared import Known, SharedError
+from reports.table.text import counted
 from runner.records.command_json import command_document_of
 from runner.records.store import Store, record_paths
 from runner.track.names import Kept
@@ -21,10 +23,15 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
     """
     commands: dict[str, list[Kept]] = {}
     problems: list[str] = []
+    missing: dict[str, list[Path]] = {}
     seen: set[tuple[object, ...]] = set()
+    known = Known()
     for path in record_paths(_unpacked(places, folder)):
         try:
-            record = load(path)
+            record = load(path, known)
+        except SharedError as error:
+            missing.setdefault(error.what, []).append(path)
+            continue
         except ValueError as error:
             problems.append(str(error))
             continue
@@ -36,6 +43,9 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
             commands.setdefault(record.request.command, []).append(Kept(path.absolute(), record))
         else:
             problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
+    for what, paths in missing.items():  # of all records of a command: one sentence
+        more = f" and {counted(len(paths) - 1, 'more record')}" if len(paths) > 1 else ""
+        problems.append(f"{paths[0]}{more}: {what}")
     for command, kept in list(commands.items()):
         kept.sort(key=lambda one: (datetime.fromisoformat(one.record.started), one.path.name))
         try:

@@ -68,6 +68,7 @@ def missing_of(kept: Sequence[Kept], missing: Iterable[tuple[int, str]]) -> int:
 def ptx_paths(kept: Sequence[Kept]) -> list[Path]:
     """The files with the PTX of these records' kernels, each once, as far as they are there."""
     digests = {(one.path.parent, one.record.kernel.ptx_digest) for one in kept if one.record.kernel is not None}
+    digests = {(folder, digest) for folder, digest in digests if re.fullmatch("sha256:[0-9a-f]{64}", digest)}
     paths = (folder / "ptx" / f"{digest.removeprefix('sha256:')}.ptx" for folder, digest in digests)
     return sorted(path for path in paths if path.is_file())
 

@@ -52,7 +52,7 @@ from runner.track.names import (
 from runner.track.problems import check_place, told
 from runner.track.views import experiment_tags
 
-COMPLETE_TAG, LAYOUT_TAG = "symlab.complete", "symlab.layout"
+COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
 LAYOUT = "2"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
@@ -181,6 +181,8 @@ class CommandRun:
             LAYOUT_TAG: LAYOUT,
             COMPLETE_TAG: str(not missing).lower(),
         }
+        if digest := artifacts.digests_of(self._folder).get(self._folder.name):
+            tags[MANIFEST_TAG] = digest
         if manifest is not None:
             tags["outcome"] = manifest.outcome
         metrics = [
@@ -215,11 +217,12 @@ class CommandRun:
         started = min((record.started for record in records), key=_milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            for place, paths in ((RECORDS_FOLDER, [one.path for one in kept]), ("ptx", ptx_paths(kept))):
-                if paths:
-                    (Path(folder) / place).mkdir()
-                for path in paths:
-                    (Path(folder) / place / path.name).symlink_to(path)
+            for place in (RECORDS_FOLDER, "ptx") if ptx_paths(kept) else (RECORDS_FOLDER,):
+                (Path(folder) / place).mkdir()
+            for one in kept:  # in full: a single file that is downloaded lacks nothing
+                (Path(folder) / RECORDS_FOLDER / one.path.name).write_text(one.record.to_json(), encoding="utf-8")
+            for path in ptx_paths(kept):
+                (Path(folder) / "ptx" / path.name).symlink_to(path)
             self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 

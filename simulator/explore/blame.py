@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.explore.trace import Noted, Tracer
+from simulator.observe.lanes import Launched
+from simulator.races.finding import Access as RacingAccess
+from simulator.races.finding import Finding
 
 WORD_BYTES = 4
 
@@ -27,13 +30,17 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A load (by its place among what was noted) of a lane, and the store that should have come before it, or after."""
+    """A load (by its place among what was noted) of a lane, and the store that should have come before it, or after.
+
+    how: "early", it came before the store; "late", after a store of a later launch; "old", after the store, which it
+    did not see yet (weak memory).
+    """
 
     at: int
     lane: int
     store: int
     store_lane: int
-    is_early: bool
+    how: str
 
 
 def blame(tracer: Tracer, wrong: Wrong) -> str:
@@ -60,7 +67,14 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
     tensor, owner, place = tracer.place(load, read.lane)
     of = f"{tensor}[{place}]" + (f" of rank {owner}" if owner >= 0 else "")
     other = name(store, read.store_lane)
-    if read.is_early:
+    if read.how == "old":
+        load.marks.append("reads the old value")
+        store.marks.append("is not visible yet to that load")
+        return (
+            f"{name(load, read.lane)} reads {of} after {other} stored it (PTX line {_line(store)}), and does not see "
+            "that store yet"
+        )
+    if read.how == "early":
         load.marks.append("reads the old value")
         store.marks.append("comes too late")
         return f"{name(load, read.lane)} reads {of} before {other} stores it (PTX line {_line(store)})"
@@ -70,6 +84,32 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
         f"{name(load, read.lane)} reads {of} after {other} stored to it in launch "
         f"{_launch(store, read.store_lane)} (PTX line {_line(store)})"
     )
+
+
+def blame_race(tracer: Tracer, finding: Finding) -> str:
+    """Mark the two accesses of a race where they were noted, and say in one sentence which they are."""
+    tracer.settle()
+    for side, other in ((finding.first, finding.second), (finding.second, finding.first)):
+        for noted in reversed(tracer.noted):
+            if noted.instruction is not None and noted.instruction.line == side.line and _is_by(noted, side):
+                noted.marks.append(f"not ordered with PTX line {other.line}" if other.line > 0 else "not ordered")
+                break
+    return f"{finding.missing} is missing between {finding.first.where()} and {finding.second.where()}"
+
+
+def _is_by(one: Noted, side: RacingAccess) -> bool:
+    """Return whether the thread of an access of a finding is among the lanes that were noted."""
+    if not one.words.size:
+        return False
+    launched = one.launched
+    if side.rank not in launched.ranks or _launch_on(launched, side.rank) != side.launch:
+        return False
+    lane = (launched.ranks.index(side.rank) * launched.grid + side.block) * launched.block + side.thread
+    return bool((one.lanes == lane).any())
+
+
+def _launch_on(launched: Launched, rank: int) -> int:
+    return launched.numbers[launched.ranks.index(rank)]
 
 
 def name(one: Noted, lane: int) -> str:
@@ -128,15 +168,18 @@ def _out_of_turn(noted: list[Noted], place: int, lane: int, word: int) -> _Read 
     """The store by another thread that a load of a word came too early or too late for."""
     load = noted[place]
     reader, launch = int(load.lanes[lane]), _launch(load, lane)
+    if any(one.lane == lane and one.has(word) for one in load.late):
+        stores = ((at, _storing(noted[at], word, load, reader)) for at in range(place - 1, -1, -1))
+        return next((_Read(place, lane, at, number, "old") for at, number in stores if number >= 0), None)
     for at in range(place + 1, len(noted)):
         if (number := _storing(noted[at], word, load, reader)) >= 0:
             if _launch(noted[at], number) <= launch:
-                return _Read(place, lane, at, number, is_early=True)
+                return _Read(place, lane, at, number, "early")
             break
     for at in range(place - 1, -1, -1):
         if (number := _storing(noted[at], word, load, reader)) >= 0:
             later = _launch(noted[at], number) > launch
-            return _Read(place, lane, at, number, is_early=False) if later else None
+            return _Read(place, lane, at, number, "late") if later else None
     return None
 
 

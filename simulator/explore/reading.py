@@ -16,7 +16,7 @@ AROUND = 12
 
 
 def lines_of(rows: Sequence[Row], most: int = MAX_LINES) -> list[str]:
-    """Return the lines: ">" at a switch, "!" at what went wrong."""
+    """Return the lines: ">" at a switch, "!" at what went wrong, "~" at what did not take the newest store."""
     part = part_of(rows)
     folded = [_line(one) for one in _folded(rows[part.start : part.stop])]
     before = [f"   .. {part.start} events of earlier launches"] if part.start else []
@@ -102,7 +102,7 @@ def _goes_on(before: Folded, actor: object) -> bool:
 
 
 def _is_plain(one: Row) -> bool:
-    return not one.is_shared and not one.mark and one.kind != "end"
+    return not one.is_shared and not one.mark and not one.late and one.kind != "end"
 
 
 Line = tuple[str, str, str, str, str]
@@ -110,7 +110,7 @@ Line = tuple[str, str, str, str, str]
 
 def _line(folded: Folded) -> Line:
     one, count = folded.row, folded.count
-    sign = (">" if one.is_switch else " ") + ("!" if one.mark else " ")
+    sign = (">" if one.is_switch else " ") + ("!" if one.mark else "~" if one.late else " ")
     if one.kind == "end":
         return sign, "", "", one.text, ""
     if count > 1:
@@ -118,7 +118,7 @@ def _line(folded: Folded) -> Line:
     where = f"PTX line {one.line}" if one.line else ""
     where += f", {one.source}" if one.source else ""
     again = f"{folded.repeats} times more" if folded.repeats else ""
-    rest = "; ".join(part for part in (_memory(one), where, again, one.mark) if part)
+    rest = "; ".join(part for part in (_memory(one), where, again, one.late, one.mark) if part)
     return sign, str(one.step), _who(one), one.text, rest
 
 

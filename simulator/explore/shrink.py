@@ -1,8 +1,8 @@
 """Fewer switches: parts of a failing run's choices that fail in the same way.
 
 Candidates are beginnings of the choices with parts left out, moved together or made larger; the order of replayed.py
-lets who runs last run on after them. What fails in the same way with fewer switches is taken, until nothing helps or
-the time is up.
+lets who runs last run on after them. Of late accesses of weak memory some are left out: they then take the newest
+store. What fails in the same way with fewer switches and late accesses is taken, until nothing helps or the time is up.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from simulator.memory.chance import Late
 from simulator.observe.lanes import Ids, ids_of
-from simulator.run.choices import WHOLE, Choice, Moved, Turn, Until
+from simulator.run.choices import WHOLE, Began, Choice, Moved, Turn, Until
 from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]
@@ -31,6 +32,11 @@ class Tried:
     shapes: frozenset[tuple[int, int]] = frozenset()
     launches: tuple[int, ...] = ()
 
+    @property
+    def late(self) -> int:
+        """Number of late accesses."""
+        return sum(isinstance(one, Late) for one in self.choices)
+
 
 @dataclass(slots=True)
 class Shrinker:
@@ -42,25 +48,36 @@ class Shrinker:
     tries: int = 0
     best: Tried = field(default_factory=lambda: Tried(False))
     kept: Choices = ()
+    late: tuple[Late, ...] = ()
 
     def shrink(self, first: Tried) -> Tried:
-        """Return the best of all that fails in the same way as the first, which does."""
-        self.best, self.kept = first, first.choices
-        if self._takes(()):
+        """Return the best of all that fails in the same way as the first, which does.
+
+        kept and late are its choices: those of the schedule, and late accesses.
+        """
+        self.late = tuple(one for one in first.choices if isinstance(one, Late))
+        self.kept = tuple(one for one in first.choices if not isinstance(one, Late))
+        self.best = first
+        if self._takes((), ()):
             return self.best
+        if self.late and not self._takes(self.kept, ()):
+            self._takes(())
         self._skip_launches(first)
+        self._begin_together()
+        self._leave_out_late()
         self._shorten()
         self._simplify()
         self._leave_out_units()
         while not self.is_over:
-            before = self._measure(self.best, self.kept)
+            before = self._measure(self.best, self.kept, self.late)
+            self._leave_out_late()
             self._leave_out(parts_of)
             self._widen()
             self._gather()
             self._leave_out(_one_by_one)
             self._leave_out_units()
             self._shorten()
-            if self._measure(self.best, self.kept) == before:
+            if self._measure(self.best, self.kept, self.late) == before:
                 break
         return self.best
 
@@ -68,29 +85,43 @@ class Shrinker:
     def is_over(self) -> bool:
         return self.clock() >= self.ends_s
 
-    def _measure(self, tried: Tried, kept: Choices) -> tuple[int, int, int]:
-        return tried.switches, len(parts_of(kept)), len(kept)
+    def _measure(self, tried: Tried, kept: Choices, late: Choices) -> tuple[int, int, int]:
+        return tried.switches + tried.late, len(parts_of(kept)), len(kept) + len(late)
 
-    def _takes(self, candidate: Choices) -> bool:
-        """Try a candidate; take it if it fails in the same way and is not worse."""
+    def _takes(self, candidate: Choices, late: tuple[Late, ...] | None = None) -> bool:
+        """Try a candidate; take it if it fails in the same way and is better. late: None for those kept until now."""
         if self.is_over:
             return False
         self.tries += 1
-        tried = self.attempt(candidate)
-        if not tried.fails or self._measure(tried, candidate) >= self._measure(self.best, self.kept):
+        late = self.late if late is None else late
+        tried = self.attempt((*late, *candidate))
+        if not tried.fails or self._measure(tried, candidate, late) >= self._measure(self.best, self.kept, self.late):
             return False
-        self.best, self.kept = tried, candidate
+        self.best, self.kept, self.late = tried, candidate, late
         return True
 
     def _skip_launches(self, first: Tried) -> None:
         """Choose nothing before the latest launch that it takes."""
-        turns = [number for number, one in enumerate(first.choices) if isinstance(one, Turn)]
+        choices = [one for one in first.choices if not isinstance(one, Late)]
+        turns = [number for number, one in enumerate(choices) if isinstance(one, Turn)]
         begins: dict[int, int] = {}
         for number, launch in zip(turns, first.launches, strict=False):
             begins.setdefault(launch, number)
         for launch in sorted(begins, reverse=True):
-            if launch and self._takes((Until(launch), *first.choices[begins[launch] :])):
+            if launch and self._takes((Until(launch), *choices[begins[launch] :])):
                 return
+
+    def _begin_together(self) -> None:
+        """Let all ranks' launches begin together, when nothing else can happen; else those of one number after another.
+
+        Turns name ranks and launches, so that they mean the same in both cases.
+        """
+        without = tuple(one for one in self.kept if not isinstance(one, Began))
+        numbers = {number for one in self.kept if isinstance(one, Began) for _, number in one.launches}
+        if not numbers or self._takes(without):
+            return
+        for number in sorted(numbers):
+            self._takes(tuple(one for one in self.kept if not _begins(one, number)))
 
     def _shorten(self) -> None:
         """Find a beginning that is long enough, by halves."""
@@ -144,6 +175,20 @@ class Shrinker:
                     break
                 size = max(size // 2, 1)
 
+    def _leave_out_late(self) -> None:
+        """Let accesses take the newest store: half of the late ones, quarters, and so on (delta debugging)."""
+        happened = {_access(one) for one in self.best.choices if isinstance(one, Late)}
+        self._takes(self.kept, tuple(one for one in self.late if _access(one) in happened))
+        size = max(len(self.late) // 2, 1)
+        while self.late and not self.is_over:
+            start = 0
+            while start < len(self.late) and not self.is_over:
+                if not self._takes(self.kept, self.late[:start] + self.late[start + size :]):
+                    start += size
+            if size == 1:
+                return
+            size = max(size // 2, 1)
+
     def _leave_out(self, cut: Callable[[Choices], list[Choices]]) -> None:
         """Leave parts out: halves, then quarters, and so on down to single ones (delta debugging)."""
         parts = cut(self.kept)
@@ -187,8 +232,18 @@ def _one_by_one(choices: Choices) -> list[Choices]:
 def actor_of(one: Choice) -> object:
     """Who a choice lets run, in a form that can be compared."""
     if isinstance(one, Turn):
-        return one.batch, ids_of(one.lanes).tobytes()
-    return (one.batch, one.copies) if isinstance(one, Moved) else one
+        return one.launch, ids_of(one.lanes).tobytes()
+    return (one.launch, one.copies) if isinstance(one, Moved) else one
+
+
+def _begins(one: Choice, number: int) -> bool:
+    """Return whether launches of this number begin by a choice."""
+    return isinstance(one, Began) and any(launch == number for _, launch in one.launches)
+
+
+def _access(one: Late) -> tuple[int, ...]:
+    """Which access it is, whatever was drawn for it."""
+    return one.launch, one.threads, one.lane, one.line, one.nth
 
 
 def _gathered(parts: list[Choices]) -> Iterator[Choices]:

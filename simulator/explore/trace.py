@@ -25,6 +25,7 @@ from simulator.observe.events import (
     Fence,
     LaneCopyMoment,
     LaneEvent,
+    LateAccess,
     Listener,
     MbarrierOperation,
     Stepped,
@@ -61,7 +62,7 @@ class Row:
     of the PTX, 0 of none. tensor, owner and element are those of the first lane ("" and -1: none; owner -1: all ranks
     through the switch); elements: number of elements of the tensor that all lanes access. value: what the first lane
     reads or writes, "" if unknown. is_shared: others touch the same memory, and some access writes it. mark: what
-    is wrong here, "" elsewhere.
+    is wrong here, "" elsewhere. late: of weak memory, what is newer than what was read, or comes after what was stored.
     """
 
     step: int
@@ -82,6 +83,7 @@ class Row:
     value: str = ""
     is_shared: bool = False
     mark: str = ""
+    late: str = ""
 
     def document(self) -> dict[str, Any]:
         """The row as JSON has it: no key whose value is the usual one."""
@@ -98,6 +100,22 @@ class Row:
 
 
 _ALWAYS = frozenset({"step", "kind", "ranks", "blocks", "threads", "line", "text"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateBytes:
+    """What a lane (by its place) of a late access read or stored, from a byte of memory on, and what is there when all
+    is visible."""
+
+    lane: int
+    index: int
+    seen: npt.NDArray[np.uint8]
+    newest: npt.NDArray[np.uint8]
+
+    def has(self, word: int) -> bool:
+        """Return whether a word is among those that differ."""
+        at = np.flatnonzero(self.seen != self.newest) + self.index
+        return bool((at // WORD_BYTES == word).any())
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +139,7 @@ class Noted:
     raw: npt.NDArray[np.uint8] | None = None
     what: str = ""
     marks: list[str] = field(default_factory=list)
+    late: list[LateBytes] = field(default_factory=list)
 
     @property
     def writes(self) -> bool:
@@ -170,6 +189,7 @@ class Tracer(Turns):
         self._launches: dict[int, int] = {}
         self._kept: list[Launched] = []  # so that no two have the same id
         self._pending: Noted | None = None
+        self._late_copies: list[LateAccess] = []
         self._switched: set[int] = set()
 
     def stepped(self, event: Stepped) -> None:
@@ -210,6 +230,7 @@ class Tracer(Turns):
         kind = "store" if writes else "load" if reads else "copy"
         if not is_global or kind == "copy":
             self._note(event, "copy", event.instruction, what=f"bulk copy {event.number} {event.moment}")
+            self._late_copies = []
             return
         index = np.array([event.global_address - self.space.base(int(event.ranks[0]))], np.int64)
         space = "global"
@@ -217,6 +238,28 @@ class Tracer(Turns):
             index, space = index - MULTICAST * self.space.capacity, "multicast"
         what = f"bulk copy {event.number} {event.moment}"
         self._note(event, kind, event.instruction, space, index, event.size_bytes, what=what)
+        mine, self._late_copies = [one for one in self._late_copies if one.copy == event.number], []
+        for one in mine if kind == "load" else ():
+            self._note_late(one)
+
+    def late(self, event: LateAccess) -> None:
+        if event.copy >= 0:
+            self._late_copies.append(event)
+        elif self.noted and not self.left_out:
+            self._note_late(event)
+
+    def _note_late(self, event: LateAccess) -> None:
+        """Keep with the access noted last what was not the newest of it, and what one lane saw in place of that."""
+        self.settle()  # a store is over by now
+        one, lane = self.noted[-1], int(event.lanes[0])
+        at = np.flatnonzero(one.lanes == lane)
+        if one.launched is not event.launched or not len(at):
+            return
+        place = int(at[0])
+        one.late.append(LateBytes(place, event.index, event.seen, event.newest))
+        first = event.index - int(one.index[place]) if one.index is not None else -1
+        if one.raw is not None and one.kind != "atomic" and 0 <= first <= one.width_bytes - len(event.seen):
+            one.raw[place, first : first + len(event.seen)] = event.seen
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
         self._note(event, "copy", event.instruction, what=f"copies of lanes {event.number} {event.moment}")
@@ -386,7 +429,22 @@ class Tracer(Turns):
             value=self.value(one, 0),
             is_shared=bool(one.words.size) and bool(np.isin(one.words, shared).any()),
             mark="; ".join(one.marks),
+            late=self._late(one),
         )
+
+    def _late(self, one: Noted) -> str:
+        """What is newer than what an access read, or comes after what it stored; "" of one that is not late."""
+        if not one.late:
+            return ""
+        first = one.late[0]
+        newest, seen = (self._shown(one, first.lane, raw) for raw in (first.newest, first.seen))
+        lanes = len({each.lane for each in one.late})
+        thread = int(one.launched.threads_of(one.lanes[first.lane : first.lane + 1])[0])
+        is_alone = lanes == 1 and first.lane == 0
+        which = "" if is_alone else f" of {lanes} threads: thread {thread}" if lanes > 1 else f" of thread {thread}:"
+        if one.writes and one.kind != "atomic":
+            return f"a late store{which or ':'} {seen} comes before {newest}, which was stored earlier"
+        return f"an older value, the newest is {newest}" if is_alone else f"older values{which} {seen}, newest {newest}"
 
     def _elements(self, one: Noted, tensor: str) -> int:
         assert one.index is not None
@@ -396,7 +454,11 @@ class Tracer(Turns):
         """What a lane (by its place) reads or writes, for people; "" if unknown."""
         if one.raw is None or one.instruction is None:
             return ""
-        raw, dtype = one.raw[lane].copy(), item_of(one)[0]
+        return self._shown(one, lane, one.raw[lane].copy())
+
+    def _shown(self, one: Noted, lane: int, raw: npt.NDArray[np.uint8]) -> str:
+        """Bytes that a lane accesses, for people."""
+        dtype = item_of(one)[0]
         layout = self.layouts.get(self.place(one, lane)[0], Layout())
         if layout.dtype and len(raw) % layout.itemsize == 0:
             dtype = layout.dtype

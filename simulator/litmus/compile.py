@@ -1,14 +1,17 @@
-"""From a litmus program to a PTX kernel, so that the simulated GPUs can run it.
+"""From a litmus program to one PTX kernel for all its threads, so that the simulated GPUs can run it.
 
-All threads are in one kernel. Each is alone in its warp, since the threads of a barrier with a number of threads count
-by warps. A thread begins when the clock has reached its parameter `start`, so that a caller chooses which thread goes
-first without an access to memory.
+Each thread of the program is a thread of the kernel, in the block, cluster and rank that the program says; all others
+return at once. A label before each instruction makes it a step of its own, also where steps are whole basic blocks.
+A thread stores what its registers hold in its rank's `seen` before each barrier, at which it may wait for ever, and at
+its end. What bulk copies read is in the shared memory of the one block that uses it.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal
 
 from simulator.litmus.program import (
     Access,
@@ -21,6 +24,7 @@ from simulator.litmus.program import (
     Fence,
     Instruction,
     Label,
+    Memory,
     Operand,
     Place,
     Program,
@@ -29,285 +33,486 @@ from simulator.litmus.program import (
     WaitGroup,
 )
 
+ENTRY = "litmus"
 LOCATION_BYTES = 32
+SLOT_BYTES = 8
 WARP = 32
 NOTE = "  // "
 """Between a line of PTX and what it comes from: `T0: st.weak [x], 1`."""
+_COPY_BYTES = 16
+"""Bulk copies have multiples of this."""
 _RELATIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 class NotCompiled(ValueError):
-    """The program has something that a kernel of the simulator can't have; the message says what."""
+    """A program has something that a kernel can't have; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Symmetric memory of LOCATION_BYTES on each rank: its name, and what each rank's part begins with."""
+
+    name: str
+    initial: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A parameter that is an address: of a rank's part of a tensor, of its second address, or of a tensor's multicast
+    address."""
+
+    name: str
+    kind: Literal["own", "alias", "multicast"]
+    tensor: int
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A litmus program as a kernel for `ranks` GPUs.
+    """The kernel ENTRY of a program, and how to launch it: once on each rank, with grid blocks of block threads.
 
-    Its parameters: the address of each rank's memory, of its multicast, of the results of this rank, the rank, and for
-    each thread the clock (ns) at which it begins. memory: by location, the rank and the byte where it lies; size_bytes:
-    of one rank's memory. blocks: of a grid; cluster: blocks of a cluster; threads: of a block. registers: a thread's
-    number and register for each 8 bytes of the results.
+    Its parameters are the rank (u32), the address of the rank's `seen`, the addresses of `pointers`, and for each of
+    `starts` threads the clock (ns) at which it begins (u64 each). locations: tensor and rank of each location, but for
+    those in shared memory. slots: rank and byte of `seen` with a register, by thread and name ("r0!": whether it was
+    written), and of whether the thread has ended ("").
     """
 
     ptx: str
-    ranks: int
-    blocks: int
+    world_size: int
+    grid: int
+    block: int
     cluster: int
-    threads: int
-    size_bytes: int
-    memory: dict[str, tuple[int, int]]
-    has_multicast: bool
-    registers: tuple[tuple[int, str], ...]
+    tensors: tuple[Tensor, ...]
+    pointers: tuple[Pointer, ...]
+    starts: int
+    locations: dict[str, tuple[int, int]]
+    shared: tuple[str, ...]
+    slots: dict[tuple[str, str], tuple[int, int]]
+
+    @property
+    def seen_bytes(self) -> int:
+        """Size of a rank's `seen`."""
+        return SLOT_BYTES * len(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """Where a thread runs in the launch."""
+    """Where a thread of the program runs: rank, block of the rank's grid, and thread of the block."""
 
     rank: int
     block: int
     thread: int
 
 
-def kernels_of(program: Program) -> Kernel:
-    """Return the kernel of a program. Raises NotCompiled for a second address of a location that is not multicast, and
-    for bulk copies, which can't go from global to global memory."""
-    ranks = max(thread.place.rank for thread in program.threads) + 1
-    memory, multicasts = _laid_out(program, ranks)
-    spots, blocks, cluster = _spots(program)
-    registers = tuple((number, name) for number, thread in enumerate(program.threads) for name in _registers(thread))
-    threads = WARP * (max(spot.thread for spot in spots) // WARP + 1)
-    writer = _Writer(ranks, memory, multicasts, registers)
-    size = LOCATION_BYTES * max(len(program.memory.initial), 1)
-    ptx = writer.module(program, spots)
-    return Kernel(ptx, ranks, blocks, cluster, threads, size, memory, bool(multicasts), registers)
+def kernel_of(program: Program, *, unit: Literal["lane", "warp"] = "lane", has_starts: bool = False) -> Kernel:
+    """Return the kernel. Raises NotCompiled for a program that no kernel can be.
+
+    unit: whether the threads of a block are lanes side by side, or each is the first lane of a warp of its own; it is
+    that anyway where a barrier counts threads, since PTX counts them by warps. has_starts: each thread waits for a time
+    of the clock, so that a caller chooses which one goes first without an access to memory.
+    """
+    stride = WARP if unit == "warp" or _has_counts(program) else 1
+    spots, grid, cluster = _spots(program, stride)
+    block = stride * max(Counter((one.rank, one.block) for one in spots).values())
+    shared = _shared(program)
+    tensors, locations = _tensors(program.memory, _multicasts(program), shared)
+    world_size = max([one.rank + 1 for one in spots] + [len(one) for one in tensors])
+    _check_multicasts(program, world_size)
+    writer = _Writer(program, spots, shared, _slots(program, spots), has_starts)
+    return Kernel(
+        writer.text(),
+        world_size,
+        grid,
+        block,
+        cluster,
+        tuple(
+            Tensor("+".join(one), tuple(_initial(program.memory, one, rank) for rank in range(world_size)))
+            for one in tensors
+        ),
+        tuple(_pointer(program, name, locations) for name in writer.names),
+        len(spots) if has_starts else 0,
+        locations,
+        shared,
+        writer.slots,
+    )
 
 
-def _laid_out(program: Program, ranks: int) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
-    """Rank and byte of each location, and the byte of each multicast address."""
-    memory: dict[str, tuple[int, int]] = {}
-    multicasts: dict[str, int] = {}
-    for name, locations in program.memory.aliases.items():
-        if len(locations) < 2:
-            raise NotCompiled(f"{name} is a second address of {locations[0]}; a rank has one address of each location")
-        if len(locations) != ranks or any(one in memory for one in locations):
-            raise NotCompiled(f"{name} stands for {len(locations)} locations; it takes one on each of {ranks} ranks")
-        offset = len(multicasts) * LOCATION_BYTES
-        multicasts[name] = offset
-        memory |= {one: (rank, offset) for rank, one in enumerate(locations)}
-    offset = len(multicasts) * LOCATION_BYTES
-    for name in program.memory.initial:
-        if name not in memory:
-            memory[name] = (0, offset)
-            offset += LOCATION_BYTES
-    return memory, multicasts
+# Where things are
 
 
-def _spots(program: Program) -> tuple[list[_Spot], int, int]:
-    """Where each thread runs; the number of blocks of a grid, and of a cluster."""
-    places = [thread.place for thread in program.threads]
-    groups: dict[tuple[int, object], list[int]] = {}
-    for place in places:
-        group = groups.setdefault((place.rank, _cluster_of(place)), [])
-        if place.block not in group:
-            group.append(place.block)
-    cluster = max(len(group) for group in groups.values())
-    numbers: dict[tuple[int, object], int] = {}
-    for key in groups:
-        numbers[key] = sum(1 for other in numbers if other[0] == key[0])
-    used: dict[tuple[int, int], int] = {}
+def _has_counts(program: Program) -> bool:
+    """Whether some barrier counts threads."""
+    return any(isinstance(one, Barrier) and one.count is not None for one in _all_of(program))
+
+
+def _all_of(program: Program) -> list[Instruction]:
+    return [one for thread in program.threads for one in thread.instructions]
+
+
+def _spots(program: Program, stride: int) -> tuple[list[_Spot], int, int]:
+    """Where threads run, how many blocks a rank has, and how many a cluster.
+
+    Blocks without a cluster are in clusters of their own, which no other thread of the program is in.
+    """
+    places = list(dict.fromkeys(thread.place for thread in program.threads))
+    units: dict[int, dict[object, list[Place]]] = defaultdict(dict)
+    for one in places:
+        units[one.rank].setdefault(one if one.cluster is None else one.cluster, []).append(one)
+    size = max(len(blocks) for of_rank in units.values() for blocks in of_rank.values())
+    grid = size * max(map(len, units.values()))
+    numbers = {
+        place: number * size + position
+        for of_rank in units.values()
+        for number, blocks in enumerate(of_rank.values())
+        for position, place in enumerate(blocks)
+    }
+    counts: Counter[Place] = Counter()
     spots = []
-    for place in places:
-        key = (place.rank, _cluster_of(place))
-        block = numbers[key] * cluster + groups[key].index(place.block)
-        warp = used.get((place.rank, block), 0)
-        used[place.rank, block] = warp + 1
-        spots.append(_Spot(place.rank, block, warp * WARP))
-    return spots, cluster * (max(numbers.values()) + 1), cluster
+    for thread in program.threads:
+        spots.append(_Spot(thread.place.rank, numbers[thread.place], stride * counts[thread.place]))
+        counts[thread.place] += 1
+    return spots, grid, size
 
 
-def _cluster_of(place: Place) -> object:
-    return ("block", place.block) if place.cluster is None else place.cluster
+def _multicasts(program: Program) -> list[str]:
+    """The names that are multicast addresses: those of several locations, and what multimem alone accesses."""
+    used: dict[str, set[bool]] = defaultdict(set)
+    for one in _all_of(program):
+        if isinstance(one, Access):
+            used[one.address.name].add(one.is_multimem)
+    return [name for name, parts in program.memory.aliases.items() if len(parts) > 1 or used[name] == {True}]
 
 
-def _registers(thread: Thread) -> list[str]:
-    """The registers of a thread, in the order in which it names them."""
-    found = dict.fromkeys(name for name, _ in thread.registers)
+def _check_multicasts(program: Program, world_size: int) -> None:
+    """Refuse to load what was stored on ranks that have no location of it."""
+    for name in _multicasts(program):
+        count = len(program.memory.locations(name))
+        used = {one.opcode for one in _all_of(program) if isinstance(one, Access) and one.address.name == name}
+        if count < world_size and "ld" in used and len(used) > 1:
+            raise NotCompiled(f"{name} stands for {count} locations; it takes one on each of {world_size} ranks")
+
+
+def _shared(program: Program) -> tuple[str, ...]:
+    """Locations that bulk copies read: they lie in the shared memory of the one block that uses them."""
+    memory = program.memory
+    copies = [one for one in _all_of(program) if isinstance(one, BulkCopy)]
+    for one in copies:
+        if one.source.word or one.destination.word or one.source.name in memory.aliases:
+            raise NotCompiled(f"{one.text}: a kernel copies from the start of a location to the start of one")
+        target = memory.locations(one.destination.name)
+        used = [at for other in _all_of(program) for at in _addresses(other) if target == memory.locations(at.name)]
+        if any(one.words <= at.word < _copied_bytes(one) // 4 for at in used):
+            raise NotCompiled(f"{one.text}: a kernel copies multiples of 16 bytes, and the others here are used")
+    sources = tuple(dict.fromkeys(one.source.name for one in copies))
+    for name in sources:
+        if len({(one.place.rank, one.place.block) for one in program.threads if name in _names_in(one)}) > 1:
+            raise NotCompiled(f"a bulk copy reads {name}, which several blocks use: it would lie in shared memory")
+        if any(name in memory.locations(one.destination.name) for one in copies):
+            raise NotCompiled(f"bulk copies read and write {name}")
+        if any(name in parts for parts in memory.aliases.values()):
+            raise NotCompiled(f"a bulk copy reads {name}, which has a second address: shared memory has none")
+    return sources
+
+
+def _copied_bytes(one: BulkCopy) -> int:
+    return -(-4 * one.words // _COPY_BYTES) * _COPY_BYTES
+
+
+def _addresses(one: Instruction) -> tuple[Address, ...]:
+    if isinstance(one, Access):
+        return (one.address,)
+    return (one.source, one.destination) if isinstance(one, BulkCopy) else ()
+
+
+def _names_in(thread: Thread) -> set[str]:
+    return {at.name for one in thread.instructions for at in _addresses(one)}
+
+
+def _tensors(
+    memory: Memory, multicasts: Sequence[str], shared: tuple[str, ...]
+) -> tuple[list[tuple[str, ...]], dict[str, tuple[int, int]]]:
+    """The locations of each tensor, by rank, and the tensor and rank of each location."""
+    groups: list[tuple[str, ...]] = []
+    for name in multicasts:
+        parts = memory.locations(name)
+        if any(part in group for group in groups for part in parts):
+            raise NotCompiled(f"{name} shares locations with another multicast address")
+        groups.append(parts)
+    grouped = {part for group in groups for part in group}
+    groups += [(name,) for name in memory.initial if name not in grouped and name not in shared]
+    return groups, {name: (at, rank) for at, group in enumerate(groups) for rank, name in enumerate(group)}
+
+
+def _initial(memory: Memory, locations: tuple[str, ...], rank: int) -> bytes:
+    words = memory.initial[locations[rank]] if rank < len(locations) else ()
+    return b"".join(word.to_bytes(4, "little") for word in words).ljust(LOCATION_BYTES, b"\0")
+
+
+def _pointer(program: Program, name: str, locations: dict[str, tuple[int, int]]) -> Pointer:
+    if name in program.memory.initial:
+        return Pointer(name, "own", *locations[name])
+    tensor, rank = locations[program.memory.locations(name)[0]]
+    return (
+        Pointer(name, "multicast", tensor, 0) if name in _multicasts(program) else Pointer(name, "alias", tensor, rank)
+    )
+
+
+def _slots(program: Program, spots: list[_Spot]) -> dict[tuple[str, str], tuple[int, int]]:
+    slots: dict[tuple[str, str], tuple[int, int]] = {}
+    for thread, spot in zip(program.threads, spots, strict=True):
+        registers = _registers(thread)
+        for name in ("", *registers, *(f"{one}!" for one in registers)):
+            slots[thread.name, name] = (spot.rank, SLOT_BYTES * len(slots))
+    return slots
+
+
+def _registers(thread: Thread) -> tuple[str, ...]:
+    """All registers of a thread, each once, in the order in which it names them."""
+    found: list[Operand] = [name for name, _ in thread.registers]
     for one in thread.instructions:
         if isinstance(one, Access):
-            found |= dict.fromkeys((*one.destinations, *(s for s in one.sources if isinstance(s, str))))
-            if isinstance(one.expected, str):
-                found[one.expected] = None
+            found += [*one.destinations, *one.sources, one.expected]
         elif isinstance(one, Compute):
-            found |= dict.fromkeys((one.destination, *(s for s in one.sources if isinstance(s, str))))
+            found += [one.destination, *one.sources]
         elif isinstance(one, Branch):
-            found |= dict.fromkeys(s for s in (one.left, one.right) if isinstance(s, str))
-        elif isinstance(one, Barrier) and isinstance(one.name, str):
-            found[one.name] = None
-    found.pop("_", None)
-    return list(found)
+            found += [one.left, one.right]
+        elif isinstance(one, Barrier):
+            found.append(one.name)
+    return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
-@dataclass(slots=True)
+# The text
+
+
 class _Writer:
-    """Writes the module. names: of temporary registers, counted."""
+    """Writes the text of a kernel. names: of its parameters that are addresses."""
 
-    ranks: int
-    memory: dict[str, tuple[int, int]]
-    multicasts: dict[str, int]
-    registers: tuple[tuple[int, str], ...]
-    temporaries: int = 0
+    def __init__(
+        self,
+        program: Program,
+        spots: list[_Spot],
+        shared: tuple[str, ...],
+        slots: dict[tuple[str, str], tuple[int, int]],
+        has_starts: bool,
+    ) -> None:
+        self.program, self.spots, self.shared, self.slots, self.has_starts = program, spots, shared, slots, has_starts
+        self.names = [name for name in (*program.memory.initial, *program.memory.aliases) if name not in shared]
+        self.has_counts = _has_counts(program)
+        self.lines: list[str] = []
+        self.labels = 0
+        self.note = ""
 
-    def module(self, program: Program, spots: list[_Spot]) -> str:
-        parameters = [f"u64 memory{rank}" for rank in range(self.ranks)]
-        parameters += ["u64 multicast", "u64 results", "u32 rank"]
-        parameters += [f"u64 start{number}" for number in range(len(spots))]
-        code, heads, tails = [], [], []
-        for number, (thread, spot) in enumerate(zip(program.threads, spots, strict=True)):
-            heads += [
-                f"setp.eq.u32 %p0, %rank, {spot.rank};",
-                f"setp.eq.and.u32 %p0, %ctaid.x, {spot.block}, %p0;",
-                f"setp.eq.and.u32 %p0, %thread, {spot.thread}, %p0;",
-                f"@%p0 bra WAIT{number};",
-            ]
-            code += [f"BODY{number}:", *self._thread(number, thread)]
-            # behind all bodies, so that a thread that has begun comes before those that have not
-            tails += [
-                f"WAIT{number}: mov.u64 %now, %globaltimer;",
-                f"setp.lt.u64 %p0, %now, %start{number};",
-                f"@%p0 bra WAIT{number};",
-                f"bra BODY{number};",
-            ]
-        declared = [f".reg .b64 %{self._register(number, name)};" for number, name in self.registers]
-        declared += [f".reg .b64 %t<{self.temporaries + 1}>;", f".reg .b32 %u<{self.temporaries + 1}>;"]
-        declared += [".reg .pred %p<2>;", ".reg .b64 %now;", ".reg .b32 %thread;"]
-        heads = ["mov.u32 %thread, %tid.x;", "mov.u32 %block, %ctaid.x;", *heads, "ret;"]
-        heads = [line.replace("%ctaid.x, ", "%block, ") if "setp" in line else line for line in heads]
-        declared.append(".reg .b32 %block;")
-        loads = []
+    def text(self) -> str:
+        """Return the module."""
+        starts = [f"u64 start{number}" for number in range(len(self.spots)) if self.has_starts]
+        parameters = ["u32 rank", "u64 seen", *(f"u64 {_at(name)}" for name in self.names), *starts]
+        head = ", ".join(f".param .{one.split()[0]} {ENTRY}_{one.split()[1]}" for one in parameters)
+        # the first version with fence.acquire and fence.release
+        self.lines = [".version 8.6", ".target sm_90a", ".address_size 64", f".visible .entry {ENTRY}({head})", "{"]
+        self._declare(parameters)
+        for number, spot in enumerate(self.spots):
+            self._add(f"setp.eq.u32 %q, %rank, {spot.rank}")
+            for register, value in (("%ctaid.x", spot.block), ("%tid.x", spot.thread)):
+                self._add(f"mov.u32 %i, {register}")
+                self._add(f"setp.eq.and.u32 %q, %i, {value}, %q")
+            self._add(f"@%q bra HEAD{number}")
+        self._add("ret")
+        for number, thread in enumerate(self.program.threads):
+            self._body(number, thread)
+        # behind all bodies, so that a thread that has begun comes before those that have not
+        for number, thread in enumerate(self.program.threads):
+            self._head(number, thread)
+        return "\n".join([*self.lines, "}"]) + "\n"
+
+    def _add(self, line: str) -> None:
+        self.lines.append(f"  {line};{self.note}")
+
+    def _label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def _declare(self, parameters: list[str]) -> None:
+        self._add(".reg .pred %q")
+        self._add(".reg .b32 %i, %rank, %t<8>")
+        self._add(".reg .b64 %seen, %now, %w<8>")
+        for name in self.shared:
+            self._add(f".shared .align 16 .b8 {_at(name)}[{LOCATION_BYTES}]")
+        for number, thread in enumerate(self.program.threads):
+            for name in _registers(thread):
+                self._add(f".reg .b64 {_register(number, name)}, {_written(number, name)}")
         for one in parameters:
             kind, name = one.split()
-            declared.append(f".reg .b{kind[1:]} %{name};")
-            loads.append(f"ld.param.{kind} %{name}, [{name}];")
-        listed = ", ".join(f".param .{one}" for one in parameters)
-        lines = [*declared, *loads, *heads, *code, *tails]
-        head = f".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry litmus({listed})"
-        return f"{head}\n{{\n  " + "\n  ".join(lines) + "\n}\n"
+            if name not in ("rank", "seen"):
+                self._add(f".reg .b64 %{name}")
+            self._add(f"ld.param.{kind} %{name}, [{ENTRY}_{name}]")
 
-    def _register(self, number: int, name: str) -> str:
-        return f"v{number}_{name}"
+    def _head(self, number: int, thread: Thread) -> None:
+        """What comes before a thread's first instruction: registers, shared memory, and the time at which it begins."""
+        self._label(f"HEAD{number}")
+        start = dict(thread.registers)
+        for name in _registers(thread):
+            self._add(f"mov.u64 {_register(number, name)}, {start.get(name, 0)}")
+            self._add(f"mov.u64 {_written(number, name)}, 0")
+        mine = [name for name in self.shared if self._first_user(name) == number]
+        for name in mine:
+            for word, value in enumerate(self.program.memory.initial[name]):
+                self._add(f"st.shared.u32 [{_at(name)}+{4 * word}], {value}")
+        if mine:
+            self._add("fence.proxy.async")
+        if self.has_counts or self.shared:  # until other threads have returned, and shared memory is as it begins
+            self._add("barrier.sync 14")
+        if self.has_starts:
+            self._label(f"WAIT{number}")
+            self._add("mov.u64 %now, %globaltimer")
+            self._add(f"setp.lt.u64 %q, %now, %start{number}")
+            self._add(f"@%q bra WAIT{number}")
+        self._add(f"bra BODY{number}")
 
-    def _temporary(self) -> int:
-        self.temporaries += 1
-        return self.temporaries - 1
+    def _first_user(self, name: str) -> int:
+        return next(number for number, thread in enumerate(self.program.threads) if name in _names_in(thread))
 
-    def _thread(self, number: int, thread: Thread) -> list[str]:
-        lines = [f"mov.b64 %{self._register(number, name)}, {dict(thread.registers).get(name, 0)};"
-                 for name in _registers(thread)]  # fmt: skip
+    def _body(self, number: int, thread: Thread) -> None:
+        self._label(f"BODY{number}")
         for one in thread.instructions:
-            lines += [f"{line}{NOTE}{thread.name}: {one.text}" for line in self._instruction(number, one)]
-        for place, (owner, name) in enumerate(self.registers):
-            if owner == number:
-                lines.append(f"st.global.b64 [%results+{8 * place}], %{self._register(number, name)};")
-        return [*lines, "ret;"]
+            if isinstance(one, Barrier):
+                self._keep(number)
+            self.labels += 1
+            self._label(f"CUT{self.labels}")
+            self.note = f"{NOTE}{thread.name}: {one.text}"
+            self._instruction(number, one)
+            self.note = ""
+        if any(isinstance(one, BulkCopy) for one in thread.instructions):  # a block may not end before its copies
+            self._add("cp.async.bulk.commit_group")
+            self._add("cp.async.bulk.wait_group 0")
+        self._keep(number)
+        self._add("mov.u64 %w0, 1")
+        self._store(number, "", "%w0")
+        if self.has_counts:  # a thread that has returned would count as one that has come
+            self._add("barrier.sync 15")
+        self._add("ret")
 
-    def _instruction(self, number: int, one: Instruction) -> list[str]:
+    def _keep(self, number: int) -> None:
+        """Store what the registers of a thread hold."""
+        for name in _registers(self.program.threads[number]):
+            self._store(number, name, _register(number, name))
+            self._store(number, f"{name}!", _written(number, name))
+
+    def _store(self, number: int, name: str, register: str) -> None:
+        _, place = self.slots[self.program.threads[number].name, name]
+        self._add(f"st.global.u64 [%seen+{place}], {register}")
+
+    def _instruction(self, number: int, one: Instruction) -> None:
         match one:
             case Access():
-                return self._access(number, one)
+                self._access(number, one)
             case Fence():
-                return [f"fence.{one.order}.{one.scope};"]
+                self._add(f"fence.{one.order}.{one.scope}")
             case ProxyFence():
-                return [f"fence.proxy.{one.proxy};"]
+                self._add(f"fence.proxy.{one.proxy}")
             case Barrier():
-                name = one.name if isinstance(one.name, int) else None
-                if name is None:
-                    raise NotCompiled("the name of a barrier is in a register")
-                count = "" if not one.count else f", {WARP * one.count}"
-                return [f"bar.{one.kind} {name}{count};"]
+                name = self._given(number, one.name, 0, 32)
+                self._add(f"barrier.{one.kind} {name}" + (f", {WARP * one.count}" if one.count else ""))
+            case BulkCopy():
+                where = f"[{self._place(one.destination)}], [{self._place(one.source)}], {_copied_bytes(one)}"
+                self._add(f"cp.async.bulk.global.shared::cta.bulk_group {where}")
+            case CommitGroup():
+                self._add("cp.async.bulk.commit_group")
+            case WaitGroup():
+                self._add(f"cp.async.bulk.wait_group{'.read' if one.is_read else ''} {one.pending}")
             case Compute():
-                return self._compute(number, one)
+                self._compute(number, one)
             case Branch():
-                return self._branch(number, one)
+                self._branch(number, one)
             case Label():
-                return [f"L{number}_{one.name}:"]
-            case BulkCopy() | CommitGroup() | WaitGroup():
-                raise NotCompiled("a bulk copy between two places of global memory")
-            case _:
-                assert_never(one)
+                self._label(f"T{number}_{one.name}")
 
-    def _value(self, number: int, operand: Operand) -> str:
-        return f"%{self._register(number, operand)}" if isinstance(operand, str) else str(operand)
+    def _place(self, address: Address) -> str:
+        offset = f"+{4 * address.word}" if address.word else ""
+        return f"{'' if address.name in self.shared else '%'}{_at(address.name)}{offset}"
 
-    def _address(self, address: Address) -> str:
-        if address.name in self.multicasts:
-            return f"[%multicast+{self.multicasts[address.name] + 4 * address.word}]"
-        rank, offset = self.memory[address.name]
-        return f"[%memory{rank}+{offset + 4 * address.word}]"
-
-    def _word(self, number: int, operand: Operand, bits: int) -> tuple[list[str], str]:
-        """A value in a register of its width."""
-        at = self._temporary()
-        lines = [f"mov.b64 %t{at}, {self._value(number, operand)};"]
-        if bits == 64:
-            return lines, f"%t{at}"
-        return [*lines, f"cvt.u32.u64 %u{at}, %t{at};"], f"%u{at}"
-
-    def _access(self, number: int, one: Access) -> list[str]:
-        before, given = [], []
-        operands = [*([one.expected] if one.operation == "cas" else []), *one.sources]
-        for operand in operands:
-            lines, register = self._word(number, operand, one.bits)
-            before += lines
-            given.append(register)
-        targets, after = [], []
-        for name in one.destinations:
-            at = self._temporary()
-            targets.append(f"%t{at}" if one.bits == 64 else f"%u{at}")
-            if name != "_":
-                move = f"mov.b64 %{self._register(number, name)}, %t{at};"
-                after.append(move if one.bits == 64 else f"cvt.u64.u32 %{self._register(number, name)}, %u{at};")
-        vector = f".v{len(one.sources)}" if one.opcode == "st" and len(one.sources) > 1 else ""
-        vector = f".v{len(one.destinations)}" if one.opcode == "ld" and len(one.destinations) > 1 else vector
-        order = f".{one.order}" + (f".{one.scope}" if one.scope else "")
-        is_counted = one.operation in ("add", "min", "max") or one.is_multimem
-        kind = f".{'u' if is_counted and one.opcode != 'st' else 'b'}{one.bits}"
-        operation = f".{one.operation}" if one.operation else ""
-        opcode: str = one.opcode
-        if one.is_multimem:
-            opcode = "multimem." + ("ld_reduce" if one.opcode == "ld" else one.opcode)
-        name = f"{opcode}{order}.global{operation}{vector}{kind}"
-        into = _braced(targets) if len(targets) > 1 else "".join(targets)
-        if one.opcode in ("atom", "red"):
-            parts = [*([into or "_"] if one.opcode == "atom" else []), self._address(one.address), *given]
-        elif one.opcode == "ld":
-            parts = [into, self._address(one.address)]
+    def _given(self, number: int, operand: Operand, at: int, bits: int) -> str:
+        """An operand in a register of its width: of the temporary ones the one numbered `at`, if it takes one."""
+        if isinstance(operand, str) and bits == 64:
+            return _register(number, operand)
+        target = f"%t{at}" if bits == 32 else f"%w{at}"
+        if isinstance(operand, str):
+            self._add(f"cvt.u32.u64 {target}, {_register(number, operand)}")
         else:
-            parts = [self._address(one.address), _braced(given) if len(given) > 1 else given[0]]
-        return [*before, f"{name} {', '.join(parts)};", *after]
+            self._add(f"mov.b{bits} {target}, {operand}")
+        return target
 
-    def _compute(self, number: int, one: Compute) -> list[str]:
-        lines, given = [], []
-        for operand in one.sources:
-            more, register = self._word(number, operand, 32)
-            lines += more
-            given.append(register)
-        at = self._temporary()
-        kind = {"mov": "mov.b32", "mul": "mul.lo.u32"}.get(
-            one.operation, f"{one.operation}.{'u' if one.operation in ('add', 'sub') else 'b'}32"
-        )
-        lines.append(f"{kind} %u{at}, {', '.join(given)};")
-        return [*lines, f"cvt.u64.u32 %{self._register(number, one.destination)}, %u{at};"]
+    def _wrote(self, number: int, name: str, register: str, bits: int) -> None:
+        """Give a register of the program its value."""
+        self._add(f"{'cvt.u64.u32' if bits == 32 else 'mov.u64'} {_register(number, name)}, {register}")
+        self._add(f"mov.u64 {_written(number, name)}, 1")
 
-    def _branch(self, number: int, one: Branch) -> list[str]:
+    def _access(self, number: int, one: Access) -> None:
+        given = [self._given(number, source, at, one.bits) for at, source in enumerate(one.sources)]
+        if one.operation == "cas":
+            given.insert(0, self._given(number, one.expected, 7, one.bits))
+        targets = [f"%{'t' if one.bits == 32 else 'w'}{at}" for at in range(len(one.destinations))]
+        place = f"[{self._place(one.address)}]"
+        opcode = f"multimem.{'ld_reduce' if one.opcode == 'ld' else one.opcode}" if one.is_multimem else one.opcode
+        space = "shared" if one.address.name in self.shared else "global"
+        operation = ".add" if opcode == "multimem.ld_reduce" else f".{one.operation}" if one.operation else ""
+        count = max(len(targets), len(given)) if one.opcode in ("ld", "st") else 1
+        vector = f".v{count}" if count > 1 else ""
+        head = f"{opcode}{_manner(one)}.{space}{operation}{vector}.{_kind(one)}{one.bits}"
+        if one.opcode in ("atom", "red"):
+            parts = [*targets, place, *given]
+        elif one.opcode == "ld":
+            parts = [_braced(targets), place]
+        else:
+            parts = [place, _braced(given)]
+        self._add(f"{head} {', '.join(parts)}")
+        for target, name in zip(targets, one.destinations, strict=True):
+            self._wrote(number, name, target, one.bits)
+
+    def _compute(self, number: int, one: Compute) -> None:
+        bits = 64 if one.operation == "mov" else 32
+        given = [self._given(number, source, at, bits) for at, source in enumerate(one.sources)]
+        if one.operation == "mov":
+            self._wrote(number, one.destination, given[0], 64)
+            return
+        words = {"add": "add.u32", "sub": "sub.u32", "mul": "mul.lo.u32"}
+        self._add(f"{words.get(one.operation, f'{one.operation}.b32')} %i, {', '.join(given)}")
+        self._wrote(number, one.destination, "%i", 32)
+
+    def _branch(self, number: int, one: Branch) -> None:
+        label = f"T{number}_{one.label}"
         if not one.relation:
-            return [f"bra L{number}_{one.label};"]
-        left, first = self._word(number, one.left, 64)
-        right, second = self._word(number, one.right, 64)
-        test = f"setp.{_RELATIONS[one.relation]}.u64 %p1, {first}, {second};"
-        return [*left, *right, test, f"@%p1 bra L{number}_{one.label};"]
+            self._add(f"bra {label}")
+            return
+        left, right = (self._given(number, operand, at, 64) for at, operand in enumerate((one.left, one.right)))
+        self._add(f"setp.{_RELATIONS[one.relation]}.u64 %q, {left}, {right}")
+        self._add(f"@%q bra {label}")
+
+
+def _at(name: str) -> str:
+    return f"at_{name}"
+
+
+def _register(number: int, name: str) -> str:
+    return f"%T{number}_{name}"
+
+
+def _written(number: int, name: str) -> str:
+    """The register that says whether another one was written."""
+    return f"%W{number}_{name}"
 
 
 def _braced(registers: list[str]) -> str:
-    return "{" + ", ".join(registers) + "}"
+    return registers[0] if len(registers) == 1 else "{" + ", ".join(registers) + "}"
+
+
+def _kind(one: Access) -> str:
+    """The type of an access: unsigned for what counts, and for multimem."""
+    return "u" if one.is_multimem or one.operation in ("add", "min", "max") else "b"
+
+
+def _manner(one: Access) -> str:
+    """Order and scope as PTX writes them."""
+    if "mmio" in one.text:
+        return ".mmio.relaxed.sys"
+    if "volatile" in one.text:
+        return ".volatile"
+    return ".weak" if one.order == "weak" else f".{one.order}.{one.scope}"

@@ -71,9 +71,16 @@ class Head:
         return self.place.includes(self.scope, place) and place.includes(scope, self.place)
 
 
+Released = dict[tuple[Place, int], Clock]
+"""What arrivals at a barrier with scopes release, by where they ran and the scope within which it can be acquired."""
+
+
 @dataclass(slots=True, eq=False)
 class Seen:
-    """A head that a strong read has observed, and where it read: an acquire there, or a fence, may join it."""
+    """A head that a strong read has observed, and where it read: an acquire there, or a fence, may join it.
+
+    unit is -1 of a wait at an mbarrier: only a fence joins it.
+    """
 
     head: Head
     unit: int
@@ -91,7 +98,14 @@ class Observer:
 
     fences: dict[int, Head] = field(default_factory=dict)
     releases: dict[int, dict[tuple[int, int, int], Head]] = field(default_factory=dict)
-    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    seen: dict[tuple[int, object], Seen] = field(default_factory=dict)
+
+
+def merge(released: Released, more: Released) -> None:
+    """Add to what arrivals released what further ones did."""
+    for key, clock in more.items():
+        known = released.get(key)
+        released[key] = clock if known is None else np.maximum(known, clock)
 
 
 class Clocks:
@@ -142,7 +156,8 @@ class Clocks:
             return 1, block, 1
         if warps * grid * self.world_size <= MAX_WARPS and warps * grid <= most:
             return 32, warps, 1
-        return block, 1, -(-grid // most)
+        blocks = -(-grid // most)  # whole clusters, since an observer is in one place
+        return block, 1, blocks if blocks == 1 else -(-blocks // launched.clusters.size) * launched.clusters.size
 
     def is_finer_than_blocks(self, launched: Launched) -> bool:
         """Return whether a block of the launch has several observers."""
@@ -250,6 +265,33 @@ class Clocks:
             if head.is_strong_with(place, scope, observer):
                 self.join(observer, head.clock)
                 del seen[key]
+
+    # Barriers with scopes
+
+    def arrived(self, observer: int, scope: int, is_relaxed: bool) -> Released:
+        """Return what an arrival releases: all before it, or, if it is relaxed, what fences before it released."""
+        place = self.places[observer]
+        if not is_relaxed:
+            return {(place, scope): self.snapshot(observer)}
+        found: Released = {}
+        for one in self.state[observer].fences.values():
+            merge(found, {(place, min(one.scope, scope)): one.clock})
+        return found
+
+    def passed(self, observer: int, released: Released, scope: int, relaxed_at: object = None) -> None:
+        """A wait is over: it acquires what its scope and those of arrivals allow.
+
+        relaxed_at: of a relaxed wait, what it waits at; then a later fence acquires.
+        """
+        place = self.places[observer]
+        for (where, reach), clock in released.items():
+            if not (where.includes(reach, place) and place.includes(scope, where)):
+                continue
+            if relaxed_at is None:
+                self.join(observer, clock)
+            else:
+                head = Head(clock, -1, 0, where, reach)
+                self.state[observer].seen[-1, (relaxed_at, where, reach)] = Seen(head, -1, 0, 0)
 
     # Launches and hosts
 

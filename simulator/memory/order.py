@@ -4,11 +4,12 @@ from the simulator's events and kept in clocks (simulator/memory/clocks.py)."""
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from simulator.memory.clocks import ALIAS, ASYNC, BASE, SCOPES, Clock, Clocks
+from simulator.memory.clocks import ALIAS, ASYNC, BASE, SCOPES, Clock, Clocks, Released, merge
 from simulator.memory.weak import WeakSpace
 from simulator.observe.events import (
     BarrierArrived,
@@ -30,6 +31,17 @@ _ANY = -1
 """The number of a barrier that a register has."""
 
 
+_CTA, _CLUSTER = SCOPES["cta"], SCOPES["cluster"]
+
+
+@dataclass(slots=True, eq=False)
+class _Mbarrier:
+    """What arrivals at an mbarrier released: by phase, and of the phases that waits have seen the end of."""
+
+    phases: dict[int, Released] = field(default_factory=lambda: defaultdict(dict))
+    over: Released = field(default_factory=dict)
+
+
 class Order(Listener):
     """Keeps a weak memory's clocks."""
 
@@ -38,7 +50,9 @@ class Order(Listener):
         self.queued: dict[int, int] = defaultdict(int)
         self.barriers: dict[tuple[int, str, int, int], list[Clock]] = defaultdict(list)
         self.numbers: dict[tuple[int, int], int] = {}
-        self.mbarriers: dict[tuple[int, int, int, int], dict[int, Clock]] = defaultdict(dict)
+        self.clusters: dict[tuple[int, int, int], Released] = defaultdict(dict)
+        self.turns: dict[int, Ids] = {}
+        self.mbarriers: dict[tuple[int, int, int, int], _Mbarrier] = defaultdict(_Mbarrier)
         self.copies: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self.committed: dict[tuple[int, int], int] = {}
         self.written: Clock | None = None
@@ -66,22 +80,18 @@ class Order(Listener):
     # Barriers
 
     def _units(self, launched: Launched, unit: str, lanes: Any) -> Ids:
-        """The warp, block or cluster of each lane."""
-        if unit == "cluster":
-            found: Ids = launched.clusters_of(lanes)
-            return found
+        """The warp or block of each lane."""
         blocks = ids_of(lanes) // launched.block
         if unit == "block":
             return blocks
         return blocks * (-(-launched.block // 32)) + ids_of(lanes) % launched.block // 32
 
-    def _is_idle(self, launched: Launched, unit: str) -> bool:
-        """Whether those who meet are one observer."""
-        return unit != "cluster" and not self.clocks.is_finer_than_blocks(launched)
-
     def barrier_arrived(self, event: BarrierArrived) -> None:
         launched = event.launched
-        if self._is_idle(launched, event.unit):
+        if event.unit == "cluster":
+            self._arrived_at_clusters(event)
+            return
+        if not self.clocks.is_finer_than_blocks(launched):  # those who meet are one observer
             return
         units = self._units(launched, event.unit, event.lanes)
         who = self.clocks.observers_of(launched, event.lanes)
@@ -94,7 +104,10 @@ class Order(Listener):
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
         launched = event.launched
-        if self._is_idle(launched, event.unit):
+        if event.unit == "cluster":
+            self._passed_clusters(event)
+            return
+        if not self.clocks.is_finer_than_blocks(launched):
             return
         lanes = ids_of(event.lanes)
         units = self._units(launched, event.unit, lanes)
@@ -102,34 +115,69 @@ class Order(Listener):
         for unit in np.unique(units).tolist():
             mine = np.flatnonzero(units == unit)
             number = self.numbers.get((id(launched), int(lanes[mine[0]])), 0) if event.unit == "block" else 0
-            key = (id(launched), event.unit, unit, number)
-            known = self.barriers.get(key) if event.unit == "cluster" else self.barriers.pop(key, None)
+            known = self.barriers.pop((id(launched), event.unit, unit, number), None)
             if known:
                 clock = np.maximum.reduce(known)
-                if event.unit == "cluster":
-                    self.barriers[key] = [clock]
                 for one in np.unique(who[mine]).tolist():
                     self.clocks.join(one, clock)
 
+    def _arrived_at_clusters(self, event: BarrierArrived) -> None:
+        """Arrivals at the barriers of clusters, each in the phase that its lane's number of arrivals says."""
+        launched, lanes = event.launched, ids_of(event.lanes)
+        if id(launched) not in self.turns:
+            self.turns[id(launched)] = np.zeros(launched.lanes, np.int64)
+        turns = self.turns[id(launched)]
+        is_relaxed = "relaxed" in event.instruction.qualifiers
+        columns = (self.clocks.observers_of(launched, lanes), launched.clusters_of(lanes), turns[lanes])
+        for who, cluster, turn in sorted(set(zip(*(one.tolist() for one in columns), strict=True))):
+            released = self.clocks.arrived(who, _CLUSTER, is_relaxed)
+            merge(self.clusters[id(launched), cluster, turn], released)
+        turns[lanes] += 1
+
+    def _passed_clusters(self, event: BarrierCompleted) -> None:
+        launched, lanes = event.launched, ids_of(event.lanes)
+        columns = (
+            self.clocks.observers_of(launched, lanes),
+            launched.clusters_of(lanes),
+            self.turns[id(launched)][lanes] - 1,
+        )
+        for who, cluster, turn in sorted(set(zip(*(one.tolist() for one in columns), strict=True))):
+            self.clusters.pop((id(launched), cluster, turn - 1), None)  # all have waited for that
+            self.clocks.passed(who, self.clusters[id(launched), cluster, turn], _CLUSTER)
+
     def mbarrier(self, event: MbarrierOperation) -> None:
         launched = event.launched
-        lanes = ids_of(event.lanes)
         blocks = event.blocks if event.target_blocks is None else event.target_blocks
-        who = self.clocks.observers_of(launched, lanes)
+        who = self.clocks.observers_of(launched, ids_of(event.lanes))
+        words = event.instruction.qualifiers
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        scope = _CTA if "cta" in words else _CLUSTER
         for position, rank in enumerate(event.ranks.tolist()):
-            key = (id(launched), rank, int(blocks[position]), int(event.addresses[position]))
-            phase, one = int(event.phases[position]), int(who[position])
+            block, phase, one = int(blocks[position]), int(event.phases[position]), int(who[position])
+            key = (id(launched), rank, block, int(event.addresses[position]))
             if event.operation == "init":
-                self.mbarriers[key] = {}
+                self.mbarriers[key] = _Mbarrier()
             elif event.operation in ("arrive", "arrive_drop", "complete_tx"):
-                given = self.written if event.operation == "complete_tx" else None
-                clock = self.clocks.snapshot(one) if given is None else given
-                phases = self.mbarriers[key]
-                phases[phase] = np.maximum(phases[phase], clock) if phase in phases else clock
+                merge(self.mbarriers[key].phases[phase], self._released(event, one, rank, block))
             elif event.passed is not None and event.passed[position]:
-                for number, clock in self.mbarriers[key].items():
-                    if number < phase:
-                        self.clocks.join(one, clock)
+                barrier = self.mbarriers[key]
+                for number in [number for number in barrier.phases if number < phase]:
+                    merge(barrier.over, barrier.phases.pop(number))
+                self.clocks.passed(one, barrier.over, scope, key if "relaxed" in words else None)
+
+    def _released(self, event: MbarrierOperation, who: int, rank: int, block: int) -> Released:
+        """What an arrival releases, or a copy whose bytes count: at the mbarrier's block, so that each wait there
+        acquires it, and of the copy alone."""
+        words, launched = event.instruction.qualifiers, event.launched
+        if event.instruction.opcode == "mbarrier":
+            is_relaxed = "relaxed" in words or event.operation == "complete_tx"
+            return self.clocks.arrived(who, _CTA if "cta" in words else _CLUSTER, is_relaxed)
+        if event.operation != "complete_tx":
+            return self.clocks.arrived(who, _CTA, False)
+        assert self.written is not None
+        first = launched.ranks.index(rank) * launched.grid * launched.block + block * launched.block
+        (owner,) = self.clocks.distinct(launched, range(first, first + 1))
+        return {(self.clocks.places[owner], _CLUSTER): self.written}
 
     # Bulk copies
 
@@ -194,7 +242,15 @@ class Order(Listener):
         self._clear()
 
     def _clear(self) -> None:
-        for one in (self.barriers, self.numbers, self.mbarriers, self.copies, self.committed):
+        for one in (
+            self.barriers,
+            self.numbers,
+            self.clusters,
+            self.turns,
+            self.mbarriers,
+            self.copies,
+            self.committed,
+        ):
             one.clear()
         self.space.copies.clear()
         self.clocks.release()

@@ -8,10 +8,10 @@ was read before, is looked at before it is taken.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from simulator.memory.chance import Chance
 from simulator.memory.clocks import ALIAS, ASYNC, BASE, Clock, Head, Place
 
 UNIT_BYTES = 8
@@ -20,8 +20,6 @@ MAX_WRITES = 24
 MAX_READS = 64
 """Reads of a unit that are kept, with which a write that takes an early place must agree."""
 TRIES = 8
-FRESH = 0.4
-"""How often a read returns what is last in coherence order without a look at what else it may return."""
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +151,7 @@ class Unit:
         """The writes that precede an access in causality order."""
         return frozenset(one for one in self.writes if one.access.mask & reader.mask and is_covered(reader, one))
 
-    def read(self, reader: Access, chance: random.Random) -> tuple[int, bool]:
+    def read(self, reader: Access, chance: Chance) -> tuple[int, bool]:
         """Choose what a read returns; note that it was read. Return the bytes, and whether all of them are the last."""
         covered = self.covered(reader)
         chosen = self._choose(reader, covered, chance)
@@ -162,14 +160,13 @@ class Unit:
         for group, one in chosen:
             value |= one.value & BITS[group]
             is_last &= all(self.shown[byte] is one for byte in range(UNIT_BYTES) if group >> byte & 1)
+        chance.is_late |= not is_last
         return value, is_last
 
-    def _choose(
-        self, reader: Access, covered: frozenset[Write], chance: random.Random
-    ) -> tuple[tuple[int, Write], ...]:
+    def _choose(self, reader: Access, covered: frozenset[Write], chance: Chance) -> tuple[tuple[int, Write], ...]:
         groups = [part for whole in groups_of(reader.mask) for part in self._parts(whole)]
         last = tuple((group, self.shown[group.bit_length() - 1]) for group in groups)
-        if len(self.writes) == 1 or chance.random() < FRESH:
+        if len(self.writes) == 1 or chance.is_fresh():
             return last
         choices = [self.candidates(reader, covered, group) for group in groups]
         for _ in range(TRIES):
@@ -204,17 +201,17 @@ class Unit:
 
     # Writes
 
-    def write(self, made: Write, chance: random.Random) -> None:
+    def write(self, made: Write, chance: Chance) -> None:
         """Take a write in, at a place in coherence order that chance chooses among the possible ones."""
         forced = self._forced(made)
-        early = chance.random() >= FRESH
+        early = not chance.is_fresh()
         if not early or not self._try(made, forced, chance):
             self._put_last(made, forced)
         self._show(made, chance)
         self._prune()
 
     def update(
-        self, reader: Access, made: Callable[[int, Write | None], Write | None], chance: random.Random
+        self, reader: Access, made: Callable[[int, Write | None], Write | None], chance: Chance
     ) -> tuple[int, Write | None]:
         """Carry out an atomic operation: choose what it reads, and a place right behind that (8.10.3).
 
@@ -239,9 +236,10 @@ class Unit:
         source: Write,
         covered: frozenset[Write],
         made: Callable[[int, Write | None], Write | None],
-        chance: random.Random,
+        chance: Chance,
     ) -> tuple[int, Write | None]:
         """An atomic operation that reads from a source."""
+        chance.is_late |= source is not self.shown[reader.mask.bit_length() - 1]
         value = source.value & BITS[reader.mask]
         chosen = [(group, source) for group in groups_of(reader.mask)]
         self.note(reader, chosen, covered)
@@ -251,20 +249,20 @@ class Unit:
         write.source = source
         forced = self._forced(write)
         late = [one for one in self._rivals(write, forced) if source in one.before]
-        if (not late and chance.random() < FRESH) or not self._try(write, forced, chance, after=late):
+        if (not late and chance.is_fresh()) or not self._try(write, forced, chance, after=late):
             self._put_last(write, forced)
         self._show(write, chance)
         self._prune()
         return value, write
 
-    def _sources(self, reader: Access, covered: frozenset[Write], chance: random.Random) -> list[Write]:
+    def _sources(self, reader: Access, covered: frozenset[Write], chance: Chance) -> list[Write]:
         """What an atomic operation may read all its bytes from, in the order in which to try."""
         found = [
             one for one in self.candidates(reader, covered, reader.mask) if one.access.mask & reader.mask == reader.mask
         ]
         chance.shuffle(found)
         last = self.shown[reader.mask.bit_length() - 1]
-        if last in found and chance.random() < FRESH:
+        if last in found and chance.is_fresh():
             found.remove(last)
             found.insert(0, last)
         return found
@@ -298,18 +296,19 @@ class Unit:
             if one not in forced and one.access.mask & made.access.mask and is_morally_strong(one.access, made.access)
         ]
 
-    def _try(self, made: Write, forced: set[Write], chance: random.Random, after: Sequence[Write] = ()) -> bool:
+    def _try(self, made: Write, forced: set[Write], chance: Chance, after: Sequence[Write] = ()) -> bool:
         """Put a write before some of its rivals, for certain before those in `after`. Says whether that is possible."""
         rivals = sorted(self._rivals(made, forced), key=lambda one: len(one.before))
         if not rivals or self.reads is None:
             return False
         for _ in range(TRIES):
-            cut = chance.randrange(len(rivals) + 1)
+            cut = chance.below(len(rivals) + 1)
             before = set(forced)
             for one in rivals[:cut]:
                 before |= {one, *one.before}
             late = [one for one in rivals if one not in before]
             if all(one in late for one in after) and self._is_possible(made, before, late):
+                chance.is_late |= bool(late)
                 self._insert(made, before, late)
                 return True
         late = [one for one in rivals if one in after or any(two in one.before for two in after)]
@@ -364,7 +363,7 @@ class Unit:
         made.before = before
         self.writes.append(made)
 
-    def _show(self, made: Write, chance: random.Random) -> None:
+    def _show(self, made: Write, chance: Chance) -> None:
         """Choose the last write of each byte: of racing ones either."""
         chosen: dict[tuple[int, ...], Write] = {}
         for byte in range(UNIT_BYTES):
@@ -374,7 +373,9 @@ class Unit:
             last = [one for one in mine if not any(one in other.before for other in mine)]
             key = tuple(map(id, last))
             if key not in chosen:
-                chosen[key] = last[0] if len(last) == 1 else chance.choice(last)
+                usual = last.index(made) if made in last else len(last) - 1
+                chosen[key] = last[0] if len(last) == 1 else chance.choice(last, usual)
+                chance.is_late |= chosen[key] is not last[usual]
             self.shown[byte] = chosen[key]
 
     def _prune(self) -> None:

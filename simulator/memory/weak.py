@@ -13,7 +13,6 @@ other blocks of the cluster, by atomics, and by copies into it. cp.async reads w
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,10 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.memory.chance import Chance, Place
 from simulator.memory.clocks import ALIAS, ASYNC, BASE, MAX_OBSERVERS, SCOPES, Clocks, Head
 from simulator.memory.heaps import Allocation, _lazy
 from simulator.memory.space import Addresses, Indices, Space, Span, View
 from simulator.memory.units import UNIT_BYTES, Access, Unit, Write
+from simulator.observe.events import LateAccess, tell
 from simulator.observe.lanes import Launched
 from simulator.ptx.ir import Instruction
 
@@ -36,6 +37,7 @@ ALIAS_WINDOW = 64
 """The windows from here on are second addresses of the heaps' windows, in worlds that have them (aliases=True)."""
 SHARED_BYTES = 1 << 28
 """Room behind the heaps for the shared memory of all blocks that run; what does not fit is visible at once."""
+Bytes = npt.NDArray[np.uint8]
 _TYPE = re.compile(r"(?:[busf]|bf)(8|16|32|64|128)(?:x\d)?")
 _SHARED = Allocation(0, "shared memory", 0, 0, 0, unwritten=False)
 _ORDERS = frozenset({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"})
@@ -86,6 +88,16 @@ class _Now:
     view: View
     manner: Manner
     alias: int
+    line: int
+
+    def place(self, position: int) -> Place:
+        """Return the place of one lane's access, as choices have it (chance.Late)."""
+        return _place(self.view.launched, int(self.view.lanes[position]), self.line)
+
+
+def _place(launched: Launched, lane: int, line: int) -> Place:
+    at, rest = divmod(lane, launched.threads)
+    return launched.numbers[at], launched.threads, launched.ranks[at] * launched.threads + rest, line
 
 
 class WeakSpace(Space):
@@ -105,13 +117,14 @@ class WeakSpace(Space):
         aliases: bool = False,
         observers: int = MAX_OBSERVERS,
         is_coherent: bool = True,
+        chance: Chance | None = None,
     ) -> None:
         super().__init__(world_size, heap_bytes, multicast)
         self.observers, self.is_coherent = observers, is_coherent
         self.clocks = Clocks(world_size, observers)
         self.aliases = aliases
         self.seed = seed
-        self.chance = random.Random(seed)
+        self.chance = chance or Chance(seed)
         self.units: dict[int, Unit] = {}
         self.memory = _lazy(self.end + SHARED_BYTES)
         self.latest = _lazy(len(self.memory)).view(np.int32)
@@ -125,7 +138,7 @@ class WeakSpace(Space):
         self._now: _Now | None = None
         self._manners: dict[int, tuple[Instruction, str, Manner]] = {}
         self.copying: tuple[Launched, Any] | None = None
-        self.copies: dict[tuple[int, int], tuple[Access, Launched]] = {}
+        self.copies: dict[tuple[int, int], tuple[Access, Launched, int]] = {}
 
     def release(self) -> None:
         super().release()
@@ -136,7 +149,7 @@ class WeakSpace(Space):
         """Begin anew: all is visible, and chance is as at first."""
         self.settle()
         self.clocks = Clocks(self.world_size, self.observers)
-        self.chance = random.Random(self.seed)
+        self.chance.restart(self.seed)
         self.copies = {}
 
     # Which access it is
@@ -153,14 +166,14 @@ class WeakSpace(Space):
                 alias = 2
                 addresses = addresses - np.uint64(ALIAS_WINDOW * self.capacity)
         span = super().resolve(view, addresses, width_bytes, instruction, action)
-        self._now = _Now(view, self._manner(instruction, action), alias)
+        self._now = _Now(view, self._manner(instruction, action), alias, instruction.line)
         return span
 
     def resolve_multicast(
         self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
     ) -> list[Span]:
         spans = super().resolve_multicast(view, addresses, width_bytes, instruction, action)
-        self._now = _Now(view, self._manner(instruction, action), 1)
+        self._now = _Now(view, self._manner(instruction, action), 1, instruction.line)
         return spans
 
     def alias_address(self, viewer: int, allocation: Allocation) -> int:
@@ -201,8 +214,35 @@ class WeakSpace(Space):
         flat = rows.view(np.uint8).reshape(len(rows), -1)
         starts = span.index
         for lane in np.flatnonzero(open_lanes).tolist():
-            flat[lane] = self._read(int(who[lane]), int(starts[lane]), span.width_bytes, now)
+            start = int(starts[lane])
+            place = self._begin(now, lane)
+            flat[lane] = self._read(int(who[lane]), start, span.width_bytes, now)
+            self._end(place, now, lane, start, flat[lane])
         return rows
+
+    # Accesses with a choice
+
+    def _begin(self, now: _Now, position: int) -> Place | None:
+        """One lane's access begins, for which something may be drawn. None if choices are neither kept nor followed."""
+        if not self.chance.has_places:
+            return None
+        place = now.place(position)
+        self.chance.begin(place)
+        return place
+
+    def _end(
+        self, place: Place | None, now: _Now, position: int, index: int, seen: Bytes, newest: Bytes | None = None
+    ) -> None:
+        """It is over. seen: what it read or stored; newest: what is there when all is visible; None: look there."""
+        if place is None:
+            return
+        self.chance.end(place)
+        if self.events.late and self.chance.is_late:
+            newest = self.memory[index : index + len(seen)] if newest is None else newest
+            if not np.array_equal(seen, newest):
+                lane = int(now.view.lanes[position])
+                who = (now.view.launched, range(lane, lane + 1), self.events.step)
+                tell(self.events.late, LateAccess(*who, index, seen.copy(), newest.copy()))
 
     def _words(self, span: Span) -> Indices:
         """The words of each lane's access."""
@@ -221,7 +261,7 @@ class WeakSpace(Space):
         """What one lane reads, element by element, through histories."""
         out = np.empty(size_bytes, np.uint8)
         step = min(now.manner.element_bytes, size_bytes)
-        for offset in self._shuffled(range(0, size_bytes, step)):
+        for offset in self._shuffled(range(0, size_bytes, step), now.manner.is_strong):
             unit = self._unit((start + offset) // UNIT_BYTES)
             shift = (start + offset) % UNIT_BYTES
             mask = ((1 << step) - 1) << shift
@@ -235,11 +275,12 @@ class WeakSpace(Space):
             out[offset : offset + step] = np.frombuffer((value >> 8 * shift).to_bytes(8, "little")[:step], np.uint8)
         return out
 
-    def _shuffled(self, offsets: range) -> list[int]:
-        """Elements of a vector are accesses in no order (8.2.4)."""
+    def _shuffled(self, offsets: range, has_effects: bool) -> list[int]:
+        """Elements of a vector are accesses in no order (8.2.4). has_effects: others can tell which was first."""
         found = list(offsets)
         if len(found) > 1:
             self.chance.shuffle(found)
+            self.chance.is_late |= has_effects and found != list(offsets)
         return found
 
     def _access(self, who: int, mask: int, now: _Now) -> Access:
@@ -285,7 +326,10 @@ class WeakSpace(Space):
         if slow.any():
             data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
             for lane in np.flatnonzero(slow).tolist():
-                self._write(int(who[lane]), int(span.index[lane]), data[lane], now)
+                start = int(span.index[lane])
+                place = self._begin(now, lane)
+                self._write(int(who[lane]), start, data[lane], now)
+                self._end(place, now, lane, start, data[lane])
 
     def _keep(self, words: Any, latest: Any, who: Any, counts: Any, alias: int, element_bytes: int) -> None:
         """Note weak stores that follow all that they overwrite, before they do."""
@@ -313,7 +357,7 @@ class WeakSpace(Space):
     def _write(self, who: int, start: int, data: npt.NDArray[np.uint8], now: _Now) -> None:
         """One lane's store, element by element, through histories. Its bytes are in memory already."""
         step = min(now.manner.element_bytes, len(data))
-        for offset in self._shuffled(range(0, len(data), step)):
+        for offset in self._shuffled(range(0, len(data), step), True):
             number, shift = divmod(start + offset, UNIT_BYTES)
             unit = self._unit(number)
             access = self._access(who, ((1 << step) - 1) << shift, now)
@@ -366,12 +410,14 @@ class WeakSpace(Space):
                     return None
                 return self._updated(unit, reader, number, source, after, shift, now)  # noqa: B023
 
+            place_of_lane, newest = self._begin(now, lane), self.memory[start : start + size].copy()
             value, write = unit.update(reader, made, self.chance)
             if write is None:
                 self._acquire(unit, reader, number, now)
             old[lane] = np.frombuffer((value >> 8 * shift).to_bytes(8, "little")[:size], kind)[0]
             changed |= write is not None
             self._settle(number, unit)
+            self._end(place_of_lane, now, lane, start, old[lane : lane + 1].view(np.uint8), newest)
         return old, changed
 
     def _updated(
@@ -455,7 +501,7 @@ class WeakSpace(Space):
     def _shared_span(
         self, view: View, places: Indices, width_bytes: int, instruction: Instruction, action: str
     ) -> Span:
-        self._now = _Now(view, self._manner(instruction, action), 0)
+        self._now = _Now(view, self._manner(instruction, action), 0, instruction.line)
         return Span(places, int(places[0]), "scattered", width_bytes, _SHARED)
 
     def load_shared(
@@ -495,7 +541,7 @@ class WeakSpace(Space):
         access = Access(
             clocks.count + who, int(clocks.issued[who]), clocks.places[who], clock, 0xFF, is_async=True
         )  # fmt: skip
-        self.copies[id(launched), number] = (access, launched)
+        self.copies[id(launched), number] = (access, launched, lane)
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
         return self._as_seen(index, super().read_bulk(index, size_bytes))
@@ -507,14 +553,26 @@ class WeakSpace(Space):
         latest = self.latest[first:last]
         if access is None or not latest.any():
             return found
+        newest = found.copy()
         for word in np.flatnonzero(self._uncovered_by_copy(latest, access)).tolist():
             unit = self._unit((first + word) // 2)
             half = (first + word) % 2
             reader = _with_mask(access, 0x0F << 4 * half)
+            place = self._begin_copy()
             value, _ = unit.read(reader, self.chance)
+            self._end_copy(place)
             at = (first + word) * WORD_BYTES - index
             found[at : at + WORD_BYTES] = np.frombuffer((value >> 32 * half).to_bytes(8, "little")[:4], np.uint8)
+        self._tell_copy(index, found, newest)
         return found
+
+    def _tell_copy(self, index: int, seen: Bytes, newest: Bytes) -> None:
+        """Tell of a bulk copy that reads something else than what is there when all is visible."""
+        if self.events.late and self.copying is not None and not np.array_equal(seen, newest):
+            launched, number = self.copying
+            lane = self.copies[id(launched), number][2]
+            how = (launched, range(lane, lane + 1), self.events.step, index)
+            tell(self.events.late, LateAccess(*how, seen.copy(), newest, number))
 
     def write_bulk(self, index: int, data: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_] | None = None) -> None:
         access = self._copy_access()
@@ -540,8 +598,23 @@ class WeakSpace(Space):
             number, half = divmod(int(words[position, 0]), 2)
             unit = self._unit(number)
             value = int.from_bytes(data[4 * position : 4 * position + 4].tobytes(), "little") << 32 * half
+            place = self._begin_copy()
             unit.write(Write(_with_mask(access, 0x0F << 4 * half), value), self.chance)
+            self._end_copy(place)
             self._settle(number, unit)
+
+    def _begin_copy(self) -> Place | None:
+        """An access of the bulk copy that is under way begins, as _begin says of lanes."""
+        if not self.chance.has_places or self.copying is None:
+            return None
+        launched, number = self.copying
+        place = _place(launched, self.copies[id(launched), number][2], 0)
+        self.chance.begin(place)
+        return place
+
+    def _end_copy(self, place: Place | None) -> None:
+        if place is not None:
+            self.chance.end(place)
 
     def _uncovered_by_copy(self, latest: Any, access: Access) -> npt.NDArray[np.bool_]:
         """Which latest stores of words do not precede a bulk copy."""

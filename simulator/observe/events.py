@@ -360,6 +360,21 @@ class Stored:
     rows: npt.NDArray[Any]
 
 
+@dataclass(slots=True, eq=False)
+class LateAccess(LaneEvent):
+    """A lane's access to weak memory was late: a read that returned what a later store has overwritten, or a store that
+    another one, made before, has overwritten. Its Access came before; of a bulk copy, the CopyMoment comes after.
+
+    index: in Space.memory. seen: the bytes that it read or stored; newest: those that are there when all is visible, of
+    an atomic operation before it. copy: the number of the bulk copy, -1 of a lane's own access.
+    """
+
+    index: int
+    seen: npt.NDArray[np.uint8]
+    newest: npt.NDArray[np.uint8]
+    copy: int = -1
+
+
 def order_of(instruction: Instruction, otherwise: str) -> str:
     """Return the memory order among an instruction's qualifiers."""
     return next((word for word in instruction.qualifiers if word in _ORDERS), otherwise)
@@ -410,6 +425,8 @@ class Listener:
 
     def stored(self, event: Stored) -> None: ...
 
+    def late(self, event: LateAccess) -> None: ...
+
 
 Told = list[Callable[[Any], None]]
 KINDS = tuple(name for name in vars(Listener) if not name.startswith("_"))
@@ -441,6 +458,7 @@ class Events:
     host: Told
     host_access: Told
     stored: Told
+    late: Told
 
     def __init__(self) -> None:
         self.step = 0

@@ -34,6 +34,7 @@ _PARTS = {
     (ASYNC_PROXY, ALIAS_PROXY): ALIAS,
     (GENERIC_PROXY, ASYNC_PROXY): ASYNC,
     (ALIAS_PROXY, ASYNC_PROXY): ASYNC,
+    (HOST, ASYNC_PROXY): ASYNC,
 }
 """What has to know an earlier access of the first proxy before one of the second; otherwise GENERIC."""
 

@@ -43,7 +43,7 @@ from simulator.races.clocks import (
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -59,7 +59,7 @@ from simulator.races.running import (
     Running,
     Single,
 )
-from simulator.races.shadow import READ, WRITE, Kept, Shadow, Tiles
+from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -74,7 +74,8 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 @dataclass(slots=True, eq=False)
 class UnderWay:
     """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
-    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then."""
+    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then. counts_on: keys of
+    the mbarriers that count its bytes."""
 
     run: Running
     lanes: Numbers
@@ -86,6 +87,7 @@ class UnderWay:
     is_done: bool = False
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
+    counts_on: list[tuple[int, int, int]] = field(default_factory=list)
 
     @property
     def first(self) -> int:
@@ -132,6 +134,7 @@ class Races(Listener):
         self.written: list[int] = []
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
+        self.fresh: list[tuple[Running, Mbarrier]] = []  # mbarriers whose makers have not fenced since
         self.has_proxies = False
         self.shared_bytes = 0  # of a block of the launch that begins next
         self.restart()
@@ -449,6 +452,8 @@ class Races(Listener):
         self.settle_copies()
         run = self.running[event.launched]
         stamp, lanes = self.accesses.tick(), ids_of(event.lanes)
+        if event.kind == "mbarrier_init" or event.proxy.startswith("async"):
+            self._announce_mbarriers(run, lanes)
         if event.kind == "proxy":
             part = ALIAS if event.proxy == "alias" else ASYNC
             self.order.fence_proxy(run, lanes, part, stamp)
@@ -464,12 +469,23 @@ class Races(Listener):
                 run.released[scope] = Released.none(run.launched.lanes)
             run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
+    def _announce_mbarriers(self, run: Running, lanes: Numbers) -> None:
+        """Copies may count on the mbarriers that these lanes have made, for they fence after it."""
+        if not self.fresh:
+            return
+        actors = run.actors[lanes]
+        announced = [one for maker, one in self.fresh if maker is run and one.made & LOW_MASK in actors]
+        for one in announced:
+            one.made = 0
+        self.fresh = [pair for pair in self.fresh if pair[1].made]
+
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
-        if not run.pending:
+        if not run.pending and not run.waited:
             return
         mask = np.zeros(run.launched.lanes, np.bool_)
         mask[lanes] = True
+        self.order.acquire_waited(run, mask, scope)
         left = []
         for some, links, of_read in run.pending:
             at = mask[some]
@@ -543,7 +559,8 @@ class Races(Listener):
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         words, operation = event.instruction.qualifiers, event.operation
-        is_relaxed = "relaxed" in words
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             if self.written:
@@ -557,32 +574,29 @@ class Races(Listener):
             self._arrive_with_copies(run, lanes)
             stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
-        known, of = np.unique(keys, return_inverse=True)
-        barriers = [self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1) for key in known.tolist()]
-        if operation == "init":
-            for one in barriers:
-                one.rows, one.done, one.phase, one.copies = {}, [], -1, []
-        elif operation.startswith("arrive"):
-            if not is_relaxed:
-                self.order.arrive(run, barriers, lanes, of, event.phases, stamp)
-                return
-            scope = CTA if event.target_blocks is None else CLUSTER
-            for number, one in enumerate(barriers):
-                at = of == number
-                released = self.order.gather_released(run, lanes[at], scope)
-                one.rows.setdefault(int(event.phases[at][0]), []).extend(released)
-        elif not is_relaxed and event.passed is not None and event.passed.any():
-            self._pass_wait(run, barriers, lanes, of, event, stamp)
-
-    def _pass_wait(
-        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, event: MbarrierOperation, stamp: int
-    ) -> None:
-        assert event.passed is not None
-        passed = np.flatnonzero(event.passed)
-        some, of = np.unique(of[passed], return_inverse=True)
-        self.order.pass_wait(
-            run, [barriers[at] for at in some.tolist()], lanes[passed], of, event.phases[passed], stamp
-        )
+        for key in np.unique(keys).tolist():
+            at = keys == key
+            one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
+            if operation == "init":
+                one.near, one.far = Phases(-1), Phases(-1)
+                info = self._info(run, event.instruction, None, "write")
+                one.copies, one.over = [], []
+                one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
+                self.fresh.append((run, one))
+            elif operation.startswith("arrive"):
+                phase = int(event.phases[at][0])
+                is_near = run.blocks_of(lanes) == key >> 20
+                for part, some, needed in ((one.near, at & is_near, CTA), (one.far, at & ~is_near, CLUSTER)):
+                    if not some.any() or scope < needed:
+                        continue
+                    rows = part.rows.setdefault(phase, [])
+                    if is_relaxed:
+                        rows += self.order.gather_released(run, lanes[some], needed)
+                    else:
+                        rows.append(self.order.gather(run, lanes[some], stamp))
+            elif event.passed is not None and event.passed[at].any():
+                phase = int(event.phases[at][0])
+                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed, stamp)
 
     # Copies
 
@@ -593,6 +607,8 @@ class Races(Listener):
         if event.moment == "issued":
             infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
             one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
+            if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
+                one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
             self.copies[key] = one
             self.issued.append((key, one, self.accesses.tick()))
             return
@@ -606,10 +622,7 @@ class Races(Listener):
         stamp = self.accesses.tick(info)
         size = event.size_bytes
         if space == "shared":
-            block = int(one.lanes[0]) // run.launched.block
-            targets = event.target_blocks if not is_read else ()
-            first = block // run.launched.grid * run.launched.grid
-            for target in (first + other for other in targets) if targets else (block,):
+            for target in _target_blocks(one, event, is_read):
                 place = (self._shared(run), target * run.row_bytes + address)
                 self.moments.append(Moment(one, info, stamp, *place, size))
         else:
@@ -638,6 +651,8 @@ class Races(Listener):
                 for at, (key, one, _) in enumerate(some):
                     one.held = held.some(slice(at, at + 1))
                     self.order.held[key] = one.held.row
+                    if one.counts_on:
+                        self._check_mbarriers(one)
             self.issued = []
         if self.moments:
             moments, self.moments = self.moments, []
@@ -649,6 +664,22 @@ class Races(Listener):
                 for (_, _, width), alike in groups.items():
                     if alike[0].info.is_write == is_write:
                         self._copies_at(alike, width)
+
+    def _check_mbarriers(self, one: UnderWay) -> None:
+        """A bulk copy counts its bytes in the async proxy: it has to know that the mbarrier was made."""
+        actor = int(one.held.actor[0])
+        for key in one.counts_on:
+            barrier = self.order.mbarriers.get(key)
+            if barrier is None or not barrier.made or actor in barrier.counts:
+                continue
+            barrier.counts.add(actor)
+            epochs, first = np.array([barrier.made]), np.zeros(1, np.int64)
+            if self.order.unknown(one.held, first, epochs, ASYNC)[0]:
+                is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
+                made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
+                byte = key[1] * ROW_BYTES + key[2]
+                what = (barrier.made, made, actor, one.info["write"], "shared memory", byte, ASYNC)
+                self.found.add(Pair(*what, not is_race, False), 1)
 
     def _copies_at(self, moments: list[Moment], width: int) -> None:
         """Copies of one instruction access bytes of a shadow."""
@@ -889,6 +920,7 @@ class Races(Listener):
             return
         del self.running[event.launched]
         order.running.remove(run)
+        self.fresh = [pair for pair in self.fresh if pair[0] is not run]
         self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
@@ -951,6 +983,14 @@ class Races(Listener):
 
 def _stream_text(stream: int | None) -> str:
     return "the default stream" if stream is None else f"stream {stream}"
+
+
+def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:
+    """Return the numbers within its launch of the blocks whose shared memory a copy reads, or writes."""
+    block, grid = int(one.lanes[0]) // one.run.launched.block, one.run.launched.grid
+    if is_read or not event.target_blocks:
+        return [block]
+    return [block // grid * grid + other for other in event.target_blocks]
 
 
 def _element(instruction: Instruction, width: int) -> int:

@@ -58,15 +58,39 @@ SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
 @dataclass(slots=True, eq=False)
-class Mbarrier:
-    """An mbarrier object. rows: what arrivals released, by phase; done: that of phases before `phase`; copies: the
-    phase and the stamps of copies that complete it, until a thread has waited for them."""
+class Phases:
+    """What arrivals at an mbarrier released. rows: by phase; done: of phases before `phase`."""
 
-    number: int
     phase: int = 0
     rows: dict[int, list[int]] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+
+    def before(self, phase: int) -> list[int]:
+        """Return the rows of phases before `phase`."""
+        return [row for one, rows in self.rows.items() if one < phase for row in rows]
+
+    def end(self, phase: int, row: int) -> None:
+        """Let one row stand for all phases before `phase`."""
+        self.rows = {one: rows for one, rows in self.rows.items() if one >= phase}
+        self.done, self.phase = [row], phase
+
+
+@dataclass(slots=True, eq=False)
+class Mbarrier:
+    """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
+
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
+    copies: the phase and the stamps of copies that complete it, until a thread passed; over: those stamps of which no
+    thread has acquired them at once.
+    """
+
+    number: int
+    near: Phases = field(default_factory=Phases)
+    far: Phases = field(default_factory=Phases)
+    made: int = 0
+    counts: set[int] = field(default_factory=set)
     copies: list[tuple[int, list[int]]] = field(default_factory=list)
+    over: list[int] = field(default_factory=list)
 
 
 class Order:
@@ -83,8 +107,10 @@ class Order:
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
         self.held: dict[object, Numbers] = {}
         self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
-        # by stamp of a copy's access: its mbarrier's number, and when a thread of its block waited for it first
+        # by stamp of a copy's access: its mbarrier's number, when a thread of its block was the first to pass the wait
+        # for it, and when one acquired it by the wait
         self.barrier_of: Numbers = np.zeros(64, np.int64)
+        self.passed_at: Numbers = np.full(64, NEVER)
         self.waited_at: Numbers = np.full(64, NEVER)
         self.flattened = [0] * world_size
 
@@ -98,9 +124,11 @@ class Order:
             found += [np.array(rows, np.int64) for rows in run.arrived.values()]
             found += [np.array(one.rows + one.done, np.int64) for one in run.clusters.values()]
             found += [self.links.table[links, ROW] for _, links in run.owed]
+            found += [np.array(near + far, np.int64) for _, near, far in run.waited.values()]
         found += list(self.held.values())
         for barrier in self.mbarriers.values():
-            found.append(np.array(sum(barrier.rows.values(), barrier.done), np.int64))
+            for one in (barrier.near, barrier.far):
+                found.append(np.array(sum(one.rows.values(), one.done), np.int64))
         table = self.links.table[: self.links.count]
         known = self.clocks.rows[np.unique(np.concatenate(found)), GENERIC].min(axis=0)
         live = table[:, STAMP] > known[self.clocks.slots_of(table[:, ACTOR])]
@@ -197,7 +225,7 @@ class Order:
         copies = np.flatnonzero(codes == COPY_CODE)
         if len(copies):
             at = np.minimum(stamps[copies], len(self.waited_at) - 1)
-            least[copies] = self.waited_at[at]
+            least[copies] = self.passed_at[at]
             keys[copies] = others[copies] = MBARRIER_KEY | self.barrier_of[at]
         keys[codes >= WARP_CODE] = others[codes >= WARP_CODE]
         return self.clocks.extras.known(rows, part, keys, others, least)
@@ -207,6 +235,7 @@ class Order:
         if stamps[-1] >= len(self.waited_at):
             more = max(len(self.waited_at), stamps[-1] + 1)
             self.waited_at = np.concatenate([self.waited_at, np.full(more, NEVER)])
+            self.passed_at = np.concatenate([self.passed_at, np.full(more, NEVER)])
             self.barrier_of = np.concatenate([self.barrier_of, np.zeros(more, np.int64)])
         self.barrier_of[stamps] = barrier.number
         barrier.copies.append((phase, list(stamps)))
@@ -352,7 +381,9 @@ class Order:
         keys, stamps = extras.facts_of(row)
         homes = np.array(self.homes)
         of_barrier = keys >= MBARRIER_KEY
-        actors = np.where(of_barrier, homes[np.where(of_barrier, keys - MBARRIER_KEY, 0)], keys & WARP_KEY - 1)
+        actors = np.where(
+            of_barrier, homes[np.where(of_barrier, keys - MBARRIER_KEY, 0)] | COPY_CODE, keys & WARP_KEY - 1
+        )
         wanted = np.flatnonzero(clocks.rows[row, GENERIC, clocks.slots_of(actors)] < stamps)
         wanted = wanted[np.lexsort((-stamps[wanted], keys[wanted]))]
         keys, first = np.unique(keys[wanted], return_index=True)
@@ -579,50 +610,57 @@ class Order:
             self.homes.append(int(run.actors[block * run.launched.block]))
         return self.mbarriers[key]
 
-    def arrive(
-        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, phases: Numbers, stamp: int
-    ) -> None:
-        """Lanes release what they know and did, each to a phase of the barrier whose place in the list is in `of`."""
-        order = np.argsort(of, kind="stable")
-        rows = self.gather_each(run, lanes[order], of[order], stamp)
-        _, first = np.unique(of, return_index=True)
-        for barrier, row, phase in zip(barriers, rows.tolist(), phases[first].tolist(), strict=True):
-            barrier.rows.setdefault(phase, []).append(row)
-
     def pass_wait(
-        self, run: Running, barriers: list[Mbarrier], lanes: Numbers, of: Numbers, phases: Numbers, stamp: int
+        self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, scope: int, relaxed: bool, stamp: int
     ) -> None:
-        """Lanes go on: all phases before `phases` of their barriers are over. of: as in arrive."""
-        _, first = np.unique(of, return_index=True)
-        fresh: list[Mbarrier] = []
-        rows: list[int] = []
-        owners: list[int] = []
-        for barrier, lane, phase in zip(barriers, lanes[first].tolist(), phases[first].tolist(), strict=True):
-            over = [one for one in barrier.rows if one < phase]
-            self._wait_for_copies(barrier, phase, stamp)
-            if over or not barrier.done or barrier.phase < phase:
-                mine = sum((barrier.rows.pop(one) for one in over), barrier.done) or [int(run.rows[lane])]
-                owners += [len(fresh)] * len(mine)
-                rows += mine
-                fresh.append(barrier)
-                barrier.phase = phase
-        if fresh:
-            made = self.clocks.join_groups(np.array(rows), np.array(owners))
-            numbers = np.array([MBARRIER_KEY | one.number for one in fresh])
+        """Lanes go on: all phases before `phase` are over. A relaxed wait leaves it to a fence to acquire them."""
+        near, far = barrier.near, barrier.far
+        self._pass_copies(barrier, phase, relaxed, stamp)
+        rows = near.before(phase)
+        if rows or not near.done or near.phase < phase:
+            made = self._joined(rows + near.done)
             for part in range(self.clocks.parts):
                 if part != ASYNC:
-                    self.clocks.extras.add(made, part, numbers, np.full(len(made), stamp))
-            self.clocks.seal(made)
-            for barrier, row in zip(fresh, made.tolist(), strict=True):
-                barrier.done = [row]
-        self.merge_each(run, lanes, np.array([one.done[0] for one in barriers])[of])
+                    key = np.array([MBARRIER_KEY | barrier.number])
+                    self.clocks.extras.add(np.array([made]), part, key, np.array([stamp]))
+            near.end(phase, made)
+        rows = far.before(phase)
+        if rows:
+            far.end(phase, self._joined(rows + far.done))
+        of_others = far.done if scope >= CLUSTER else []
+        if relaxed:
+            run.waited[barrier.number, lanes.tobytes()] = (lanes, near.done, of_others)
+        else:
+            self.merge(run, lanes, near.done + of_others)
 
-    def _wait_for_copies(self, barrier: Mbarrier, phase: int, stamp: int) -> None:
+    def _pass_copies(self, barrier: Mbarrier, phase: int, relaxed: bool, stamp: int) -> None:
         """A thread has waited for the copies of all phases before this one."""
-        over = [stamps for one, stamps in barrier.copies if one < phase]
-        if over:
-            self.waited_at[np.concatenate(over)] = stamp
+        passed = [stamps for one, stamps in barrier.copies if one < phase]
+        if passed:
+            self.passed_at[np.concatenate(passed)] = stamp
             barrier.copies = [one for one in barrier.copies if one[0] >= phase]
+            barrier.over += [one for stamps in passed for one in stamps]
+        if barrier.over and not relaxed:
+            self.waited_at[barrier.over] = stamp
+            barrier.over = []
+
+    def _joined(self, rows: list[int]) -> int:
+        """A new row that knows what any of these knows; nothing, if there are none."""
+        if rows:
+            made = self.clocks.joined(rows)
+        else:
+            made = int(self.clocks.new(1)[0])
+            self.clocks.rows[made] = 0
+        self.clocks.seal(np.array([made]))
+        return made
+
+    def acquire_waited(self, run: Running, mask: Mask, scope: int) -> None:
+        """Lanes acquire by a fence what they waited for at mbarriers by relaxed waits."""
+        for key, (lanes, near, far) in list(run.waited.items()):
+            at = mask[lanes]
+            self.merge(run, lanes[at], near + (far if scope >= CLUSTER else []))
+            if at.all() and (scope >= CLUSTER or not far):
+                del run.waited[key]
 
 
 def _warp_keys(actors: Numbers) -> Numbers:

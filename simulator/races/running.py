@@ -70,8 +70,9 @@ class Running:
     block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
     last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
     release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
-    and that are not in their rows yet (Order.settle). seen: by lane the link that it acquired last. acquired: by lane
-    the last fence that acquires, and its scope.
+    and that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
+    relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that it
+    acquired last. acquired: by lane the last fence that acquires, and its scope.
     """
 
     def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int) -> None:
@@ -89,6 +90,7 @@ class Running:
         self.released: dict[int, Released] = {}
         self.pending: list[tuple[Numbers, Numbers, int]] = []
         self.owed: list[tuple[Numbers, Numbers]] = []
+        self.waited: dict[tuple[int, bytes], tuple[Numbers, list[int], list[int]]] = {}
         self.seen: Numbers = np.zeros(lanes, np.int64)
         self.acquired: Numbers = np.zeros(lanes, np.int64)
         self.acquired_scope: Numbers = np.full(lanes, 3)

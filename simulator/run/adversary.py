@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Ids, ids_of
-from simulator.run.choices import Turn
 from simulator.run.groups import compact
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses
+from simulator.run.orders import Accesses, Step
 
 OLDEST_EVERY = 48
 """Number of turns after which those run that have waited longest."""
@@ -60,7 +59,7 @@ class Adversarial(Accesses):
         self.phase_ends = 0
         self.habits = Habits(-1, 0, 0, False, False, False, 1.0)
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         self.turns += 1
         if self.turns > self.phase_ends:
             self._change_habits(batches)
@@ -74,7 +73,7 @@ class Adversarial(Accesses):
             lanes = batches[number].take(index)
         else:
             number, index, lanes = self._pick(batches)
-        made = self.run_on(Turn(number, index, lanes, wakes=wakes), self.random.random() < self.habits.burst)
+        made = self.run_on(Step(number, index, lanes, wakes=wakes), self.random.random() < self.habits.burst)
         self._delay(batches[number], made)
         return made
 
@@ -138,7 +137,7 @@ class Adversarial(Accesses):
             free &= (self.habits.places >> (ids % batch.block % 32) & 1).astype(np.bool_)
         return free
 
-    def _delay(self, batch: Batch, turn: Turn) -> None:
+    def _delay(self, batch: Batch, turn: Step) -> None:
         """Hold lanes back that store something in this turn: what they store next comes late."""
         step = batch.program.reach(turn.index, turn.accesses, turn.tear > 0)
         if not self.habits.delay or not step.stores or self.random.random() >= STORES_DELAYED:

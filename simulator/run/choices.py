@@ -1,7 +1,7 @@
 """What a schedule decides, one choice after another: enough to run the same interleaving again, or a part of it.
 
-A list of choices as text has a line for each, of JSON: who took a step, which copies moved on, and where a host went on
-while kernels of other ranks were under way.
+A list of choices as text has a line for each, of JSON: which launches began, who took a step, which copies moved on,
+which accesses of weak memory were late, and where a host went on while kernels of other ranks were under way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from simulator.memory.chance import Late
 from simulator.observe.lanes import Group, ids_of
 from simulator.run.groups import compact
 
@@ -22,7 +23,11 @@ WHOLE = 255
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """Lanes of a batch (by its place among those under way) run on from a place of their kernel.
+    """Lanes of a launch run on from a place of their kernel.
+
+    launch: its number on the rank of the first lane. threads: how many it has on a rank. lanes: those of rank r are
+    r * threads and so on, whatever other ranks do: so a turn means the same where ranks' launches begin together and
+    where they begin apart.
 
     index: the step where they are. accesses: how many accesses to memory they make, at most, before others may run;
     they stop at the end of the basic block. tear: which elements of a vector access come first, 0 for all of them.
@@ -30,7 +35,8 @@ class Turn:
     sleeping lanes whose memory has changed were woken before.
     """
 
-    batch: int
+    launch: int
+    threads: int
     index: int
     lanes: Group
     accesses: int = WHOLE
@@ -41,17 +47,29 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Copies of a batch moved on: the places of these among those under way.
+    """Copies of a launch moved on: of each the lane that issued it, and its place among those of the lane.
 
-    lane: of copies of single lanes, only those of the 32 around this one; -1: all. tear: see Copies.advance. idle:
-    nothing else could happen.
+    launch, threads and lanes are as in Turn. lane: of copies of single lanes, only those of the 32 around this one; -1:
+    all. tear: see Copies.advance. idle: nothing else could happen.
     """
 
-    batch: int
-    copies: tuple[int, ...]
+    launch: int
+    threads: int
+    copies: tuple[tuple[int, int], ...]
     lane: int = -1
     tear: int = 0
     idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """Launches of several ranks began together: of each the rank, and its number there, ascending.
+
+    due: their time had come while lanes were ready to run; else a launch begins when nothing else can happen.
+    """
+
+    launches: tuple[tuple[int, int], ...]
+    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +85,7 @@ class Until:
     launch: int
 
 
-Choice = Turn | Moved | Returned | Until
+Choice = Turn | Moved | Began | Returned | Until | Late
 
 
 def text_of(choices: Iterable[Choice]) -> str:
@@ -88,16 +106,21 @@ def choices_of(text: str) -> tuple[Choice, ...]:
 
 def switches(choices: Sequence[Choice]) -> int:
     """Return how often other lanes run than those of the turn before."""
-    turns = [(one.batch, ids_of(one.lanes)) for one in choices if isinstance(one, Turn)]
+    turns = [(one.launch, ids_of(one.lanes)) for one in choices if isinstance(one, Turn)]
     pairs = pairwise(turns)
     return sum(before[0] != after[0] or not np.array_equal(before[1], after[1]) for before, after in pairs)
 
 
 def _row(one: Choice) -> list[object]:
     if isinstance(one, Turn):
-        return ["turn", one.batch, one.index, _runs(one.lanes), one.accesses, one.tear, one.shuffle, int(one.wakes)]
+        how = [one.accesses, one.tear, one.shuffle, int(one.wakes)]
+        return ["turn", one.launch, one.threads, one.index, _runs(one.lanes), *how]
     if isinstance(one, Moved):
-        return ["copies", one.batch, list(one.copies), one.lane, one.tear, int(one.idle)]
+        return ["copies", one.launch, one.threads, list(map(list, one.copies)), one.lane, one.tear, int(one.idle)]
+    if isinstance(one, Late):
+        return ["late", one.launch, one.threads, one.lane, one.line, one.nth, list(one.drawn)]
+    if isinstance(one, Began):
+        return ["begin", list(map(list, one.launches)), int(one.due)]
     return ["until", one.launch] if isinstance(one, Until) else ["returned"]
 
 
@@ -117,21 +140,36 @@ def _choice(row: list[object]) -> Choice:
     if kind == "until":
         (launch,) = rest
         return Until(_count(launch))
+    if kind == "late":
+        launch, threads, lane, line, nth, drawn = rest
+        if not isinstance(drawn, list):
+            raise ValueError(drawn)
+        where = (_count(launch), _count(threads, least=1), _count(lane))
+        return Late(*where, _count(line), _count(nth), tuple(map(_count, drawn)))
+    if kind == "begin":
+        launches, due = rest
+        return Began(_pairs(launches), bool(due))
     if kind == "copies":
-        batch, copies, lane, tear, idle = rest
-        if not isinstance(copies, list):
-            raise ValueError(copies)
-        return Moved(_count(batch), tuple(map(_count, copies)), _count(lane, least=-1), _count(tear), bool(idle))
+        launch, threads, copies, lane, tear, idle = rest
+        numbers = (_count(lane, least=-1), _count(tear))
+        return Moved(_count(launch), _count(threads, least=1), _pairs(copies), *numbers, bool(idle))
     if kind != "turn":
         raise ValueError(kind)
-    batch, index, runs, *numbers = rest
-    accesses, tear, shuffle, wakes = map(_count, numbers)
+    launch, threads, index, runs, *more = rest
+    accesses, tear, shuffle, wakes = map(_count, more)
     if not isinstance(runs, list) or not runs:
         raise ValueError(runs)
     lanes = np.concatenate([np.arange(_count(count, least=1)) + _count(first) for first, count in runs])
     if (np.diff(lanes) < 1).any():
         raise ValueError(runs)
-    return Turn(_count(batch), _count(index), compact(lanes), accesses, tear, shuffle, bool(wakes))
+    where = (_count(launch), _count(threads, least=1), _count(index))
+    return Turn(*where, compact(lanes), accesses, tear, shuffle, bool(wakes))
+
+
+def _pairs(value: object) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError(value)
+    return tuple((_count(one), _count(other)) for one, other in value)
 
 
 def _count(value: object, least: int = 0) -> int:

@@ -7,6 +7,7 @@ else can run, the step budget, the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Ids, ids_of
-from simulator.run.choices import WHOLE, Moved, Turn
+from simulator.run.choices import WHOLE
 from simulator.run.copies import UnderWay
 from simulator.run.groups import compact
 from simulator.run.lane_copies import LaneCopy
@@ -23,6 +24,9 @@ from simulator.run.machine import Batch
 
 OLDEST_EVERY = 16
 """Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
+STARVED_STEPS = 256
+"""Number of steps of others after which, in fair order, the copies of a launch move on all of whose lanes wait. Their
+own steps would never make them due while a peer polls with a time limit, and so never sleeps."""
 EARLY_RETURN = 0.5
 """How often, in random order, the host of a rank goes on as soon as its kernel is done."""
 COPY_HASTE = (0.02, 0.3, 0.0)
@@ -43,18 +47,42 @@ NUMBERS = 1 << 16
 """Of tears and shuffles."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A turn of lanes of a batch, by its place among those under way. The rest is as in choices.Turn."""
+
+    batch: int
+    index: int
+    lanes: Group
+    accesses: int = WHOLE
+    tear: int = 0
+    shuffle: int = 0
+    wakes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Copies of a batch move on: their places among those under way. The rest is as in choices.Moved."""
+
+    batch: int
+    copies: tuple[int, ...]
+    lane: int = -1
+    tear: int = 0
+    idle: bool = False
+
+
 class Order(Protocol):
     """Who decides. Batches are those under way; one at least has lanes that are ready when turn is called."""
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         """Take lanes from those that are ready, and say how far they run."""
         ...
 
-    def moves(self, batches: list[Batch]) -> list[Moved]:
+    def moves(self, batches: list[Batch]) -> Iterable[CopyStep]:
         """Which copies move on after a step."""
         ...
 
-    def idle_move(self, batches: list[Batch]) -> Moved:
+    def idle_move(self, batches: list[Batch]) -> CopyStep:
         """Which copies move on while nothing else can happen; some are under way."""
         ...
 
@@ -65,11 +93,15 @@ class Order(Protocol):
 
 @dataclass(slots=True)
 class Fair:
-    """The first ready block in program order, so that lanes that went different ways meet again. Batches take turns."""
+    """The first ready block in program order, so that lanes that went different ways meet again. Batches take turns.
+
+    idle_since: by id of a batch none of whose lanes is ready, the step at which this was seen first.
+    """
 
     steps: int = 0
+    idle_since: dict[int, int] = field(default_factory=dict)
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         number = able[self.steps % len(able)]
         self.steps += 1
@@ -78,22 +110,29 @@ class Fair:
             index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
         else:
             index = min(batch.ready)
-        return Turn(number, index, batch.take(index))
+        return Step(number, index, batch.take(index))
 
-    def moves(self, batches: list[Batch]) -> list[Moved]:
-        """Those that are due."""
+    def moves(self, batches: list[Batch]) -> list[CopyStep]:
+        """Those that are due, and those of a launch that has starved."""
         found = []
         for number, batch in enumerate(batches):
             copies = batch.copies.under_way
-            due = tuple(place for place, copy in enumerate(copies) if copy.due <= batch.steps) if copies else ()
+            if not copies:
+                continue
+            time = batch.steps
+            if batch.ready:
+                self.idle_since.pop(id(batch), None)
+            elif self.steps - self.idle_since.setdefault(id(batch), self.steps) >= STARVED_STEPS:
+                time = max(time, min(copy.due for copy in copies))
+            due = tuple(place for place, copy in enumerate(copies) if copy.due <= time)
             if due:
-                found.append(Moved(number, due))
+                found.append(CopyStep(number, due))
         return found
 
-    def idle_move(self, batches: list[Batch]) -> Moved:
+    def idle_move(self, batches: list[Batch]) -> CopyStep:
         number, batch = next((number, one) for number, one in enumerate(batches) if one.copies.under_way)
         due = min(copy.due for copy in batch.copies.under_way)
-        return Moved(number, tuple(place for place, copy in enumerate(batch.copies.under_way) if copy.due == due))
+        return CopyStep(number, tuple(place for place, copy in enumerate(batch.copies.under_way) if copy.due == due))
 
     def returns(self) -> bool:
         return False
@@ -109,7 +148,7 @@ class Blocks:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         wakes = self.random.random() < 0.25
         if wakes:
             for batch in batches:
@@ -120,33 +159,33 @@ class Blocks:
         group = batch.take(index)
         unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
         lane = int(group[int(self.random.integers(len(group)))])
-        return Turn(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
+        return Step(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
 
-    def moves(self, batches: list[Batch]) -> list[Moved]:
+    def moves(self, batches: list[Batch]) -> list[CopyStep]:
         found = []
         for number, batch in enumerate(batches):
             if batch.copies.under_way and self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
                 found.append(self._some_copies(number, batch))
         return found
 
-    def idle_move(self, batches: list[Batch]) -> Moved:
+    def idle_move(self, batches: list[Batch]) -> CopyStep:
         able = [(number, batch) for number, batch in enumerate(batches) if batch.copies.under_way]
         return self._some_copies(*able[int(self.random.integers(len(able)))])
 
     def returns(self) -> bool:
         return self.random.random() < EARLY_RETURN
 
-    def _some_copies(self, number: int, batch: Batch) -> Moved:
+    def _some_copies(self, number: int, batch: Batch) -> CopyStep:
         """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
         copies = batch.copies.under_way
         place = int(self.random.integers(len(copies)))
         unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
         one = copies[place]
         if unit:
-            return Moved(number, _likewise(copies, one, unit))
+            return CopyStep(number, _likewise(copies, one, unit))
         if isinstance(one, LaneCopy) and len(one.lanes) > 1:
-            return Moved(number, (place,), int(self.random.choice(one.lanes)))
-        return Moved(number, (place,))
+            return CopyStep(number, (place,), int(self.random.choice(one.lanes)))
+        return CopyStep(number, (place,))
 
 
 class Accesses:
@@ -159,7 +198,7 @@ class Accesses:
         self.burst, self.stick = BURSTS[seed % len(BURSTS)], STICKS[seed // len(BURSTS) % len(STICKS)]
         self.last: tuple[Batch, Group] | None = None
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         random = self.random.random
         wakes = random() < WAKES
         if wakes:
@@ -167,7 +206,7 @@ class Accesses:
                 batch.wake()
         number, index, lanes = self._on(batches) or self._pick(batches)
         self.last = (batches[number], lanes)
-        return self.run_on(Turn(number, index, lanes, wakes=wakes), random() < self.burst)
+        return self.run_on(Step(number, index, lanes, wakes=wakes), random() < self.burst)
 
     def _on(self, batches: list[Batch]) -> tuple[int, int, Group] | None:
         """Those who ran last, sometimes, if any of them can."""
@@ -210,35 +249,35 @@ class Accesses:
             mask |= (self.random.getrandbits(32) >> places & 1).astype(np.bool_)
         return mask
 
-    def run_on(self, turn: Turn, is_burst: bool) -> Turn:
+    def run_on(self, turn: Step, is_burst: bool) -> Step:
         """Say how far lanes run and how they access memory."""
         random = self.random
         tear = random.randrange(1, NUMBERS) if not is_burst and random.random() < TEARS else 0
         shuffle = random.randrange(1, NUMBERS) if random.random() < SHUFFLES else 0
-        return Turn(turn.batch, turn.index, turn.lanes, WHOLE if is_burst else 1, tear, shuffle, turn.wakes)
+        return Step(turn.batch, turn.index, turn.lanes, WHOLE if is_burst else 1, tear, shuffle, turn.wakes)
 
-    def moves(self, batches: list[Batch]) -> list[Moved]:
+    def moves(self, batches: list[Batch]) -> list[CopyStep]:
         haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
         able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
         return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
 
-    def idle_move(self, batches: list[Batch]) -> Moved:
+    def idle_move(self, batches: list[Batch]) -> CopyStep:
         return self._some_copies(*self._any([(n, one) for n, one in enumerate(batches) if one.copies.under_way]))
 
     def returns(self) -> bool:
         return self.random.random() < EARLY_RETURN
 
-    def _some_copies(self, number: int, batch: Batch) -> Moved:
+    def _some_copies(self, number: int, batch: Batch) -> CopyStep:
         """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
         copies = batch.copies.under_way
         place, unit = self.random.randrange(len(copies)), self._any((0, batch.block, batch.threads, batch.lanes))
         one = copies[place]
         tear = self.random.randrange(1, NUMBERS) if self.random.random() < TEARS else 0
         if unit:
-            return Moved(number, _likewise(copies, one, unit), tear=tear)
+            return CopyStep(number, _likewise(copies, one, unit), tear=tear)
         if isinstance(one, LaneCopy) and len(one.lanes) > 1:
-            return Moved(number, (place,), int(self._any(one.lanes)))
-        return Moved(number, (place,), tear=tear)
+            return CopyStep(number, (place,), int(self._any(one.lanes)))
+        return CopyStep(number, (place,), tear=tear)
 
     def _any(self, among: Any) -> Any:
         return among[self.random.randrange(len(among))]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
+from simulator.memory.chance import Late
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
@@ -17,9 +18,10 @@ from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Instruction
 from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
-from simulator.run.choices import WHOLE, Choice, Moved, Returned, Turn
+from simulator.run.choices import WHOLE, Began, Choice, Returned
+from simulator.run.kept import moved_of, turn_of
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Blocks, Fair, Order
+from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step
 from simulator.run.replayed import Replayed
 
 WAKE_EVERY = 64
@@ -57,7 +59,7 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.order = order_of(self.policy, self.granularity, self.seed)
         if self.follows is not None:
-            self.order = Replayed(self.follows)
+            self.order = Replayed([one for one in self.follows if not isinstance(one, Late)])
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
 
@@ -93,11 +95,16 @@ class Scheduler:
                             self.choices.append(Returned())
                         return False
 
-    def _take(self, turn: Turn, batches: list[Batch]) -> None:
+    def begun(self, launches: Iterable[tuple[int, int]], is_due: bool) -> None:
+        """Keep that launches began, pairs of a rank and a number (choices.Began)."""
+        if self.records:
+            self.choices.append(Began(tuple(sorted(launches)), is_due))
+
+    def _take(self, turn: Step, batches: list[Batch]) -> None:
         """Let lanes take a step."""
         lanes, batch = turn.lanes, batches[turn.batch]
         if self.records:
-            self.choices.append(turn)
+            self.choices.append(turn_of(turn, batch))
         self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)
         self.space.events.step = self.steps
         if self.granularity == "block":
@@ -109,10 +116,10 @@ class Scheduler:
         self.steps += 1
         self.space.clock_ns += STEP_NS
 
-    def _move(self, one: Moved, batches: list[Batch]) -> None:
+    def _move(self, one: CopyStep, batches: list[Batch]) -> None:
         """Let copies move on."""
         if self.records:
-            self.choices.append(one)
+            self.choices.append(moved_of(one, batches[one.batch]))
         copies = batches[one.batch].copies
         chosen = [copies.under_way[place] for place in one.copies]
         if one.lane >= 0:

@@ -3,7 +3,7 @@
 Launches of one stream of a rank run one after another, launches of several streams side by side. A launch can begin as
 soon as its rank's stream is free, whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's
 last one. In fair order launches begin when nothing else can run, equal ones of several ranks together; in other orders
-each rank begins its own at a time that the seed decides.
+each rank begins its own at a time that the seed decides; where choices are followed, when they say so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
+from simulator.run.replayed import Replayed
 
 DELAYS = (0, 0, 4000)
 """In an order that is not fair a launch waits for some steps of the world once its stream is free: for up to one of
@@ -45,14 +46,14 @@ class Streams:
     """The queued launches of all ranks. together: the order is fair, and launches begin together.
 
     alone: a rank runs one launch at a time, whatever their streams: what a GPU does whose places are all taken.
-    fair_until: launches with smaller numbers begin as in fair order (choices.Until).
+    follows: says instead of all this when launches begin.
     """
 
     world_size: int
     seed: int
     together: bool
     alone: bool = False
-    fair_until: int = 0
+    follows: Replayed | None = None
     numbers: list[int] = field(init=False)
     _queues: list[dict[int | None, list[Queued]]] = field(init=False)
     _able_since: dict[tuple[int, int | None], int] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Streams:
         """Put a launch at the end of its stream's queue, and return its number."""
         number = self.numbers[rank]
         self.numbers[rank] += 1
-        delay = 0 if self._is_fair(number) else _delay(self.seed, rank, number)
+        delay = 0 if self.together or self.follows is not None else _delay(self.seed, rank, number)
         self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, delay))
         return number
 
@@ -78,10 +79,24 @@ class Streams:
 
         step: of the world. forced: nothing else can happen, so that at least one begins if any can.
         """
+        if self.follows is not None:
+            return self._begin_as_chosen(self.follows, batches, forced)
         left = self._left(batches, step)
         chosen = [one for one, steps in left.items() if steps <= 0]
         if forced and left and not chosen:
             chosen = [min(left, key=lambda one: left[one])]
+        return self._groups(chosen)
+
+    def _begin_as_chosen(
+        self, order: Replayed, batches: Iterable[Batch], forced: bool
+    ) -> list[tuple[list[int], list[Queued]]]:
+        """Take the launches that choices say; with several in a row each group is one of its own."""
+        able = {(rank, self._first(rank, stream).number): (rank, stream) for rank, stream in self._able(batches)}
+        chosen = order.begins(able, forced)
+        return [group for pairs in chosen for group in self._groups([able[pair] for pair in pairs])]
+
+    def _groups(self, chosen: Iterable[tuple[int, int | None]]) -> list[tuple[list[int], list[Queued]]]:
+        """Take first launches out of their queues, equal ones together."""
         groups: dict[tuple[str, str, Launch], list[tuple[int, int | None]]] = {}
         for rank, stream in chosen:
             groups.setdefault(self._first(rank, stream).kind, []).append((rank, stream))
@@ -89,13 +104,11 @@ class Streams:
 
     def is_due(self, batches: Iterable[Batch], step: int) -> bool:
         """Return whether a launch is to begin between two steps: never in fair order."""
-        if self.together or not any(self._queues):
+        if not any(self._queues):
             return False
-        left = self._left(batches, step)
-        return any(steps <= 0 and not self._is_fair(self._first(*one).number) for one, steps in left.items())
-
-    def _is_fair(self, number: int) -> bool:
-        return self.together or number < self.fair_until
+        if self.follows is not None:
+            return self.follows.is_due([(one[0], self._first(*one).number) for one in self._able(batches)])
+        return not self.together and any(steps <= 0 for steps in self._left(batches, step).values())
 
     def _first(self, rank: int, stream: int | None) -> Queued:
         return self._queues[rank][stream][0]
@@ -119,7 +132,7 @@ class Streams:
     def _take(self, rank: int, stream: int | None) -> Queued:
         queue = self._queues[rank][stream]
         first = queue.pop(0)
-        del self._able_since[rank, stream]
+        self._able_since.pop((rank, stream), None)
         if not queue:
             del self._queues[rank][stream]
         return first

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memory.fabric import Executable, Launch
+from simulator.litmus.compile import ENTRY, LOCATION_BYTES, SLOT_BYTES, Kernel, NotCompiled, kernel_of
 from simulator.litmus.outcomes import final_names
 from simulator.litmus.program import Program, Seen
 from simulator.memory.heaps import Allocation
@@ -20,7 +21,6 @@ from simulator.observe.events import LaunchBegan, tell
 from simulator.options import MultimemModel, Schedule
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler
-from simulator.trials.kernel import LOCATION_BYTES, SLOT_BYTES, Kernel, NoKernel, kernel_of
 
 HEAP_BYTES = 1 << 16
 STEP_BUDGET = 5_000
@@ -48,7 +48,7 @@ class Machine:
         return Counter(self.run(seed) for seed in seeds)
 
     def run(self, seed: int) -> State:
-        """Return the final state of one run. Raises NoKernel or a FabricError for a loop that does not end."""
+        """Return the final state of one run. Raises NotCompiled or a FabricError for a loop that does not end."""
         self._restart(seed)
         kernel = self.kernel
         ranks = list(range(kernel.world_size))
@@ -62,34 +62,24 @@ class Machine:
         while not scheduler.run([batch]):
             pass
         if batch.asleep:
-            raise NoKernel("a loop did not end, because nothing could change any more what it waits for")
+            raise NotCompiled("a loop did not end, because nothing could change any more what it waits for")
         return self._state()
 
     def _restart(self, seed: int) -> None:
         space = self.space
         space.seed = seed
         self.order.restart()
-        for group, parts in zip(self.tensors, self.kernel.groups, strict=True):
-            for rank, one in enumerate(group):
-                words = self.program.memory.initial[parts[rank]] if rank < len(parts) else ()
-                raw = b"".join(word.to_bytes(4, "little") for word in words).ljust(LOCATION_BYTES, b"\0")
+        for allocations, tensor in zip(self.tensors, self.kernel.tensors, strict=True):
+            for one, raw in zip(allocations, tensor.initial, strict=True):
                 _put(space, one, raw)
         for one in self.seen:
             _put(space, one, bytes(one.end - one.start))
 
     def _arguments(self, rank: int) -> tuple[bytes, ...]:
-        kernel, space = self.kernel, self.space
+        space = self.space
+        ways = {"own": space.address, "alias": space.alias_address, "multicast": space.multicast_address}
         found = [space.address(rank, self.seen[rank])]
-        for name in kernel.names:
-            if name in kernel.multicast:
-                found.append(space.multicast_address(rank, self.tensors[kernel.multicast[name]][0]))
-                continue
-            group, owner = kernel.owners[kernel.aliases.get(name, name)]
-            allocation = self.tensors[group][owner]
-            if name in kernel.aliases:
-                found.append(space.alias_address(rank, allocation))
-            else:
-                found.append(space.address(rank, allocation))
+        found += [ways[one.kind](rank, self.tensors[one.tensor][one.rank]) for one in self.kernel.pointers]
         return (rank.to_bytes(4, "little"), *(one.to_bytes(8, "little") for one in found))
 
     def _state(self) -> State:
@@ -115,30 +105,28 @@ class Machine:
         return _number(self.space, self.seen[rank], offset, SLOT_BYTES)
 
     def _word(self, one: Seen) -> int:
-        group, rank = self.kernel.owners[one.name]
-        return _number(self.space, self.tensors[group][rank], 4 * one.word, 4)
+        tensor, rank = self.kernel.locations[one.name]
+        return _number(self.space, self.tensors[tensor][rank], 4 * one.word, 4)
 
 
 def machine_of(program: Program) -> Machine:
-    """Return the machine of a program. Raises NoKernel for a program that no kernel can be."""
+    """Return the machine of a program. Raises NotCompiled for a program that no kernel can be."""
     kernel = kernel_of(program)
     for one in final_names(program):
         if not one.thread and one.name in kernel.shared:
-            raise NoKernel(
+            raise NotCompiled(
                 f"{one.name} lies in shared memory, and is over with its block: no condition can be about it"
             )
     observers = kernel.world_size * kernel.grid * kernel.block
-    space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, bool(kernel.aliases), observers, False)
+    has_aliases = any(one.kind == "alias" for one in kernel.pointers)
+    space = WeakSpace(kernel.world_size, HEAP_BYTES, True, 0, has_aliases, observers, False)
     order = Order(space)
     space.events.add(order)
     ranks = range(kernel.world_size)
-    tensors = [
-        [space.allocate(rank, LOCATION_BYTES, _ALIGNMENT, "+".join(group)) for rank in ranks] for group in kernel.groups
-    ]
-    size = SLOT_BYTES * max(len(kernel.slots), 1)
-    seen = [space.allocate(rank, size, _ALIGNMENT, "registers") for rank in ranks]
+    tensors = [[space.allocate(rank, LOCATION_BYTES, _ALIGNMENT, one.name) for rank in ranks] for one in kernel.tensors]
+    seen = [space.allocate(rank, kernel.seen_bytes, _ALIGNMENT, "registers") for rank in ranks]
     digest = hashlib.sha256(kernel.ptx.encode()).hexdigest()
-    executable = Executable(f"litmus/{program.name}", "litmus", "sm_90a", kernel.ptx, f"sha256:{digest}")
+    executable = Executable(f"litmus/{program.name}", ENTRY, "sm_90a", kernel.ptx, f"sha256:{digest}")
     return Machine(program, kernel, space, order, tensors, seen, executable)
 
 

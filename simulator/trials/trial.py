@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memory.fabric import FabricError
+from simulator.litmus.compile import NotCompiled
 from simulator.litmus.outcomes import Judgement, judged
 from simulator.litmus.program import Program
 from simulator.litmus.report import Column
-from simulator.trials.kernel import NoKernel
 from simulator.trials.machine import State, machine_of
 
 MAXIMUM_SEEDS = 2000
@@ -71,7 +71,7 @@ def tried(program: Program, seeds: Iterable[int], judgement: Judgement | None = 
     found = judgement or judged(program)
     try:
         return Trial(found, machine_of(program).states(seeds))
-    except (NoKernel, FabricError) as error:
+    except (NotCompiled, FabricError) as error:
         return Trial(found, Counter(), str(error))
 
 

@@ -1,7 +1,9 @@
-"""symlab explore on all_reduce/ll with its flags stored before their words: found, and shrunk to what matters."""
+"""symlab explore on kernels of ours with a mistake: all_reduce/ll with its flags stored before their words, and
+reduce_scatter/push without its releases. Both are found, and shrunk to what matters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,25 +15,44 @@ from runner.explore.subject import CaseSubject
 from simulator.explore.reading import switches_of
 from tests.kernels.test_flags_first import flags_first
 
-MOST_SWITCHES, MOST_NEEDED = 12, 4
-"""On 2026-11-22: 126 switches became 4, 3 of them up to the access that went wrong, in 402 runs."""
+MOST_SWITCHES, MOST_NEEDED = 6, 3
+"""On 2026-11-22: 86 switches became 5, 2 of them up to the access that went wrong, in 441 runs."""
 
 
-def broken() -> CaseSubject:
-    (job,) = jobs_of(
-        ["op=all_reduce", "algorithms=[ll]", "world_size=2", "sizes=[1K]", "launches=1", "track=none"]
-    ).jobs
+def broken(mistake: Callable[[str], str], *words: str) -> CaseSubject:
+    (job,) = jobs_of([*words, "world_size=2", "launches=1", "track=none"]).jobs
     whole = subject_of(job, job.cases[0])
     assert isinstance(whole, CaseSubject)
     made = whole.contestant.executable
     assert made is not None
-    made = replace(made, ptx=flags_first(made.ptx), digest=f"{made.digest}-flags-first")
+    made = replace(made, ptx=mistake(made.ptx), digest=f"{made.digest}-broken")
     return replace(whole, contestant=replace(whole.contestant, executable=made))
+
+
+def without_releases(ptx: str) -> str:
+    assert "st.release.sys" in ptx
+    return ptx.replace("st.release.sys", "st.relaxed.sys")
+
+
+def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> None:
+    words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
+    subject = broken(without_releases, *words)
+    done = Search(Plan([subject], ("random", "adversarial"), "access", 0, 10, None, 1)).run()
+    assert done.found is not None
+    trial, failure = done.found
+    found, _ = shrunk(subject, trial.order, failure, 60.0)
+    assert found.switches_before > 10
+    assert found.late_before > 3
+    assert (found.switches, found.late) == (0, 1)
+    assert "does not see that store yet" in found.cause
+    (late,) = [row for row in found.rows if row.late]
+    assert (late.kind, late.tensor) == ("load", "scratch")
+    assert replayed(subject, found)[1] == ""
 
 
 @pytest.mark.slow
 def test_flags_before_their_words_are_shrunk_to_few_switches() -> None:
-    subject = broken()
+    subject = broken(flags_first, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
     plan = Plan([subject], ("random", "adversarial"), "access", 0, 100, None, 1)
     done = Search(plan).run()
     assert done.found is not None

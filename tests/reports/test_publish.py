@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from reports import publish
 from reports.__main__ import main
 from reports.record import bundle
-from reports.record.seal import seal
+from reports.record.seal import MANIFEST, digest_of, seal
 from reports.table.compare import rows
 from tests.reports.synthetic import KIB, MIB, study
 
@@ -132,7 +133,24 @@ def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFi
     publish.refresh(project)
     publish.refresh(project, is_check=True)
     assert {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()} == files
-    assert capsys.readouterr().out == "published machines: 1, files written: 0\n"
+    digest = digest_of(project / publish.PLACE)
+    assert capsys.readouterr().out == f"published machines: 1, files written: 0, manifest {digest}\n"
+
+
+def test_the_projects_readme_names_the_digest_of_the_manifest(project: Path) -> None:
+    path, manifest = project / "README.md", project / publish.PLACE / MANIFEST
+    path.write_text(f"{path.read_text(encoding='utf-8')}sealed: <!-- manifest --><!-- end -->\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="not as the bundles have it: README.md; run"):
+        publish.refresh(project, is_check=True)
+    publish.refresh(project)
+    publish.refresh(project, is_check=True)
+    digest = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    assert f"sealed: <!-- manifest -->`sha256:{digest}`<!-- end -->\n" in path.read_text(encoding="utf-8")
+    (project / publish.PLACE / MACHINE / "README.md").write_text("by other commands\n", encoding="utf-8")
+    publish.refresh(project)
+    other = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    assert other != digest
+    assert f"`sha256:{other}`" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", [*READMES, f"reports/published/{MACHINE}/table.md"])

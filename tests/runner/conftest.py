@@ -19,7 +19,8 @@ from kernels.catalogue import SPECS
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from memory.fabric import Executable, Traits
-from reports.record.record import Check, Mismatch
+from reports.record.record import Check, Mismatch, load
+from reports.record.shared import is_shared_file
 from runner.__main__ import main
 from runner.case.cases import resolved
 from runner.case.contestant import Contestant
@@ -132,7 +133,8 @@ TWO = "algorithms=[one_shot,two_shot]"
 
 def record_files(folder: Path) -> list[Path]:
     """All records under folder/records."""
-    return [path for path in folder.glob("records/**/*.json") if path.name != COMMAND_JSON]
+    found = folder.glob("records/**/*.json")
+    return [path for path in found if path.name != COMMAND_JSON and not is_shared_file(path)]
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Outcome:
     @property
     def records(self) -> list[dict[str, Any]]:
         """All records, in the order in which they were made."""
-        found = [json.loads(path.read_text()) for path in record_files(self.folder)]
+        found = [json.loads(load(path).to_json()) for path in record_files(self.folder)]
         return sorted(found, key=lambda record: (record["started"], record["id"]))
 
     @property

@@ -18,6 +18,7 @@ import yaml
 
 import runner
 from reports.record.record import load
+from reports.record.seal import digest_of
 from runner.command.console import Console
 from runner.interrupt import Interrupted
 from runner.world.world import WorldFailure
@@ -37,7 +38,7 @@ def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
     assert "24 cases: 24 passed" in lines
     assert done.statuses == ["PASSED"] * 24
     (folder,) = (done.folder / "records").iterdir()
-    assert lines[-1] == f"records: records/{folder.name}"
+    assert lines[-1] == f"records: records/{folder.name} ({digest_of(folder)})"
     assert "\x1b" not in done.out
 
 

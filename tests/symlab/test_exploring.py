@@ -69,6 +69,71 @@ def test_a_lost_update_names_the_store_that_was_lost() -> None:
     assert "reads counter[0] of rank 0 before rank" in found.cause
 
 
+FLAG = "sys.global.u32 [%rd2+4]"
+RELEASED = handed_over("data", "flag").replace(f"st.relaxed.{FLAG}", f"st.release.{FLAG}")
+
+
+def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path: Path) -> None:
+    ptx = handed_over("data", "flag")
+    assert explored(ptx, HAND_OVER, seeds=20).found is None
+    assert explored(RELEASED, HAND_OVER, seeds=20, memory="weak").found is None
+    found = explored(ptx, HAND_OVER, memory="weak").found
+    assert found is not None
+    assert (found.switches, found.late) == (1, 1)
+    assert found.cause == (
+        "rank 1, block 0, thread 0 reads mail[0] of rank 1 after rank 0, block 0, thread 0 stored it (PTX line 11), "
+        "and does not see that store yet"
+    )
+    (late,) = [row for row in found.rows if row.late]
+    assert (late.kind, late.ranks, late.tensor, late.element, late.value) == ("load", (1,), "mail", 0, "0")
+    assert (late.late, late.mark) == ("an older value, the newest is 42", "reads the old value")
+    assert "shrunk to 1 switch and 1 late access (" in found.text()
+    found.write(tmp_path / "weak.json")
+    again = explored(ptx, HAND_OVER, memory="weak", replay=tmp_path / "weak.json")
+    assert again.undecided == ()
+    assert again.found is not None
+    assert again.found.rows == found.rows
+
+
+def test_what_strong_memory_shows_needs_no_late_access() -> None:
+    found = explored(counted(is_atomic=False), COUNT, memory="weak").found
+    assert found is not None
+    assert (found.switches, found.late) == (0, 0)
+
+
+def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
+    found = explored(ptx, COUNT, schedule="random", seeds=1, races=True).found
+    assert found is not None
+    assert (found.failure.kind, found.failure.lines) == ("race", (8,))
+    assert found.failure.message.startswith("race: a barrier is missing between `")
+    assert found.failure.message.endswith("the output of this run is right")
+    assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
+    assert found.cause.startswith("a barrier is missing between")
+    found.write(tmp_path / "race.json")
+    again = explored(ptx, COUNT, races=True, replay=tmp_path / "race.json")
+    assert again.undecided == ()
+    assert again.found is not None
+    assert again.found.failure == found.failure
+
+
+def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    wrong = explored(ptx, COUNT, schedule="random").found
+    assert wrong is not None
+    found = explored(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True).found
+    assert found is not None
+    assert found.failure.kind == "wrong output"
+    assert "the race checker says of this run: race: a barrier is missing between" in found.text()
+    found.write(tmp_path / "wrong.json")
+    assert json.loads((tmp_path / "wrong.json").read_text())["failure"]["races"] == list(found.failure.races)
+
+
+def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
+    assert explored(counted(is_atomic=True), COUNT, seeds=10, races=True).found is None
+
+
 @pytest.mark.parametrize(
     ("ptx", "how"),
     [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],

@@ -90,7 +90,16 @@ def records(worlds: int = 4) -> list[Record]:
             made = {"kernel": kernel()} if algorithm == "one_shot" else {}
             environment = copy.deepcopy(ENVIRONMENT)
             found.append(
-                one(algorithm, KIB, world=world, us=us, timing=timing, request=request, environment=environment, **made)
+                one(
+                    algorithm,
+                    KIB,
+                    world=world,
+                    us=us + 0.0131 * world,
+                    timing=timing,
+                    request=request,
+                    environment=environment,
+                    **made,
+                )
             )
     return found
 

@@ -9,6 +9,9 @@ from typing import Any
 from reports.record.record import Check, FabricInfo, KernelInfo, Record, Status
 from tests.reports.synthetic import KIB, record
 
+CALLS = 20
+"""Calls of a sample, each on a slot of its own."""
+
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
@@ -48,6 +51,10 @@ def one(
     if not library:
         fields["kernel"] = kernel(f"all_reduce/{algorithm}")
     timed: dict[str, Any] = {"is_timed": False} if us is None else {"samples_us": [[us] * 3] * 4}
+    elements = CALLS * 4 * size_bytes // 2
+    method = {"slots": CALLS, "calls_per_sample": CALLS, "warmup_calls": 3 * CALLS}
+    method |= {"checked_before": elements, "checked_after": 2 * elements}
+    fields["timing"] = method | changes.pop("timing", {})
     return record(algorithm, size_bytes, world=world, **timed, **(fields | changes))
 
 

@@ -77,7 +77,7 @@ def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str
     assert main(["audit", "records"]) == 0
     out = capsys.readouterr().out
     assert "  20  what is not captured is named" in out
-    assert out.splitlines()[-1].startswith("VERIFIED: 8 records, 20 items: ")
+    assert out.splitlines()[-1].startswith("VERIFIED: unsigned; 8 records, 21 items: ")
     path = next(Path("records/command0/ptx").iterdir())
     path.write_text("tampered", encoding="utf-8")
     assert main(["audit", "records"]) == 1
@@ -119,7 +119,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "folder.md"], "folder.md: can't be written (it is a folder)"),
-        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 5"),
+        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 6"),
         (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
     ],
 )

@@ -331,12 +331,12 @@ def test_holm_is_over_all_cases_of_the_comparison() -> None:
         (
             worlds(STEADY),
             worlds(STEADY, first=5, timing={"mode": "eager"}),
-            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 64 slots before, eager, window",
+            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 20 slots before, eager, window",
         ),
         (
             worlds(STEADY),
             worlds(STEADY, first=5, timing={"calls_per_sample": 7}),
-            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 64 slots before, graph",
+            "other setup: graph, window kernel, L2 rotate, 20 calls a sample over 20 slots before, graph",
         ),
         (
             worlds(STEADY),

@@ -50,7 +50,7 @@ def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
 
 def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
     audit = audited([*records(), broken(Status.FAILED, size_bytes=4096)])
-    assert "8 PASSED, 1 FAILED; each that did not pass says why" in evidence(audit, 16, Outcome.VERIFIED)
+    assert "8 PASSED, 1 FAILED; each that did not pass says why" in evidence(audit, 16, Outcome.CAPTURED)
     assert Outcome.FINDING not in outcomes(audit, 16)
     assert "no command.json" in evidence(audit, 16, Outcome.NOT_CAPTURED)
 
@@ -58,7 +58,7 @@ def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
 @pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "record", "ptx"])
 def test_18_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    assert item(audited(place=place), 18).outcome is Outcome.VERIFIED
+    assert item(audited(place=place), 18).outcome is Outcome.CAPTURED
     found = {"record": "all_reduce*.json", "ptx": "ptx/*.ptx"}.get(name, name)
     path = sorted((place / "command3").glob(found))[0]
     data = path.read_bytes()
@@ -71,7 +71,7 @@ def test_18_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
         assert len(found) == 1
         assert path.name in found[0].evidence
     path.write_bytes(data)
-    assert item(audited(members, place=place), 18).outcome is Outcome.VERIFIED
+    assert item(audited(members, place=place), 18).outcome is Outcome.CAPTURED
 
 
 def test_18_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_18_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
     files = sorted((place / "command0").glob("all_reduce*.json"))
     files[0].write_bytes(files[0].read_bytes() + b"\n")
     assert f"{files[0].name}: changed" in evidence(audited(place=files[0]), 18, Outcome.FINDING)
-    assert item(audited(place=files[1]), 18).outcome is Outcome.VERIFIED
-    assert item(audited(place=place / "command1"), 18).outcome is Outcome.VERIFIED
+    assert item(audited(place=files[1]), 18).outcome is Outcome.CAPTURED
+    assert item(audited(place=place / "command1"), 18).outcome is Outcome.CAPTURED
 
 
 def test_18_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_18_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
     (folder / MANIFEST).unlink()
     seal(place)
     path = sorted(folder.glob("all_reduce*.json"))[0]
-    assert item(audited(place=folder), 18).outcome is Outcome.VERIFIED
+    assert item(audited(place=folder), 18).outcome is Outcome.CAPTURED
     path.write_bytes(path.read_bytes() + b" ")
     for looked_at in (place, folder, path):
         assert f"{path.name}: changed" in evidence(audited(place=looked_at), 18, Outcome.FINDING)
@@ -101,7 +101,7 @@ def test_18_without_a_manifest(tmp_path: Path) -> None:
     (place / "command0" / MANIFEST).unlink()
     audit = audited(place=place)
     assert f"records: no {MANIFEST} covers 2 files of records" in evidence(audit, 18, Outcome.NOT_CAPTURED)
-    assert Outcome.VERIFIED in outcomes(audit, 18)
+    assert Outcome.CAPTURED in outcomes(audit, 18)
     assert evidence(audited(), 18, Outcome.NOT_CAPTURED) == "no files, so no manifest"
 
 
@@ -131,7 +131,7 @@ def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
-        ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.VERIFIED),
+        ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.CAPTURED),
         ('{"exit_code": 1, "verdict": "FINDING: x"}', Outcome.FINDING),
         ('{"exit_code": 2, "verdict": "NOT AUDITABLE: x"}', Outcome.NOT_COMPARABLE),
         ('{"exit_code": "0", "verdict": "VERIFIED: x"}', Outcome.FINDING),
@@ -168,9 +168,9 @@ def with_command(place: Path, **changes: Any) -> Path:
 
 def test_what_agrees_is_verified(tmp_path: Path) -> None:
     audit = audited(place=kept(tmp_path))
-    assert "command.json of 4 commands: 8 cases asked for, all there" in evidence(audit, 16, Outcome.VERIFIED)
-    assert "4 jobs of 4 commands, each with records" in evidence(audit, 16, Outcome.VERIFIED)
-    assert "exit code of 4 commands: 0; as the cases ended" in evidence(audit, 17, Outcome.VERIFIED)
+    assert "command.json of 4 commands: 8 cases asked for, all there" in evidence(audit, 16, Outcome.CAPTURED)
+    assert "4 jobs of 4 commands, each with records" in evidence(audit, 16, Outcome.CAPTURED)
+    assert "exit code of 4 commands: 0; as the cases ended" in evidence(audit, 17, Outcome.CAPTURED)
 
 
 @pytest.mark.parametrize(

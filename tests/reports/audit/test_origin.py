@@ -61,7 +61,7 @@ def test_2_changes_to_the_commit(tmp_path: Path) -> None:
     assert "which is not beside these records" in evidence(audited(place=place), 2, Outcome.NOT_COMPARABLE)
     path = place / "command0" / "changes.diff"
     path.write_text("diff", encoding="utf-8")
-    assert "its digest is the recorded one" in evidence(audited(place=place), 2, Outcome.VERIFIED)
+    assert "its digest is the recorded one" in evidence(audited(place=place), 2, Outcome.CAPTURED)
     path.write_text("tampered", encoding="utf-8")
     assert "its digest is not the recorded one" in evidence(audited(place=place), 2, Outcome.FINDING)
     lost = audited(with_environment(records(), git=dirty(kept_diff=None)))
@@ -123,7 +123,7 @@ def worlds() -> list[Record]:
 
 def test_3_moved_lines_are_no_other_code(worlds: list[Record]) -> None:
     audit = audited(worlds)
-    said = evidence(audit, 3, Outcome.VERIFIED)
+    said = evidence(audit, 3, Outcome.CAPTURED)
     assert "each of 1 case ran one code (PTX without line information) in all of its worlds" in said
     assert Outcome.FINDING not in outcomes(audit, 3)
 
@@ -146,7 +146,7 @@ def test_3_worlds_of_before_and_after_code_digests_cannot_be_compared(worlds: li
 
 def test_3_stored_ptx_that_was_changed_or_is_gone(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    assert "1 PTX file: each is what its name says" in evidence(audited(place=place), 3, Outcome.VERIFIED)
+    assert "1 PTX file: each is what its name says" in evidence(audited(place=place), 3, Outcome.CAPTURED)
     paths = sorted(place.rglob("*.ptx"))
     paths[0].write_text(PTX + " ", encoding="utf-8")
     assert f"ptx/{paths[0].name} is not what its name says" in evidence(audited(place=place), 3, Outcome.FINDING)
@@ -256,7 +256,7 @@ def test_8_inputs_that_were_not_made_again_are_counted() -> None:
 
 def test_17_a_command_that_never_ended(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    assert "exit code of 4 commands: 0" in evidence(audited(place=place), 17, Outcome.VERIFIED)
+    assert "exit code of 4 commands: 0" in evidence(audited(place=place), 17, Outcome.CAPTURED)
     path = place / "command1" / "command.json"
     path.write_text(path.read_text().replace('"exit_code": 0, ', ""), encoding="utf-8")
     assert "1 of 4 commands never ended" in evidence(audited(place=place), 17, Outcome.FINDING)
@@ -283,7 +283,7 @@ def test_3_another_architecture_has_other_ptx() -> None:
             kernel=dataclasses.replace(kernel("for another"), arch="sm_100a"),
             fabric=dataclasses.replace(fabric, arch="sm_100a"),
         )
-    assert "each of 2 cases ran one PTX" in evidence(audited(members), 3, Outcome.VERIFIED)
+    assert "each of 2 cases ran one PTX" in evidence(audited(members), 3, Outcome.CAPTURED)
 
 
 def test_3_what_can_not_be_compared_is_not_verified() -> None:
@@ -300,8 +300,8 @@ def test_4_and_5_worlds_that_name_nothing_are_not_the_same() -> None:
     bare = [changed(one, environment=RecordedEnvironment(), library="") for one in records()]
     audit = audited(bare)
     assert "say what software they ran on" in evidence(audit, 4, Outcome.NOT_COMPARABLE)
-    assert Outcome.VERIFIED not in outcomes(audit, 4)
-    assert Outcome.VERIFIED not in outcomes(audit, 5)
+    assert "the same wherever" not in evidence(audit, 4, Outcome.CAPTURED)
+    assert "among those listed" not in evidence(audit, 5, Outcome.CAPTURED)
 
 
 def resumed(place: Path, *entries: dict[str, Any]) -> Path:
@@ -321,7 +321,8 @@ def in_two_parts(**environment: Any) -> list[Record]:
     """The last record of command0 is of a resumption; its environment has these parts."""
     members = records()
     last = max(place for place, one in enumerate(members) if one.request.command == "command0")
-    (members[last],) = with_environment([with_request(members[last], resumed=1)], **environment)
+    later = changed(members[last], started="2026-01-01T00:30:00Z", ended="2026-01-01T00:30:01Z")
+    (members[last],) = with_environment([with_request(later, resumed=1)], **environment)
     return members
 
 
@@ -331,18 +332,18 @@ OTHER_TORCH = {"packages": {**ENVIRONMENT["packages"], "torch": "3.0"}}
 def test_17_a_resumed_command_is_named(tmp_path: Path) -> None:
     lines = ["package torch: 3.0, was 2.13.0", "kernel all_reduce/one_shot: its code changed"]
     audit = audited(place=resumed(kept(tmp_path, in_two_parts(**OTHER_TORCH)), entry(changed=lines)))
-    said = evidence(audit, 17, Outcome.VERIFIED)
+    said = evidence(audit, 17, Outcome.CAPTURED)
     assert "command0 was resumed, as its records say: 2026-11-22T06:00:00.000+00:00 after it was killed: 1 case" in said
     assert "changed before: package torch: 3.0, was 2.13.0; kernel all_reduce/one_shot: its code changed" in said
 
 
 def test_17_the_same_code_is_computed_from_the_records(tmp_path: Path) -> None:
     audit = audited(place=resumed(kept(tmp_path, in_two_parts()), entry()))
-    assert "from the same code (commit, packages)" in evidence(audit, 17, Outcome.VERIFIED)
+    assert "from the same code (commit, packages)" in evidence(audit, 17, Outcome.CAPTURED)
     assert audit.exit_code == audited(place=kept(tmp_path / "whole")).exit_code == 0
     nothing = [changed(one, environment=RecordedEnvironment()) for one in in_two_parts()]
     audit = audited(place=resumed(kept(tmp_path / "silent", nothing), entry(commit="")))
-    assert "its code can't be compared (not recorded)" in evidence(audit, 17, Outcome.VERIFIED)
+    assert "its code can't be compared (not recorded)" in evidence(audit, 17, Outcome.CAPTURED)
 
 
 @pytest.mark.parametrize(
@@ -380,13 +381,13 @@ def test_4_a_resumption_is_a_world_of_its_own(tmp_path: Path) -> None:
     """Its cases are compared with those of other commands, although the first part does not have them."""
     members = in_two_parts()
     assert len(Material(tuple(members)).worlds) == 5
-    assert "5 worlds: Python, packages" in evidence(audited(members), 4, Outcome.VERIFIED)
+    assert "5 worlds: Python, packages" in evidence(audited(members), 4, Outcome.CAPTURED)
     said = evidence(audited(in_two_parts(**OTHER_TORCH)), 4, Outcome.FINDING)
     assert "packages.torch: 3.0 and 2.13.0" in said or "packages.torch: 2.13.0 and 3.0" in said
 
 
 def test_17_nothing_is_said_of_a_command_that_was_not_resumed(tmp_path: Path) -> None:
-    assert "resumed" not in evidence(audited(place=kept(tmp_path)), 17, Outcome.VERIFIED)
+    assert "resumed" not in evidence(audited(place=kept(tmp_path)), 17, Outcome.CAPTURED)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_all_that_is_published_is_verified(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = audited(project, capsys)
     assert code == 0
-    assert f"{MACHINE}: VERIFIED: 8 records, 20 items: " in out
+    assert f"{MACHINE}: VERIFIED: unsigned; 8 records, 21 items: " in out
     assert "reports/published: every file is as its manifest has it" in out
     assert "FINDING" not in out
 

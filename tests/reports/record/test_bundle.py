@@ -6,6 +6,7 @@ import dataclasses
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,17 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 RECORDS = study(("one_shot", "nccl"), (KIB, 4 * KIB), worlds=2)
 
 
+def lines_of_records(packed: bytes) -> list[dict[str, Any]]:
+    return [line for line in map(json.loads, lzma.decompress(packed).splitlines()) if "id" in line]
+
+
 def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"x": [1, None, True, "é"]})
     path = tmp_path / "all.jsonl.xz"
     bundle.write([*RECORDS, strange], path)
     back = {one.to_json() for one in bundle.unpacked(path)}
     assert back == {one.to_json() for one in [*RECORDS, strange]}
-    assert len(lzma.decompress(path.read_bytes()).splitlines()) == len(RECORDS) + 1
+    assert len(lines_of_records(path.read_bytes())) == len(RECORDS) + 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
 
 
@@ -65,7 +70,7 @@ def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path)
     assert bundle.read([folder / "a.json", folder / "c.jsonl.xz", folder]) == [early, middle, late]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema[1-5]*.json")), ids=lambda path: path.stem)
 def test_records_of_an_older_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
     old = load(path)
     bundle.write([old], tmp_path / "x.jsonl.xz")
@@ -75,7 +80,7 @@ def test_records_of_an_older_schema_are_bundled_as_they_are(path: Path, tmp_path
 
 
 def test_worlds_are_neighbours() -> None:
-    ids = [json.loads(line)["id"] for line in lzma.decompress(bundle.packed(RECORDS)).splitlines()]
+    ids = [line["id"] for line in lines_of_records(bundle.packed(RECORDS))]
     assert ids == sorted(ids, key=ids.index)
     assert [ids[index] == ids[index + 1] for index in range(0, len(ids), 2)] == [True] * (len(ids) // 2)
 

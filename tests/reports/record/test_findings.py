@@ -141,7 +141,7 @@ def test_unchecked_results_may_be_checked_for_races() -> None:
 
 
 def test_older_records_were_not_checked() -> None:
-    made = [load(path) for path in sorted(EXAMPLES.glob("schema*.json"))]
+    made = [load(path) for path in sorted(EXAMPLES.glob("schema[1-4]*.json"))]
     assert [one.schema for one in made] == [1, 2, 2, 3, 4]
     assert {one.findings for one in made} == {None}
     assert refused().findings is None

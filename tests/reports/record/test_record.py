@@ -29,6 +29,7 @@ from reports.record.record import (
     from_json,
     load,
 )
+from tests.reports.raced import finding
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 """A record as each schema wrote it, never to be written again: what readers have to take for ever."""
@@ -134,7 +135,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 5
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 6
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -181,7 +182,7 @@ def test_floats_survive(value: float) -> None:
         ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
         ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
         ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
-        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 5"),
+        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 6"),
         ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
@@ -189,7 +190,7 @@ def test_floats_survive(value: float) -> None:
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
         ({"schema": 0}, "schema 0 can't be written"),
-        ({"schema": 6}, "schema 6 can't be written"),
+        ({"schema": 7}, "schema 7 can't be written"),
         ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
@@ -255,8 +256,8 @@ def test_a_case_may_have_root_and_offset_and_need_not() -> None:
 
 
 def test_newer_schema_is_refused_naming_both() -> None:
-    document = json.loads(record().to_json()) | {"schema": 7, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 7, .* up to schema 5"):
+    document = json.loads(record().to_json()) | {"schema": 8, "surprise": 1}
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 8, .* up to schema 6"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -466,6 +467,19 @@ def old(schema: int, **changes: Any) -> Record:
     return record(**({"id": OLD_ID, "case": case, "schema": schema} | changes))
 
 
+OF_SCHEMA_5: dict[str, Any] = {
+    "check": DIGESTED,
+    "kernel": dataclasses.replace(KERNEL, code_digest="sha256:cc"),
+    "findings": (finding("advisory", assumption="vector_16"),),
+}
+OF_SCHEMA_6 = RecordedRequest(
+    command="20261122T120000Z-all_reduce-00000000",
+    overrides=("+exp=x",),
+    kernel={"choices": {"threads": 512}},
+    resumed=1,
+)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -474,6 +488,8 @@ def old(schema: int, **changes: Any) -> Record:
         ("schema2_library.json", old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
         ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
         ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema5.json", record(schema=5, **OF_SCHEMA_5)),
+        ("schema6.json", record(schema=6, **OF_SCHEMA_5, request=OF_SCHEMA_6)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:

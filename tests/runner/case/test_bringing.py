@@ -14,6 +14,7 @@ from kernels.compile import cache_key
 from kernels.sources import digest_of
 from reports.audit.worker import ask
 from reports.record.bundle import read
+from reports.record.record import load
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.case.recorded import case_of
@@ -61,7 +62,7 @@ def ring_json(folder: Path) -> Path:
 
 
 def rewrite(path: Path, change: Any) -> None:
-    document = json.loads(path.read_text())
+    document = json.loads(load(path).to_json())
     change(document)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     seal(path.parent)
@@ -83,7 +84,7 @@ def test_it_runs_beside_ours_and_the_record_says_what_ran(done: Path) -> None:
 def test_the_text_is_kept_beside_the_record_and_sealed(done: Path) -> None:
     folder = ring_json(done).parent
     assert broken(folder) == []
-    for one in json.loads(ring_json(done).read_text())["request"]["brought"]["ring"]["files"]:
+    for one in load(ring_json(done)).document()["request"]["brought"]["ring"]["files"]:
         assert (folder / one["kept"]).read_text() == (done / "my" / one["name"]).read_text()
         assert one["kept"].endswith(".py.txt"), "nothing takes it for code"
 
@@ -92,7 +93,7 @@ def test_a_job_without_one_says_nothing_of_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     assert main([*SMALL, "algorithms=[pull]"]) == 0
     (path,) = tmp_path.glob("records/*/send_recv*.json")
-    assert "brought" not in json.loads(path.read_text())["request"]
+    assert "brought" not in load(path).document()["request"]
     assert not (path.parent / "brought").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from kernels.catalogue import OPS, find
 from kernels.compile import executable
 from kernels.spec import Case
+from reports.record.record import load
 from runner.__main__ import main
 from runner.case import host_memory, inputs, reference
 from runner.case.host_memory import NOTHING_KEPT, Kept, check_host_memory, host_bytes_needed, lane_bytes
@@ -117,7 +117,7 @@ def test_host_memory_ignore_lets_it_run(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert main([*small, "host_memory=ignore"]) == 0
     (folder,) = (tmp_path / "records").iterdir()
     (path,) = folder.glob("*-8B-*.json")
-    kept = json.loads(path.read_text())
+    kept = load(path).document()
     assert kept["request"]["configuration"]["host_memory"] == "ignore"
 
 

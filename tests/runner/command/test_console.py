@@ -23,6 +23,7 @@ import pytest
 import runner
 from kernels.spec import Case
 from reports.record.record import Check, Mismatch, Record, Status
+from reports.record.seal import digest_of
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
 from tests.reports.raced import checked, finding
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
@@ -339,7 +340,8 @@ def test_quiet_in_a_whole_command(symlab: Any, script: Script) -> None:
     done: Outcome = symlab("-q", "sizes=[8]", "algorithms=[one_shot,two_shot]", "track=none")
     assert done.code == 1
     (folder,) = (done.folder / "records").iterdir()
-    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong", f"records: records/{folder.name}"]
+    last = f"records: records/{folder.name} ({digest_of(folder)})"
+    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong", last]
     assert done.err.startswith("failed:\n  all_reduce-two_shot-")
 
 

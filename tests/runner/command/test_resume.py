@@ -122,7 +122,7 @@ def test_records_differ_from_an_uninterrupted_commands_only_in_saying_so(
         found = {}
         for path in record_files(place.parent.parent):
             if path.parent == place:
-                document = json.loads(path.read_text())
+                document = load(path).document()
                 resumed = document["request"].pop("resumed", None)
                 document["request"].pop("command")
                 found[path.name] = resumed, {key: one for key, one in document.items() if key not in passing}
@@ -461,9 +461,29 @@ def test_a_changed_record_is_not_sealed_anew(cut: Callable[..., Path], script: S
     assert script.ran == []
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_without_the_environment_that_records_refer_to_nothing_is_run_again(
+    cut: Callable[..., Path], script: Script, damage: Callable[[Path], Any], is_sealed: bool
+) -> None:
+    folder = cut(AT_SIXTH)
+    if not is_sealed:
+        (folder / MANIFEST).unlink()
+    for path in sorted((folder / "shared").iterdir()):
+        text = path.read_text()
+        damage(path)
+        before = files(folder)
+        with pytest.raises(RequestError, match=rf"{path.name}.*\(RECORDS\), restore that file") as caught:
+            resume(folder, tools=script.tools())
+        assert "\n" not in str(caught.value)
+        assert (files(folder), script.ran) == (before, [])
+        path.write_text(text)
+    assert resume(folder, tools=script.tools()) == 0
+
+
 def test_a_record_of_another_command_is_refused(cut: Callable[..., Path], script: Script) -> None:
     folder = cut(AT_SIXTH)
-    text = sorted(folder.glob("00-all*.json"))[0].read_text()
+    text = load(sorted(folder.glob("00-all*.json"))[0]).to_json()
     (folder / "zz.json").write_text(text.replace(folder.name, "20260101T000000Z-x-00000000"))
     with pytest.raises(RequestError, match="zz.json is no record of this command"):
         resume(folder, tools=script.tools())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reports.record.record import load
 from runner.command.session import Tools
 from runner.environment.gpus import rank_facts
 from runner.environment.of_command import Surroundings
@@ -119,7 +120,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
     assert main([*arguments, "track=none", "timing.mode=none"], tools) == 0
     assert [world.healthy for world in script.worlds] == [False, True]
     assert script.worlds[0].closed
-    environments = [json.loads(path.read_text())["environment"] for path in record_files(tmp_path)]
+    environments = [load(path).environment.document() for path in record_files(tmp_path)]
     assert len(environments) == 2
     for environment in environments:
         assert "still running" in environment["world"]["not_captured"]["ranks"]

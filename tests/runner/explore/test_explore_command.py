@@ -15,6 +15,9 @@ import pytest
 
 import symlab
 from kernels import sources
+from runner.explore.command import jobs_of, subject_of
+from runner.explore.subject import Order, run_once
+from simulator.run.choices import text_of
 from symlab.command import main
 from tests.symlab.messages_ptx import handed_over
 
@@ -90,6 +93,17 @@ def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(
     assert "this order does not fail any more" in said
 
 
+def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
+    words = ["op=send_recv", "algorithms=[push]", "world_size=2", "sizes=[64]", "stress=no_host_barrier", "track=none"]
+    (job,) = jobs_of(words).jobs
+    subject = subject_of(job, job.cases[0])
+    runs = [run_once(subject, Order("random", "access", seed), records=True) for seed in (1, 2, 1)]
+    assert [one.failure for one in runs] == [None] * 3
+    assert text_of(runs[0].choices) == text_of(runs[2].choices) != text_of(runs[1].choices)
+    again = run_once(subject, Order("random", "access", 5, runs[0].choices), records=True)
+    assert text_of(again.choices) == text_of(runs[0].choices)
+
+
 def test_a_right_case_gives_nothing_and_says_what_was_explored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,6 +147,13 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
         ),
         (["fabric.seed=3"], "an exploration chooses fabric.seed itself (fabric.seed), give --first-seed"),
         (["fabric.granularity=block"], "give --granularity"),
+        (
+            ["--memory", "weak", "fabric.memory=strong"],
+            "fabric.memory=strong chooses fabric.memory as well (--memory), give one of the two",
+        ),
+        (["--races", "check.races=false"], "check.races=false chooses check.races as well (--races), give one of the"),
+        (["--replay", "other.json", "--races"], "a file says what it repeats (check.races=true), give --replay alone"),
+        (["--memory", "soft"], "invalid value for '--memory'"),
         (["--case", "two_shout"], "no case has 'two_shout' in its id (--case), one is all_reduce-"),
         (["--seeds", "0"], "invalid value for '--seeds'"),
         (["--seconds", "nan"], "nan is no number of seconds (--seconds), give seconds, 0 or more"),
@@ -141,6 +162,7 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
         (["--replay", "missing.json"], "missing.json: No such file or directory (--replay)"),
         (["--replay", "other.json"], "other.json: no exploration (--replay), give a file that symlab explore wrote"),
         (["--replay", "list.json"], "list.json: no exploration (--replay)"),
+        (["--replay", "first.json"], "first.json: no exploration (it is of version 1) (--replay)"),
         (["--replay", "python.json"], "repeat it with symlab.explore(.., replay='python.json')"),
         (["--replay", "other.json", "op=barrier"], "a file says what it repeats (op=barrier), give --replay alone"),
         (["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"], "multicast"),
@@ -152,13 +174,15 @@ def test_a_wrong_request_is_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.json").write_text('{"format": "symlab record"}')
     (tmp_path / "list.json").write_text("[1, 2]")
-    python = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    python = {"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0}
     python |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": [], "trace": []}
+    python |= {"late": {"before": 0, "after": 0}}
     python |= {
         "failure": {"kind": "fault", "message": "x", "lines": []},
         "switches": {"before": 0, "after": 0, "runs": 0},
     }
     (tmp_path / "python.json").write_text(json.dumps(python))
+    (tmp_path / "first.json").write_text(json.dumps(python | {"version": 1}))
     assert main(["explore", *words]) == 2
     complaint = capsys.readouterr().err
     assert said in complaint
@@ -169,7 +193,7 @@ def test_choices_that_are_none_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    kept = {"format": "symlab exploration", "version": 1, "what": {}, "subject": "x", "kernel": "", "seed": 0}
+    kept = {"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0}
     kept |= {"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": ["x"], "trace": []}
     kept |= {
         "failure": {"kind": "fault", "message": "x", "lines": []},

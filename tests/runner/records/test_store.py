@@ -17,6 +17,7 @@ import pytest
 from kernels.spec import Case
 from reports.record.record import Record, Status, load
 from reports.record.seal import broken
+from reports.record.shared import is_shared_file
 from runner.case.recorded import recorded_case
 from runner.records.store import Store, StoreError, record_paths
 
@@ -37,7 +38,9 @@ def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("*"))
+    """Everything in a folder, but for what its records refer to."""
+    shared = folder / "shared"
+    return sorted(path.name for path in folder.rglob("*") if path != shared and not is_shared_file(path))
 
 
 def test_writes_and_reads_back(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from reports import tracked
 from reports.record import bundle
 from reports.record.record import Record
+from reports.record.seal import digest_of
 from reports.tracked import SENT_TAG, fetch
 from runner.track import artifacts as artifacts_module
 from runner.track import send
@@ -61,6 +62,9 @@ def test_a_command_attaches_its_report_its_table_and_all_records(
     command = json.loads(text_of(database, run_id, "configuration/command.json", tmp_path))
     assert command["outcome"] == "complete"
     assert len(fetch(database, [run_id])) == 4
+    (folder,) = (done.folder / "records").iterdir()
+    assert parent.data.tags["symlab.manifest"] == digest_of(folder)
+    assert digest_of(folder) in report
 
 
 def test_what_was_measured_is_drawn_twice(

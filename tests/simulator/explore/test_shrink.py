@@ -8,20 +8,22 @@ from dataclasses import replace
 import pytest
 
 from simulator.explore.shrink import Choices, Shrinker, Tried, actor_of, parts_of
+from simulator.memory.chance import Late
 from simulator.observe.lanes import ids_of
-from simulator.run.choices import WHOLE, Moved, Turn, Until
+from simulator.run.choices import WHOLE, Began, Choice, Moved, Turn, Until
 
 
 def turn(lane: int, index: int = 0, count: int = 1, accesses: int = 1) -> Turn:
-    return Turn(0, index, range(lane, lane + count), accesses)
+    return Turn(0, 16, index, range(lane, lane + count), accesses)
 
 
 def tried(fails: bool, choices: Choices, shapes: frozenset[tuple[int, int]] = frozenset()) -> Tried:
     """A run of choices alone, whose switches are their parts' number less one."""
-    return Tried(fails, choices, max(len(parts_of(choices)) - 1, 0), shapes)
+    turns = tuple(one for one in choices if not isinstance(one, Late))
+    return Tried(fails, choices, max(len(parts_of(turns)) - 1, 0), shapes)
 
 
-def shrunk(attempt: Callable[[Choices], Tried], choices: Sequence[Turn | Moved], seconds: float = 1e9) -> Shrinker:
+def shrunk(attempt: Callable[[Choices], Tried], choices: Sequence[Choice], seconds: float = 1e9) -> Shrinker:
     search = Shrinker(attempt, ends_s=seconds, clock=lambda: 0.0)
     search.shrink(attempt(tuple(choices)))
     return search
@@ -78,8 +80,8 @@ def test_lanes_of_a_block_run_together_where_that_fails_too() -> None:
 
 
 def test_whole_blocks_and_vectors_where_that_fails_too() -> None:
-    torn = Turn(0, 0, range(1), 1, tear=3, shuffle=5)
-    other = Turn(0, 0, range(1, 2), 1, tear=3, shuffle=5)
+    torn = Turn(0, 16, 0, range(1), 1, tear=3, shuffle=5)
+    other = Turn(0, 16, 0, range(1, 2), 1, tear=3, shuffle=5)
 
     def attempt(choices: Choices) -> Tried:
         return Tried(
@@ -102,6 +104,50 @@ def test_nothing_is_chosen_before_the_launch_that_fails() -> None:
     search = shrunk(attempt, [turn(lane) for lane in (0, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 0)])
     assert search.kept[0] == Until(2)
     assert order_of(search.kept) == [1, 0]
+
+
+def test_launches_begin_together_where_that_fails_too() -> None:
+    """Launch 0 of both ranks may begin together; launch 1 of rank 0 must overtake rank 1's launch 0."""
+    begins = [Began(((0, 0),)), Began(((1, 0),), True), Began(((0, 1),), True), Began(((1, 1),))]
+
+    def attempt(choices: Choices) -> Tried:
+        return tried(
+            begins[2] in choices and turn(3).lanes in [getattr(one, "lanes", None) for one in choices], choices
+        )
+
+    search = shrunk(attempt, [*begins[:2], turn(3), begins[2], turn(4), begins[3]])
+    assert [one for one in search.kept if isinstance(one, Began)] == [begins[2]]
+    search = shrunk(lambda choices: tried(len(order_of(choices)) >= 2, choices), [*begins[:2], turn(3), turn(4)])
+    assert not any(isinstance(one, Began) for one in search.kept)
+
+
+def late(lane: int, nth: int = 0) -> Late:
+    return Late(0, 16, lane, 7, nth, (0, 1))
+
+
+def test_late_accesses_that_do_not_matter_take_the_newest_store() -> None:
+    """It fails if lane 3 runs before lane 7 and sees an older value the second time."""
+    noise = [late(lane, nth) for lane in range(6) for nth in range(4)]
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        return tried(3 in order and 7 in order[order.index(3) :] and late(3, 1) in choices, choices)
+
+    search = shrunk(attempt, [*noise, turn(1), turn(3), turn(2), turn(7), turn(1)])
+    assert (search.late, order_of(search.kept), search.best.late) == ((late(3, 1),), [3, 7], 1)
+
+
+def test_no_late_access_is_kept_where_the_order_alone_fails() -> None:
+    def attempt(choices: Choices) -> Tried:
+        return tried(len(order_of(choices)) >= 2, choices)
+
+    search = shrunk(attempt, [late(3), late(4), turn(3), turn(7)])
+    assert (search.late, search.best.late) == ((), 0)
+
+
+def test_no_turn_is_kept_where_late_accesses_alone_fail() -> None:
+    search = shrunk(lambda choices: tried(late(3) in choices, choices), [late(3), late(4), turn(3), turn(7)])
+    assert (search.late, search.kept) == ((late(3),), ())
 
 
 def test_the_time_ends_it_with_the_best_so_far() -> None:
@@ -130,8 +176,8 @@ def test_a_candidate_that_fails_in_another_way_is_not_taken() -> None:
         (turn(0, 1), turn(0, 5, accesses=WHOLE), True),
         (turn(0), turn(1), False),
         (turn(0), turn(0, count=2), False),
-        (Moved(0, (1,)), Moved(0, (1,), tear=7), True),
-        (Moved(0, (1,)), Moved(0, (2,)), False),
+        (Moved(0, 16, ((1, 0),)), Moved(0, 16, ((1, 0),), tear=7), True),
+        (Moved(0, 16, ((1, 0),)), Moved(0, 16, ((2, 0),)), False),
     ],
 )
 def test_an_actor_is_its_lanes(one: Turn | Moved, other: Turn | Moved, same: bool) -> None:

@@ -110,7 +110,7 @@ def test_launches_before_the_choices_run_in_the_fair_order() -> None:
 
     fair = [one for one in rows() if one.launch == 0]
     assert choices_of(text_of((Until(1),))) == (Until(1),)
-    held = (Until(1), *(Turn(0, index, range(1, 2)) for index in range(6)))
+    held = (Until(1), *(Turn(1, 1, index, range(1, 2)) for index in range(6)))
     found = rows(schedule="random", seed=1, follows=held)
     assert [one for one in found if one.launch == 0] == fair
     assert [one.ranks for one in found if one.launch == 1] == [(1,), (1,), (0,), (0,)]

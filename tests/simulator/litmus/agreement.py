@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 from simulator.litmus.outcomes import judged
 from simulator.litmus.parse import parsed
+from simulator.litmus_races import run
+from simulator.world import SimulatorOptions
 from tests.museum.ways import WAYS
-from tests.simulator.litmus.litmus_runs import run
 from tests.simulator.litmus.messages import message
 
 PROGRAMS = 2_000
+HEAP_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def verdicts(seed: int) -> Verdicts:
     text = message(seed)
     program = parsed(text, str(seed))
     has_race = any(one.has_race for one in judged(program, is_explained=False).allowed)
-    found = run(program, **WAYS["races"].options).findings
+    found = run(program, SimulatorOptions(heap_bytes=HEAP_BYTES, **WAYS["races"].options)).findings
     sentences = tuple(one.sentence() for one in found if one.severity != "advisory")
     return Verdicts(seed, text.split(": ")[1].split(",")[0], has_race, sentences)
 

@@ -426,6 +426,41 @@ class TestProxies:
             body += self.WAIT  # the block must outlive the copy
         assert bool(found([body], block=64, before=self.SHARED)) != waits
 
+    MADE = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r8, ready; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN;
+        mbarrier.init.shared.b64 [%r7], 1; {fence} st.volatile.shared.b32 [%r8], 1;
+        JOIN: {sync} setp.ne.u32 %p4, %r9, 32; @%p4 ret; {last}
+        mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
+        cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];"""
+    SEEN = "SEE: ld.volatile.shared.b32 %r3, [%r8]; setp.ne.u32 %p4, %r3, 1; @%p4 bra SEE;"
+
+    @pytest.mark.parametrize(
+        ("fence", "sync", "last", "expected"),
+        [
+            ("", "bar.sync 0;", "", {("proxy", "fence.proxy.async")}),
+            ("", SEEN, "", {("race", "a barrier")}),
+            ("fence.proxy.async.shared::cta;", "bar.sync 0;", "", set()),
+            ("fence.mbarrier_init.release.cluster;", "bar.sync 0;", "", set()),
+            ("", "bar.sync 0;", "fence.proxy.async;", set()),
+            ("fence.proxy.alias;", "bar.sync 0;", "fence.proxy.alias;", {("proxy", "fence.proxy.async")}),
+        ],
+    )
+    def test_a_copy_counts_on_an_mbarrier_that_another_thread_made(
+        self, fence: str, sync: str, last: str, expected: set[tuple[str, str]]
+    ) -> None:
+        """Copies count their bytes in the async proxy, and mbarrier.init is a generic write."""
+        code = f"{self.MADE.format(fence=fence, sync=sync, last=last)} {self.WAIT}"
+        before = f"{self.SHARED}\n.shared .align 4 .b32 ready;"
+        assert missing(found([code], block=64, before=before)) == expected
+
+    @pytest.mark.parametrize("made", ["mbarrier.init.shared.b64 [%r7], 1; fence.proxy.async;", ""])
+    def test_an_mbarrier_that_is_made_again_is_announced_again(self, made: str) -> None:
+        again = f"""{self.WAIT} mbarrier.inval.shared.b64 [%r7]; {made or "mbarrier.init.shared.b64 [%r7], 1;"}
+            mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
+            cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];"""
+        code = f"{self.LOADED} {again} {self.WAIT.replace('WAIT', 'MORE')}"
+        findings = found([code], before=self.SHARED)
+        assert missing(findings) == (set() if made else {("proxy", "fence.proxy.async")})
+
     @pytest.mark.parametrize(
         ("wait", "is_clean"),
         [("cp.async.wait_group 0;", True), ("cp.async.wait_all;", True), ("cp.async.wait_group 1;", False)],

@@ -58,6 +58,7 @@ def test_atomics_of_two_blocks_lack_a_wider_scope() -> None:
 SHARED = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
 LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r1, 1;
     st.global.v4.b32 [%data], {{%r1, %r1, %r1, %r1}}; {fence} mbarrier.init.shared.b64 [%r7], 1;
+    fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];
     WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r7], 0; @!%p3 bra WAIT;"""
@@ -87,13 +88,36 @@ REMOTE = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r8, %cluster_cta
     ("arrive", "wait", "is_clean"),
     [
         ("release.cluster", "acquire.cluster", True),
-        ("release.cluster", "acquire.cta", True),
+        ("release.cluster", "acquire.cta", False),
+        ("release.cta", "acquire.cluster", False),
         ("relaxed.cluster", "acquire.cluster", False),
         ("release.cluster", "relaxed.cluster", False),
     ],
 )
-def test_the_scopes_of_mbarriers_are_not_looked_at(arrive: str, wait: str, is_clean: bool) -> None:
-    """A wait of scope cta does not acquire what another block released: a limit that the page names."""
+def test_a_wait_at_an_mbarrier_and_an_arrival_there_have_to_cover_each_other(
+    arrive: str, wait: str, is_clean: bool
+) -> None:
+    """A wait of scope cta does not acquire what another block released."""
     code = REMOTE.format(arrive=arrive, wait=wait)
     assert bool(found(code, 1, grid=2, block=32, before=SHARED, cluster=2)) != is_clean
-    assert "- The scopes of mbarrier operations" in PAGE.read_text()
+
+
+WAITERS = """mov.u32 %r7, barrier; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY; mbarrier.init.shared.b64 [%r7], 1;
+    READY: bar.sync 0;
+    and.b32 %r8, %r0, 31; setp.ne.u32 %p1, %r8, 0; @%p1 ret; shr.u32 %r8, %r0, 5; mov.u32 %r2, 1;
+    setp.eq.u32 %p1, %r8, 0; @%p1 bra WRITER; setp.eq.u32 %p1, %r8, 1; @%p1 bra FIRST;
+    SECOND: ld.relaxed.gpu.global.b32 %r1, [%data+64]; setp.eq.u32 %p2, %r1, 0; @%p2 bra SECOND;
+    LAST: mbarrier.try_wait.parity.shared.b64 %p3, [%r7], 0; @!%p3 bra LAST;
+    ld.global.b32 %r3, [%data]; ret;
+    WRITER: st.global.b32 [%data], %r2; st.release.gpu.global.b32 [%data+32], %r2;
+    mbarrier.arrive.relaxed.cta.shared.b64 _, [%r7]; ret;
+    FIRST: ld.acquire.gpu.global.b32 %r1, [%data+32]; setp.eq.u32 %p2, %r1, 0; @%p2 bra FIRST;
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r7], 0; @!%p3 bra WAIT;
+    st.relaxed.gpu.global.b32 [%data+64], %r2;"""
+
+
+def test_a_wait_hands_on_nothing_to_later_waits() -> None:
+    """Where no arrival released anything, a later wait acquires nothing, not even what the first one's thread knew."""
+    (one,) = found(WAITERS, 1, block=96, before=SHARED)
+    assert one.severity == "race"
+    assert {one.first.thread // 32, one.second.thread // 32} == {0, 2}

@@ -10,8 +10,9 @@ import pytest
 from simulator_harness import executable, get, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
-from simulator.observe.events import KINDS, Listener
-from simulator.run.choices import Choice, Moved, Returned, Turn, choices_of, switches, text_of
+from simulator.memory.chance import Late
+from simulator.observe.events import KINDS, LateAccess, Listener
+from simulator.run.choices import Began, Choice, Moved, Returned, Turn, choices_of, switches, text_of
 
 WORK = module(
     """
@@ -39,6 +40,10 @@ ORDERS: list[dict[str, Any]] = [
     *({"schedule": "random", "seed": seed, "granularity": "block"} for seed in range(2)),
     *({"schedule": schedule, "seed": seed} for schedule in ("random", "adversarial") for seed in range(9)),
 ]
+WEAK: list[dict[str, Any]] = [
+    {"schedule": schedule, "seed": seed, "memory": "weak"}
+    for seed, schedule in enumerate(("random", "adversarial") * 2)
+]
 NAMES = ["-".join(str(one) for one in options.values()) for options in ORDERS]
 
 
@@ -47,6 +52,14 @@ class Everything(Listener):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+
+
+class Lates(Listener):
+    def __init__(self) -> None:
+        self.told: list[LateAccess] = []
+
+    def late(self, event: LateAccess) -> None:
+        self.told.append(event)
 
 
 def _noted(kind: str) -> Any:
@@ -86,7 +99,7 @@ def ran(**options: Any) -> tuple[list[str], tuple[Choice, ...], Any, dict[str, A
     return everything.lines, world.choices, [outcome.results, list(map(repr, outcome.errors))], outcome.counters
 
 
-@pytest.mark.parametrize("options", ORDERS, ids=NAMES)
+@pytest.mark.parametrize("options", [*ORDERS, *WEAK], ids=[*NAMES, *(f"weak-{one['seed']}" for one in WEAK)])
 def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str, Any]) -> None:
     events, choices, found, counters = ran(**options)
     assert len(choices) > 20
@@ -125,6 +138,36 @@ def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str,
             assert switches(rest) < len(rest) * 2 / 3  # most turns are those of who ran before
 
 
+def test_late_accesses_follow_their_threads_not_the_seed() -> None:
+    """Each is drawn again where its lane is at that line, whatever the seed says; without them all stores are seen."""
+    events, choices, found, _ = ran(**WEAK[2])
+    late = [one for one in choices if isinstance(one, Late)]
+    assert len(late) > 5
+    assert list(choices[: len(late)]) == late
+    again, followed, same, _ = ran(**{**WEAK[2], "seed": 77}, follows=choices)
+    assert (again, text_of(followed), same) == (events, text_of(choices), found)
+    _, followed, _, _ = ran(**WEAK[2], follows=choices[len(late) :])
+    assert not any(isinstance(one, Late) for one in followed)
+
+
+def test_late_accesses_are_told_where_they_are_kept() -> None:
+    """The kernel's loads, stores, atomics and copies: each with what it saw or stored, and what was there instead."""
+    told = {}
+    for options in WEAK[:3]:
+        for is_kept in (False, True):
+            world, log = make_world(RANKS, records_choices=is_kept, step_budget=20_000, **options), Lates()
+            world.space.events.add(log)
+            run(world, work)
+            told[options["seed"], is_kept] = log.told
+            late = sum(isinstance(one, Late) for one in world.choices)
+            assert len(log.told) <= late, "vectors whose elements came in another order are late, and tell nothing"
+    assert not any(told[seed, False] for seed in range(3))
+    found = [one for seed in range(3) for one in told[seed, True]]
+    assert len(found) > 10
+    assert all(len(one.seen) == len(one.newest) and (one.seen != one.newest).any() for one in found)
+    assert all(one.count == 1 for one in found)
+
+
 def test_choices_may_be_left_out() -> None:
     """Of those that follow, what is not possible any more is passed over, and the run ends."""
     _, choices, _, _ = ran(schedule="random", seed=3)
@@ -134,9 +177,34 @@ def test_choices_may_be_left_out() -> None:
         assert errors == ["None"] * RANKS
 
 
+APART = {"schedule": "random", "seed": 7}
+"""An order in which each rank's first launch begins at a time of its own."""
+
+
+def test_turns_are_those_of_the_same_ranks_where_launches_begin_together() -> None:
+    _, choices, _, _ = ran(**APART)
+    first = [one for one in choices if isinstance(one, Began) and one.launches[0][1] == 0]
+    assert len(first) > 1
+    together = tuple(one for one in choices if not isinstance(one, Began))
+    _, followed, (_, errors), _ = ran(**APART, follows=together)
+    assert errors == ["None"] * RANKS
+    assert followed[0] == Began(tuple((rank, 0) for rank in range(RANKS)))
+    idle = (number for number, one in enumerate(together) if isinstance(one, Moved) and one.idle)
+    count = next(idle)  # from here on nothing else could happen, which is not so where another rank can run
+    assert count > 20
+    assert text_of(followed[1 : count + 1]) == text_of(together[:count])
+
+
+def test_a_launch_that_was_to_begin_later_begins_before_the_next_turn() -> None:
+    """Its due time is that of the choice, whatever the seed says: another seed follows the same choices."""
+    events, choices, found, _ = ran(**APART)
+    again, followed, same, _ = ran(**{**APART, "seed": 1}, follows=choices)
+    assert (again, text_of(followed), same) == (events, text_of(choices), found)
+
+
 def test_switches_count_who_takes_over() -> None:
     lanes = [range(4), range(4), np.array([0, 2]), np.array([0, 2]), range(2)]
-    turns = [Turn(0, 1, one) for one in lanes]
+    turns = [Turn(0, 8, 1, one) for one in lanes]
     assert switches([*turns, Returned()]) == 2
 
 
@@ -144,17 +212,24 @@ def test_switches_count_who_takes_over() -> None:
     "line",
     [
         "nonsense",
-        '["turn",0,1,[],1,0,0,0]',
-        '["turn",0,1,[[5,2],[3,1]],1,0,0,0]',
-        '["turn",0,-1,[[0,1]],1,0,0,0]',
-        '["copies",0,["a"],-1,0,0]',
+        '["turn",0,8,1,[],1,0,0,0]',
+        '["turn",0,8,1,[[5,2],[3,1]],1,0,0,0]',
+        '["turn",0,8,-1,[[0,1]],1,0,0,0]',
+        '["turn",0,0,1,[[0,1]],1,0,0,0]',
+        '["copies",0,8,["a"],-1,0,0]',
+        '["copies",0,8,[[0,1,2]],-1,0,0]',
+        '["begin",[],0]',
+        '["late",0,8,3,12,0,1]',
+        '["late",0,8,3,12,-1,[1]]',
+        '["begin",[[0,-1]],0]',
         '["waits"]',
         "[]",
         "7",
     ],
 )
 def test_a_line_that_is_no_choice_is_named(line: str) -> None:
-    good = text_of([Turn(0, 3, range(5, 9)), Moved(1, (0, 2), 7, 5), Returned()])
+    good = text_of([Began(((0, 0), (1, 2)), True), Turn(0, 8, 3, range(5, 9)), Moved(1, 8, ((0, 0), (2, 1)), 7, 5)])
+    good = text_of([Late(0, 8, 3, 12, 1, (0, 2)), *choices_of(good)])
     assert text_of(choices_of(good)) == good
-    with pytest.raises(ValueError, match="line 4 of the choices is no choice"):
+    with pytest.raises(ValueError, match="line 5 of the choices is no choice"):
         choices_of(good + line)

@@ -380,3 +380,33 @@ def succeed_count(body: str) -> int:
     outcome = outcome_of(body, {})
     assert not any(outcome.errors)
     return int(outcome.counters["instructions"])
+
+
+def test_a_peer_that_looks_at_the_clock_does_not_keep_copies_from_moving_on() -> None:
+    """Two launches; the lanes of the second all wait for their copy, while the first polls and never sleeps."""
+    polls = """LOOK: ld.acquire.sys.global.u32 %r1, [%flag]; mov.u64 %d1, %globaltimer;
+      sub.u64 %d1, %d1, %begin; setp.lt.u64 %q, %d1, 4000000; setp.eq.and.u32 %q, %r1, 0, %q; @%q bra LOOK;
+      st.global.b32 [%dst], %r1;"""
+    polls = f"mov.u64 %begin, %globaltimer; {polls}"
+    copies = f"{INIT} fence.proxy.async; {expect()} {LOAD} [stage], [%src], {BYTES}, [bar]; {wait()}"
+    signals = "st.release.sys.global.u32 [%peer_flag], 1;"
+    registers = f"{REGISTERS}  .reg .b64 %begin;\n"
+    names = ("src", "dst", "flag", "peer_flag")
+    kernels = [
+        executable(module(body, [f"u64 {name}" for name in names], registers=registers))
+        for body in (polls, f"{copies} {signals}")
+    ]
+
+    def program(fabric: SimulatorFabric) -> Any:
+        own = [put(fabric, "src", DATA), put(fabric, "dst", np.full(1, 7, np.uint32))]
+        own.append(put(fabric, "flag", np.zeros(4, np.uint32)))
+        fabric.barrier()
+        far = fabric.peer_address(own[2], 1 - fabric.rank)
+        start(fabric, kernels[fabric.rank], 1, 1, [*(one.address for one in own), far])
+        fabric.synchronize()
+        fabric.barrier()
+        return int(get(fabric, own[1], "u4")[0])
+
+    outcome = run(make_world(2), program)
+    assert not any(outcome.errors)
+    assert outcome.results == [1, 7]

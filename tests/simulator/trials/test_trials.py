@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from simulator.litmus.compile import NotCompiled
 from simulator.litmus.outcomes import judged
 from simulator.litmus.parse import read
 from simulator.litmus.program import Program
-from simulator.trials.kernel import NoKernel
 from simulator.trials.machine import machine_of
 from simulator.trials.trial import MAXIMUM_SEEDS, searched, tried
 
@@ -84,7 +84,7 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 def test_what_no_kernel_can_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "mine.litmus"
     path.write_text(f"# Mine.\nmemory x, y\nthread T0 on rank 0 block 0\n    {text}\nexists x == 0\n")
-    with pytest.raises(NoKernel, match=message):
+    with pytest.raises(NotCompiled, match=message):
         machine_of(read(path))
     assert message in tried(read(path), range(3)).remark()
 
@@ -95,4 +95,4 @@ def test_a_loop_without_an_end_is_told(tmp_path: Path) -> None:
         "# Waits for what never comes.\nmemory x\nthread T0 on rank 0 block 0\nagain:\n    ld.relaxed.sys r0, [x]\n"
         "    bra again if r0 == 0\nexists T0.r0 == 1\n"
     )
-    assert "not run on the machine: the step budget" in tried(read(path), range(1)).remark()
+    assert "not run on the machine: a loop did not end" in tried(read(path), range(1)).remark()

@@ -1,0 +1,69 @@
+"""The simulator's sums against their parts: a record has both, the sums over all launches and what each of them did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reports.record.record import Record
+
+_PEER, _MULTICAST = ("peer_read", "peer_write"), ("multicast_reduce", "multicast_store")
+
+
+def counted_apart(record: Record) -> Iterator[str]:
+    """Yield a sentence for each sum that its parts, the case or the check contradict. Older records have no parts."""
+    counters = record.counters
+    of, parts = counters.get("of"), counters.get("launches")
+    if not isinstance(of, dict) or not isinstance(parts, list):
+        return
+    if of.get("ranks") != record.case.world_size:
+        yield f"counters of {of.get('ranks')} ranks, the case has {record.case.world_size}"
+    if record.check is not None and "checked" in of and of["checked"] != record.check.launches:
+        yield f"counters say {of['checked']} launches were checked, the check has {record.check.launches}"
+    try:
+        yield from _sums(counters, parts)
+        yield from _links(counters)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        yield "counters are not what the simulator writes"
+
+
+def _sums(counters: Mapping[str, Any], parts: list[Mapping[str, Any]]) -> Iterator[str]:
+    numbers = [_length(str(part["launches"])) for part in parts]
+    if sum(numbers) != counters["of"]["launches"]:
+        yield f"counters of {counters['of']['launches']} launches, their parts are of {sum(numbers)}"
+    low, high = (
+        sum(n * part["instructions"][end] for n, part in zip(numbers, parts, strict=True)) for end in ("min", "max")
+    )
+    if not low <= counters["instructions"] <= high:
+        yield f"{counters['instructions']:,} instructions in all, the launches have {low:,} to {high:,}"
+    if not all("phases" in part for part in parts):
+        return
+    waits = sum(n * part["waits"]["max"] for n, part in zip(numbers, parts, strict=True))
+    for kind, total in counters["accesses"].items():
+        for what in ("count", "bytes"):
+            known = sum(
+                n * phase.get(kind, {}).get(what, 0)
+                for n, part in zip(numbers, parts, strict=True)
+                for phase in part["phases"]
+            )
+            # Looks while a lane waits are in the sums and in no phase; what looks is a signal or an own read.
+            can_wait = kind in ("signal", "own_read", "peer_read") and waits
+            if total[what] < known or (total[what] > known and not can_wait):
+                yield f"{total[what]:,} {kind} ({what}) in all, the phases have {known:,}"
+
+
+def _links(counters: Mapping[str, Any]) -> Iterator[str]:
+    """What peers read and wrote went over links; with signals, which may be a rank's own, nothing else did."""
+    accesses = counters["accesses"]
+    if any(accesses[kind]["count"] for kind in _MULTICAST):
+        return
+    over_links = sum(counters["links"].values())
+    moved = sum(accesses[kind]["bytes"] for kind in _PEER)
+    if not moved <= over_links <= moved + accesses["signal"]["bytes"]:
+        yield f"{over_links:,} B over links, peers read and wrote {moved:,} B"
+
+
+def _length(spans: str) -> int:
+    """Return how many numbers "0-4,7" names."""
+    ends = (span.partition("-") for span in spans.split(","))
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)

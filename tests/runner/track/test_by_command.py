@@ -1,0 +1,33 @@
+"""The records that a command line names, by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reports.record import bundle
+from runner.records.store import Store
+from runner.track.by_command import by_command
+from tests.reports.synthetic import KIB, record
+
+
+def test_a_missing_environment_is_said_once_for_all_its_records(tmp_path: Path) -> None:
+    store = Store(tmp_path / "command0")
+    for power in range(3):
+        store.write(record("one_shot", KIB << power))
+    commands, problems = by_command([tmp_path], tmp_path / "unpacked")
+    assert ([len(kept) for kept in commands.values()], problems) == ([3], [])
+    environment = next(path for path in (store.folder / "shared").iterdir() if "overrides" not in path.read_text())
+    environment.unlink()
+    commands, (problem,) = by_command([tmp_path], tmp_path / "unpacked")
+    assert commands == {}
+    assert f".json and 2 more records: {environment} is missing" in problem
+
+
+def test_records_from_a_bundle_are_kept_with_what_they_refer_to(tmp_path: Path) -> None:
+    records = [record("one_shot", KIB << power) for power in range(3)]
+    bundle.write(records, tmp_path / "all.jsonl.xz")
+    commands, problems = by_command([tmp_path / "all.jsonl.xz"], tmp_path / "unpacked")
+    assert problems == []
+    (kept,) = commands.values()
+    assert bundle.read([kept[0].path.parent]) == bundle.read([tmp_path / "all.jsonl.xz"])
+    assert len(list((kept[0].path.parent / "shared").iterdir())) == 2
