@@ -110,7 +110,7 @@ class Accesses:
     ) -> bool:
         """Check weak accesses of copies, each of the same number of bytes, and enter them, a piece as a whole.
 
-        Returns False, with nothing done, if pieces overlap or are to be looked at unit by unit.
+        Returns False, with nothing done, if pieces overlap or need a look unit by unit.
         """
         tiles = Tiles.of(starts // shadow.unit, size_bytes // shadow.unit, shadow.units)
         if tiles is None or info.is_strong or size_bytes % shadow.unit or (starts % shadow.unit).any():
@@ -377,7 +377,7 @@ class Accesses:
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
 
     def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
-        """Enter the weak reads of one unit by many lanes of a rank, if nothing is to be checked."""
+        """Enter the weak reads of one unit by many lanes of a rank, if there is nothing to check."""
         if info.is_write or info.is_strong or width != shadow.unit or len(offsets) < WARP:
             return False
         if offsets[0] != offsets[-1] or int(actors[0]) >> RANK_SHIFT != int(actors[-1]) >> RANK_SHIFT:
