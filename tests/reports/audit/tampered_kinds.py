@@ -304,9 +304,9 @@ DATA = (
     Kind("an output that is not the root's input", "run", first(_other_digest, "broadcast"), 9),
     Kind("another multimem model", "run", first(put("fabric.settings.multimem", "other")), 1),
     Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), 1),
-    Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), "rerun"),
-    Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), "rerun"),
-    Kind("another code digest", "run", every(put("kernel.code_digest", "sha256:" + "4" * 64), "all_reduce"), "rerun"),
+    Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), 9, by_rerun=True),
+    Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), 19, by_rerun=True),
+    Kind("another code digest", "run", every(put("kernel.code_digest", "sha256:" + "4" * 64), "all_reduce"), 3, by_rerun=True),
 )  # fmt: skip
 
 ORIGIN = (

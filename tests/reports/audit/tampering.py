@@ -37,13 +37,15 @@ OVERRIDES = ["+exp=x", "seed=0"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of tampering: name, the set that it changes, the change, where it is found. why: of NOWHERE."""
+    """A kind of tampering: name, the set that it changes, the change, where it is found. why: of NOWHERE. by_rerun: it
+    is found by running cases again, and by nothing else."""
 
     name: str
     of: str
     change: Change
     found: int | str
     why: str = ""
+    by_rerun: bool = False
 
 
 # The invented set.

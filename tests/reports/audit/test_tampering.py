@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
+from reports.audit.worker import Rerun
 from reports.record.bundle import read
 from reports.record.record import Record
 from reports.record.seal import MANIFEST
@@ -24,8 +26,6 @@ from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measu
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "reports" / "audit" / "README.md"
-
-RERUN = "rerun"
 
 HEADING = "## What no software here can find"
 
@@ -60,14 +60,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def worker(records: list[Record], places: list[Path]) -> dict[str, Any]:
-    """What the worker says, without a process of its own and without the sources, which no kind changes."""
+def worker(records: list[Record], places: list[Path], is_rerun: bool = False) -> dict[str, Any]:
+    """What the worker says, without a process of its own and without the sources, which no kind changes. is_rerun: with
+    all cases run again."""
     from runner import audit_worker
     from runner.environment.commits import commits
 
     jobs = audit_worker.jobs_of(records)
     recomposed, configurations = audit_worker.configurations(jobs, lambda text: None)
-    return answer() | {
+    parts: dict[str, Any] = {}
+    if is_rerun:
+        asked = asdict(Rerun(patience_s=None))
+        parts["rerun"] = audit_worker.rerun(records, asked, 1 << 20, lambda text: None)
+    return answer(**parts) | {
         "configurations": configurations,
         "cases": audit_worker.cases(jobs, recomposed),
         "inputs": audit_worker.inputs(records, 1 << 20, lambda text: None),
@@ -76,10 +81,10 @@ def worker(records: list[Record], places: list[Path]) -> dict[str, Any]:
     }
 
 
-def audited(folder: Path, of: str) -> Audit:
+def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
     """The checklist of a folder. What the worker says of the invented set is invented, too."""
     records = read([folder])
-    said = worker(records, [folder]) if of == "run" else copy.deepcopy(answer())
+    said = worker(records, [folder], is_rerun) if of == "run" else copy.deepcopy(answer())
     return check(records, [folder], ask=lambda *_: (said, ""))
 
 
@@ -123,7 +128,7 @@ def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.Fix
     assert audit.exit_code == 0
 
 
-@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, NOWHERE, RERUN)))
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, NOWHERE) and not kind.by_rerun))
 def test_it_is_found_and_by_which_item(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
     assert kind.found in findings(audit), findings(audit)
@@ -145,12 +150,21 @@ def test_what_nothing_finds_is_listed(kind: Kind, request: pytest.FixtureRequest
     assert findings(audit) == {}, "it is found: say by which item, and take it off the list in the README"
 
 
-@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == RERUN))
-def test_what_only_a_rerun_finds_is_not_found_without(
-    kind: Kind, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
-    assert findings(audit) == {}, "it is found without a rerun: say by which item"
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.by_rerun))
+def test_what_only_a_rerun_finds_is_found_by_it(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
+    assert findings(audited(place, kind.of)) == {}, "it is found without a rerun: say by which item"
+    audit = audited(place, kind.of, is_rerun=True)
+    assert list(findings(audit)) == [kind.found], findings(audit)
+    assert audit.exit_code == 1
+
+
+@pytest.mark.slow
+def test_a_rerun_of_what_was_not_changed_has_no_finding(run: Path) -> None:
+    audit = audited(run, "run", is_rerun=True)
+    assert findings(audit) == {}
+    assert {3, 9, 19} <= set(audit.level.verified)
+    assert (audit.level.recomputed, audit.exit_code) == (3, 0)
 
 
 def listed(heading: str) -> list[tuple[str, str]]:
@@ -168,8 +182,8 @@ def test_the_readme_lists_what_nothing_finds() -> None:
 
 def test_the_readme_counts_the_kinds() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
-    found = sum(kind.found not in (NOWHERE, RERUN) for kind in KINDS)
-    only = sum(kind.found == RERUN for kind in KINDS)
+    found = sum(kind.found != NOWHERE and not kind.by_rerun for kind in KINDS)
+    only = sum(kind.by_rerun for kind in KINDS)
     text = " ".join(README.read_text(encoding="utf-8").split())
     assert f"of {len(KINDS)} kinds of change" in text
     assert f"{found} are found" in text
