@@ -155,8 +155,8 @@ def _points(found: _Found, is_from_there: bool, commands: int) -> dict[int, list
     if found.unknown:
         points.setdefault(_FIGURES, []).append(Point(Outcome.NOT_COMPARABLE, listed(found.unknown, _MOST_TOLD)))
     good = {
-        _FIGURES: (found.values, f"{found.values:,} metrics, tags and parameters of {counted(found.runs, 'run')}"),
-        _FILES: (found.records, f"{counted(found.records, 'record')} among the artifacts"),
+        _FIGURES: (found.values, f"{found.values:,} metrics, tags and parameters of {counted(found.runs, 'run')} are"),
+        _FILES: (found.records, f"{found.records:,} copies of records among the artifacts are"),
     }
     of_values = any(item != _FILES for item in found.differences)
     for item, (number, text) in good.items():
