@@ -6,10 +6,11 @@ the baselines of each section are among those that are drawn.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.record.record import Record, Status
@@ -62,25 +63,35 @@ def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, Standing]:
 
 
 def _ordered(members: Mapping[str, Sequence[Record]]) -> list[str]:
-    """The series of a section: our fastest over all sizes, the baselines, what wins at a size, then the others by their
-    speed; last those without times, the worst outcome first."""
+    """The series of a section in the order in which they are drawn.
+
+    Ours that are the fastest of ours at a size, those that are at most sizes first, in turns with the baselines; then
+    the others by their speed; last those without times, the worst outcome first.
+    """
     times = {key: _times(records) for key, records in members.items()}
-    best: dict[int, float] = {}
-    for own in times.values():
-        for size, time in own.items():
-            best[size] = min(time, best.get(size, time))
+    ours = [key for key, records in members.items() if not is_baseline(records[0])]
+    best, best_of_ours = _best(times.values()), _best(times[key] for key in ours)
+    wins = {key: sum(time == best_of_ours[size] for size, time in times[key].items()) for key in ours}
     lag = {
         key: statistics.fmean(math.log(time / best[size]) for size, time in own.items())
         for key, own in times.items()
         if own
     }
     timed = sorted(lag, key=lambda key: lag[key])
-    ours = [key for key in timed if not is_baseline(members[key][0])]
-    baselines = [key for key in timed if is_baseline(members[key][0])]
-    winners = [key for key in timed if any(time == best[size] for size, time in times[key].items())]
-    untimed = [key for key in members if key not in lag]
-    untimed.sort(key=lambda key: _urgency(members[key]))
-    return list(dict.fromkeys([*ours[:1], *baselines, *winners, *timed, *untimed]))
+    winners = sorted((key for key in timed if wins.get(key)), key=lambda key: -wins[key])
+    baselines = [key for key in timed if key not in wins]
+    turns = [key for pair in itertools.zip_longest(winners, baselines) for key in pair if key is not None]
+    untimed = sorted((key for key in members if key not in lag), key=lambda key: _urgency(members[key]))
+    return list(dict.fromkeys([*turns, *timed, *untimed]))
+
+
+def _best(times: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """The shortest time of each size."""
+    best: dict[int, float] = {}
+    for own in times:
+        for size, time in own.items():
+            best[size] = min(time, best.get(size, time))
+    return best
 
 
 def _urgency(records: Sequence[Record]) -> int:

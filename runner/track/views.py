@@ -27,6 +27,9 @@ VERSION_TAG, VERSION = "symlab.views", "2"
 """Tag of an experiment that these views were written to. Raised when a view changes: what a user has taken away since
 does not come back before that."""
 
+KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
+"""So that MLflow opens an experiment on its runs; else it opens on an empty page about language models."""
+
 VIEW_TAG = "mlflow.sharedViewState."
 """How the tag of a view begins; its key follows."""
 
@@ -116,7 +119,6 @@ COMMANDS = View(
         *(f"metrics.`cases/{name}`" for name in ("requested", "passed", "wrong", "refused", "not_run")),
         f"metrics.`{WORST_RATIO}`",
         "tags.`fabric`",
-        "params.`command_line`",
     ),
     order="attributes.start_time",
     is_ascending=False,
@@ -169,8 +171,9 @@ NOTE = (
 
 
 def experiment_tags(present: Mapping[str, str], created_ms: int) -> dict[str, str]:
-    """The tags that an experiment lacks, given those it has: its views and its description. A user's stay."""
+    """The tags that an experiment lacks, given those it has: its views, its description and its kind. A user's stay."""
     found = {} if NOTE_TAG in present else {NOTE_TAG: NOTE}
+    found |= {} if KIND_TAG in present else {KIND_TAG: KIND}
     if present.get(VERSION_TAG) != VERSION:
         found |= {f"{VIEW_TAG}{view.key}": saved(view, created_ms) for view in VIEWS}
         found[VERSION_TAG] = VERSION

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reports.numerics.study import Point, Series
@@ -66,4 +68,5 @@ def test_links_lead_to_the_pages_own_server() -> None:
     assert report_link("3", "abc") == "[report.html](#/experiments/3/runs/abc/artifacts/report.html)"
     link = charts_link("3", "20260101T000000Z-x-1")
     assert "(#/experiments/3/runs?searchFilter=tags.%60symlab.command%60" in link
-    assert " " not in link.partition("(")[2]
+    for address in re.findall(r"\(([^)]*)\)", link):
+        assert " " not in address
