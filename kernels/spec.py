@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from kernels.assumptions import ASSUMPTIONS
 from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from kernels.refusal import Refusal
-from kernels.stress import MEANINGS, NO_STRESS, PROMISES
+from kernels.stress import MEANINGS, NO_STRESS, PROMISES, parts_of
 from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Case:
     kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32" mean the same), both "none"
     where the op only moves data. placement is of Placement, inputs of Inputs. root is the rank that gives (broadcast)
     or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary both buffers begin. stress
-    is of kernels.stress.Stress: what the case runs under.
+    is of kernels.stress.Stress, or several of them joined by +: what the case runs under.
     """
 
     op: str
@@ -338,15 +338,14 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
 
 def refuses_stress(spec: KernelSpec, collective: Collective, case: Case) -> Refusal | None:
     """Return why the kernel does not run under what the case names (Case.stress); None if it does."""
-    name = case.stress
-    if name == NO_STRESS:
-        return None
-    if name not in spec.promises:
-        hint = spec.why_not.get(name, "its spec does not say so (KernelSpec.promises)")
-        return Refusal("stress", f"{spec.name} does not promise {name}, {MEANINGS[name]}", hint)
-    if name == "dead_rank" and case.world_size == 1:
+    names = parts_of(case.stress)
+    for name in names:
+        if name not in spec.promises:
+            hint = spec.why_not.get(name, "its spec does not say so (KernelSpec.promises)")
+            return Refusal("stress", f"{spec.name} does not promise {name}, {MEANINGS[name]}", hint)
+    if "dead_rank" in names and case.world_size == 1:
         return Refusal("world_size", "dead_rank takes 2 or more ranks", "one waits for another")
-    if name == "alternating_sizes" and len(cases_in_turn(spec, collective, case)) < 2:
+    if "alternating_sizes" in names and len(cases_in_turn(spec, collective, case)) < 2:
         return Refusal("sizes", f"{spec.name} takes no other size to alternate with {case.size_bytes} bytes")
     return None
 
@@ -362,7 +361,7 @@ def cases_in_turn(spec: KernelSpec, collective: Collective, case: Case) -> tuple
     Under alternating_sizes the others are smaller: about a third, a vector of 16 bytes, an element (each for every rank
     where the op divides its buffer), as far as the kernel takes them. Otherwise they are the same.
     """
-    if case.stress != "alternating_sizes":
+    if "alternating_sizes" not in parts_of(case.stress):
         return (case,) * SLOTS
     step = case.itemsize * (case.world_size if collective.chunked else 1)
     parts = _VECTOR_BYTES * (case.world_size if collective.chunked else 1)

@@ -1,4 +1,7 @@
-"""What a kernel can be put under beside a plain launch, what each means, and why a kernel does not promise it."""
+"""What a kernel can be put under beside a plain launch, what each means, and why a kernel does not promise it.
+
+Several may be combined: "late_rank+two_streams" is one value, with the names in the order of Stress.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,37 @@ class Stress(StrEnum):
 NO_STRESS = Stress.none.value
 PROMISES = tuple(str(one) for one in Stress if one is not Stress.none)
 """What a spec can promise."""
+
+JOINED = "+"
+LAUNCHED_BY = ("two_streams", "graph_out_of_step", "dead_rank")
+"""Those that say how launches are made: a case has one of them at most."""
+
+
+def parts_of(stress: str) -> tuple[str, ...]:
+    """Return the names that a value combines; () of "none"."""
+    return () if stress == NO_STRESS else tuple(stress.split(JOINED))
+
+
+def combined(text: str) -> str:
+    """Return a value with its names in the order of Stress. Raises ValueError for one that is no stress, says why."""
+    names = text.split(JOINED)
+    unknown = next((name for name in names if name not in tuple(Stress)), None)
+    if unknown is not None:
+        known = ", ".join(Stress)
+        raise ValueError(f"there is no stress {unknown!r} (stress), give one of {known}, or several joined by +")
+    twice = next((name for name in names if names.count(name) > 1), "")
+    if twice:
+        raise ValueError(f"{text} names {twice} twice (stress), name it once")
+    if len(names) > 1 and NO_STRESS in names:
+        raise ValueError(f"{text} combines none with something (stress), leave none out")
+    if len(names) > 1 and "dead_rank" in names:
+        reason = f"{text} combines dead_rank, whose last launch ends the case, with something"
+        raise ValueError(f"{reason} (stress), give it alone")
+    launched_by = [name for name in names if name in LAUNCHED_BY]
+    if len(launched_by) > 1:
+        raise ValueError(f"{text} launches in two ways (stress), give {' or '.join(launched_by)}")
+    return JOINED.join(sorted(names, key=tuple(Stress).index))
+
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {

@@ -42,6 +42,7 @@ VERBS = {
         Verb("study", "reports.commands:study", _LOOK, "Print errors over world sizes, for each accumulator."),
         Verb("bundle", "reports.commands:bundle", _LOOK, "Pack records into one compressed file."),
         Verb("audit", "reports.commands:audit", _LOOK, "Check records against a list of items, or compare two sets."),
+        Verb("history", "reports.commands:history", _LOOK, "Show how cases changed over commits and libraries."),
         Verb("sign", "reports.commands:sign", _LOOK, "Vouch for a folder of records with an SSH key."),
         Verb("track", "runner.track.commands:track", _MLFLOW, "Send records to MLflow that were not sent."),
         Verb("dashboard", "runner.track.commands:dashboard", _MLFLOW, "Open MLflow's dashboard on what was tracked."),

@@ -6,7 +6,7 @@ one of the statement beside it, if the statement is that of the records as they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from reports.record.signed import (
     SIGNED,
     Signed,
     Statement,
+    digests_by_command,
     record_digest,
-    records_digest,
     statement_of,
 )
 from reports.table.text import counted
@@ -45,12 +45,12 @@ class Vouched:
 @dataclass(frozen=True, slots=True)
 class _Claim:
     """A statement with its signatures, where it was found, why it is not one of what is there ("" if it is), and the
-    records that it covers."""
+    digests of the records that it covers."""
 
     where: str
     signed: Signed | None
     problem: str = ""
-    records: Sequence[Record] = ()
+    covered: frozenset[str] = frozenset()
 
 
 def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
@@ -65,7 +65,7 @@ def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
         points += found
         if known:
             names |= dict.fromkeys(known)
-            covered |= set(map(record_digest, claim.records))
+            covered |= claim.covered
     if not claims:
         where = f"{material.source}: " if material.source else ""
         points.append(Point(Outcome.NOT_CAPTURED, f"{where}no signature; symlab sign FOLDER --key KEY makes one"))
@@ -106,7 +106,8 @@ def _of_folders(material: Material, place: Path) -> Iterator[_Claim]:
         inside = [path for path in files if folder.resolve() in path.resolve().parents]
         is_all = len(inside) == len(files) and len(material.places) == 1
         records = () if problem else material.records if is_all else bundle.read(inside) if inside else ()
-        yield _Claim(f"{folder.name} (manifest {there})", signed, problem, records)
+        covered = frozenset(map(record_digest, records))
+        yield _Claim(f"{folder.name} (manifest {there})", signed, problem, covered)
 
 
 def _of_bundles(place: Path) -> Iterator[_Claim]:
@@ -114,18 +115,19 @@ def _of_bundles(place: Path) -> Iterator[_Claim]:
     for path in bundle.record_files(place):
         if not path.name.endswith(bundle.SUFFIX):
             continue
-        for signed in bundle.signed_in(path):
+        found = bundle.signed_in(path)
+        digests = digests_by_command(bundle.unpacked(path)) if found else {}
+        for signed in found:
             try:
                 statement = Statement.read(signed.text)
             except ValueError as error:
                 yield _Claim(path.name, None, str(error))
                 continue
-            records = statement.covered(bundle.unpacked(path))
-            problem = ""
-            if records_digest(records) != statement.records:
+            covered, problem = statement.covered(digests), ""
+            if not statement.is_of(digests):
                 problem = f"changed after signing: {counted(statement.count, 'record')} signed, "
-                problem += f"{len(records)} of these commands are here, and not the same"
-            yield _Claim(f"{path.name} (records {statement.records})", signed, problem, records)
+                problem += f"{len(covered)} of these commands are here, and not the same"
+            yield _Claim(f"{path.name} (records {statement.records})", signed, problem, covered)
 
 
 def _judged(claim: _Claim, signers: Path | None, total: int) -> tuple[list[Point], list[str]]:
@@ -147,7 +149,7 @@ def _point(claim: _Claim, found: Verified, signers: Path | None, total: int) -> 
     """Return what one signature says. total: the number of records of the whole set."""
     match found.state:
         case State.KNOWN:
-            covered = len(claim.records)
+            covered = len(claim.covered)
             says = f"{claim.where}: signed by {found.name} ({found.key}), {counted(covered, 'record')}"
             if not covered:  # such as a folder that the audited file does not lie in
                 return Point(Outcome.CAPTURED, says)
@@ -222,13 +224,14 @@ def _earlier(place: Path, is_bundle: bool) -> list[Signed]:
 def carried(places: Sequence[Path], records: Sequence[Record]) -> tuple[list[Signed], list[str]]:
     """Return the statements in places that a bundle of these records can carry, and a sentence for each other one."""
     kept, left_out = [], []
+    digests = digests_by_command(records) if any(map(_has_signatures, places)) else {}
     for place in places:
         found = [(folder.name, _signed_or_problem(folder)) for folder in signed_folders(place)]
         for path in bundle.record_files(place):
             if path.name.endswith(bundle.SUFFIX):
                 found += [(path.name, one) for one in bundle.signed_in(path)]
         for where, signed in found:
-            problem = signed if isinstance(signed, str) else _not_of(signed, records)
+            problem = signed if isinstance(signed, str) else _not_of(signed, digests)
             if problem or isinstance(signed, str):
                 left_out.append(f"the signature of {where} is left out: {problem}")
             else:
@@ -243,11 +246,19 @@ def _signed_or_problem(folder: Path) -> Signed | str:
         return str(error)
 
 
-def _not_of(signed: Signed, records: Sequence[Record]) -> str:
+def _has_signatures(place: Path) -> bool:
+    """Return whether there may be signatures in a place: it has some, or it has bundles."""
+    return bool(signed_folders(place)) or any(path.name.endswith(bundle.SUFFIX) for path in bundle.record_files(place))
+
+
+def _not_of(signed: Signed, digests: Mapping[str, Set[str]]) -> str:
     """Return why a statement is not one of these records; "" if it is."""
     try:
         statement = Statement.read(signed.text)
     except ValueError as error:
         return str(error)
-    is_same = records_digest(statement.covered(records)) == statement.records
-    return "" if is_same else f"the {counted(statement.count, 'record')} that it is of are not all here, unchanged"
+    return (
+        ""
+        if statement.is_of(digests)
+        else f"the {counted(statement.count, 'record')} that it is of are not all here, unchanged"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from reports.table.sheet import Line, Sheet
@@ -63,7 +63,8 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to.
+    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to. files: by
+    number of a line and column, texts with the files that they link to, which take the place of the cell's text.
 
     titles: the full text of a shortened one, such as a digest, by the shortened text.
     """
@@ -73,6 +74,7 @@ class Table:
     links: Mapping[int, str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     heading: bool = True
+    files: Mapping[tuple[int, str], tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class Cell:
     classes: str
     title: str
     link: str
+    files: tuple[tuple[str, str], ...] = ()
 
 
 def drawn(table: Table) -> list[list[Cell]]:
@@ -148,7 +151,10 @@ def drawn(table: Table) -> list[list[Cell]]:
     for group in table.sheet.groups:
         for line in group:
             link = table.links.get(len(lines), "")
-            lines.append([_cell(table, line, column, link) for column in table.sheet.columns])
+            number = len(lines)
+            cells = [_cell(table, line, column, link) for column in table.sheet.columns]
+            named = zip(table.sheet.columns, cells, strict=True)
+            lines.append([replace(cell, files=table.files.get((number, column), ())) for column, cell in named])
     return lines
 
 

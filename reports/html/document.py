@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from reports import second_process
 from reports.html import commands, environment, kernels, measurements, outcomes, races
-from reports.html.blocks import KEY, Block, Notes, Part, Table, Verdict, drawn, shades
+from reports.html.blocks import KEY, Block, Facts, Notes, Part, Table, Verdict, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.record import Record
@@ -60,6 +60,7 @@ def page(
     parts = _parts(records, audit, album)
     figures, svgs = _json(table.values(records)), album.drawn(is_alone)
     return _rendered(
+        kicker="symlab report",
         title=title or _title(records),
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
@@ -70,6 +71,24 @@ def page(
         swatches=album.swatches,
         svgs=svgs,
         figures=figures,
+    )
+
+
+def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence[Part], svgs: Mapping[str, str]) -> str:
+    """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
+    that the parts name."""
+    return _rendered(
+        kicker=kicker,
+        title=title,
+        verdict=verdict,
+        counts=(),
+        total=0,
+        facts=facts,
+        parts=parts,
+        left_out=(),
+        swatches=(),
+        svgs=svgs,
+        figures=None,
     )
 
 

@@ -26,7 +26,7 @@ from reports.record import shared
 from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
 from reports.record.shared import Known, References, is_shared_file
-from reports.record.signed import LINE, Signed, read_line
+from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 
 SUFFIX = ".jsonl.xz"
 
@@ -108,19 +108,44 @@ def merged(records: Iterable[Record]) -> list[Record]:
     return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
 
 
+def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
+    """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
+    from 1; else 0."""
+    known, records = Known(), []
+    where: dict[int, tuple[Path, int]] = {}
+    for place in map(Path, places):
+        paths = record_files(place)
+        if not paths:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+        for path in paths:
+            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                where[id(record)] = path, number
+                records.append(record)
+    return [(record, *where[id(record)]) for record in merged(records)]
+
+
 def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
     """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
     known, if it is not a valid bundle."""
+    return [record for _, record in _numbered(path, known or Known())]
+
+
+def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
+    """Return the records of a bundle with the numbers of their lines, from 1."""
     lines = enumerate(_unpacked_lines(path), start=1)
-    known = known or Known()
     find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
-    return [from_json(line, f"{path}, line {number}", find, known) for number, line in left.items()]
+    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
 
 
 def signed_in(path: Path | str) -> list[Signed]:
     """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
-    lines = enumerate(_unpacked_lines(path), start=1)
-    return [read_line(line, f"{path}, line {number}") for number, line in lines if line.startswith(LINE)]
+    found = []
+    for number, line in enumerate(_unpacked_lines(path), start=1):
+        if line.startswith(LINE):
+            found.append(read_line(line, f"{path}, line {number}"))
+            if len(found) > MAX_STATEMENTS:
+                raise ValueError(f"{path}, line {number}: more than {MAX_STATEMENTS:,} statements were signed")
+    return found
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
@@ -231,7 +256,7 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 def record_files(place: Path) -> list[Path]:
     """The files of records and the bundles of a place: in a folder and below, sorted; a file is itself. ValueError for
-    what is none although it has their name: a pipe, a device, a link that leaves the folder."""
+    a file with such a name that is no ordinary file: a pipe, a device, a link that leaves the folder."""
     try:
         if not place.is_dir():
             return [place]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from reports.record.record import Record
@@ -24,6 +24,9 @@ BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 MAX_SIGNATURES = 16
 """Maximum number of signatures of one statement; each costs two processes to verify."""
+
+MAX_STATEMENTS = 1000
+"""Maximum number of statements in a bundle."""
 
 LINE = '{"signed":'
 """How a bundle's line with a statement begins; no record does."""
@@ -66,10 +69,13 @@ class Statement:
             raise ValueError("not a statement of symlab sign")
         return statement
 
-    def covered(self, records: Iterable[Record]) -> list[Record]:
-        """Return the records of the statement's commands."""
-        names = set(self.commands)
-        return [record for record in records if record.request.command in names]
+    def covered(self, digests: Mapping[str, Set[str]]) -> frozenset[str]:
+        """Return the digests of the records of the statement's commands, from those of all records by command."""
+        return frozenset().union(*(digests.get(name, frozenset()) for name in self.commands))
+
+    def is_of(self, digests: Mapping[str, Set[str]]) -> bool:
+        """Return whether these records' digests, by command, are those that were signed."""
+        return _digest_of(sorted(self.covered(digests))) == self.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,14 @@ def record_digest(record: Record) -> str:
     """Return the SHA-256 of a record's content, whatever the form of its file."""
     text = json.dumps(record.document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def digests_by_command(records: Iterable[Record]) -> dict[str, set[str]]:
+    """Return the digests of records by the names of their commands."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        found.setdefault(record.request.command, set()).add(record_digest(record))
+    return found
 
 
 def _digests(records: Iterable[Record]) -> list[str]:

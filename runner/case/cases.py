@@ -148,7 +148,7 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
         seed=request.seed,
         root=request.root,
         offset=request.offset,
-        stress=request.stress.value,
+        stress=request.stress,
     )
 
 

@@ -8,7 +8,7 @@ promise no_host_barrier: so what a spec promises holds together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import DTYPES
 from kernels.spec import Case, KernelSpec, Parameter
+from kernels.stress import parts_of
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES, allocate_in_turn, workspaces_of
@@ -77,7 +78,7 @@ class Instance:
 
     def __init__(self, fabric: Fabric, pool: SymmetricPool, plan: StressPlan) -> None:
         self.fabric, self.plan = fabric, plan
-        self.streams = _streams(fabric) if plan.case.stress == "two_streams" else ()
+        self.streams = _streams(fabric) if "two_streams" in parts_of(plan.case.stress) else ()
         self._memory = allocate_in_turn(pool, plan.spec, plan.cases, plan.guard_bytes)
         for wanted, workspace in zip(workspaces_of(plan.spec, plan.cases), self._memory.workspaces, strict=True):
             initial = wanted.initial(workspace.size_bytes)
@@ -210,7 +211,7 @@ def run_stressed(fabric: Fabric, plan: StressPlan) -> RankOutcome:
         instance = Instance(fabric, pool, plan)
         instance.prepare(0, range(len(plan.cases)))
         fabric.barrier()  # no peer may reach this memory before it's ready
-        report = _WAYS[plan.case.stress](instance)
+        report = _launched(instance, parts_of(plan.case.stress))
         fabric.barrier()
         check = _merged(instance) if plan.check else None
         return RankOutcome(fabric.rank, check, instance.output, report)
@@ -241,8 +242,8 @@ def _in_turn(instance: Instance, is_late: bool) -> str:
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     for number in _rounds(instance, slots):
         for slot in slots:
-            if is_late and (number * len(slots) + slot) % fabric.world_size == fabric.rank:
-                fabric.pause(LATE_S)
+            if is_late:
+                _be_late(fabric, number * len(slots) + slot)
             instance.launch(slot)
             if instance.plan.meets:
                 instance.done()
@@ -250,24 +251,34 @@ def _in_turn(instance: Instance, is_late: bool) -> str:
     return ""
 
 
-def _two_streams(instance: Instance) -> str:
-    """Launch two slots at once, in one order on even ranks and in the other on odd ones."""
+def _be_late(fabric: Fabric, number: int) -> None:
+    """Pause on one rank, another one for each number."""
+    if number % fabric.world_size == fabric.rank:
+        fabric.pause(LATE_S)
+
+
+def _two_streams(instance: Instance, is_late: bool) -> str:
+    """Launch two slots at once, in one order on even ranks and in the other on odd ones; with is_late each launch has a
+    rank that is late with it."""
     order = (0, 1) if instance.fabric.rank % 2 == 0 else (1, 0)
-    for _ in _rounds(instance, (0, 1)):
-        for slot in order:
+    for number in _rounds(instance, (0, 1)):
+        for place, slot in enumerate(order):
+            if is_late:
+                _be_late(instance.fabric, 2 * number + place)
             instance.launch(slot, _handle(instance.streams[slot]))
     return ""
 
 
-def _graphs(instance: Instance) -> str:
-    """Replay all slots at once on even ranks, one by one on odd ones; a rank pauses before its turn's replay."""
+def _graphs(instance: Instance, is_late: bool) -> str:
+    """Replay all slots at once on even ranks, one by one on odd ones; a rank pauses before its turn's replay, and with
+    is_late a rank before each of a round's."""
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     whole = [slots] if fabric.rank % 2 == 0 else [(slot,) for slot in slots]
     replays = [_captured(fabric, partial(_launch_all, instance, some)) for some in whole]
     for number in _rounds(instance, slots):
         for place, replay in enumerate(replays):
-            if place == len(replays) // 2 and number % fabric.world_size == fabric.rank:
-                fabric.pause(LATE_S)
+            if is_late or place == len(replays) // 2:
+                _be_late(fabric, number)
             replay()
     return ""
 
@@ -294,14 +305,14 @@ def _dead_rank(instance: Instance) -> str:
     return instance.report()
 
 
-_WAYS: dict[str, Callable[[Instance], str]] = {
-    "late_rank": partial(_in_turn, is_late=True),
-    "no_host_barrier": partial(_in_turn, is_late=False),
-    "alternating_sizes": partial(_in_turn, is_late=False),
-    "two_streams": _two_streams,
-    "graph_out_of_step": _graphs,
-    "dead_rank": _dead_rank,
-}
+def _launched(instance: Instance, stress: Collection[str]) -> str:
+    """Make the launches in the way that a combination of names says; return what a kernel reported of a dead rank."""
+    is_late = "late_rank" in stress
+    if "dead_rank" in stress:
+        return _dead_rank(instance)
+    if "two_streams" in stress:
+        return _two_streams(instance, is_late)
+    return _graphs(instance, is_late) if "graph_out_of_step" in stress else _in_turn(instance, is_late)
 
 
 def unnamed_death(outcomes: Sequence[RankOutcome]) -> str:

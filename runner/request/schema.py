@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from kernels.spec import Inputs, Placement
-from kernels.stress import Stress
+from kernels.stress import NO_STRESS
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
@@ -153,7 +153,7 @@ class Schema:
     placement: PlacementChoice = PlacementChoice.out_of_place
     root: int = 0
     offset: int = 0
-    stress: Stress = Stress.none
+    stress: str = NO_STRESS
     stress_seeds: int = 8
     inputs: Inputs = Inputs.normal
     seed: int = 0

@@ -48,7 +48,9 @@ _MEANINGS: dict[str, str] = {
     "placement": "whether the output is where the input is; both: each case in both",
     "root": "the rank that gives (broadcast) or gets (reduce)",
     "offset": "number of elements after a 16-byte boundary at which both buffers begin",
-    "stress": "what launches run under: a kernel whose spec does not promise it is refused with the reason",
+    "stress": "what launches run under, several joined by +, such as late_rank+alternating_sizes: none, late_rank, "
+    "no_host_barrier, alternating_sizes, two_streams, graph_out_of_step, dead_rank; what a kernel's spec does not "
+    "promise is refused with the reason",
     "stress_seeds": "the simulator's: number of random orders, from fabric.seed on, that a case runs in under stress",
     "inputs": "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the "
     "largest values, integers that wrap around",

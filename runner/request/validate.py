@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs
-from kernels.stress import Stress
+from kernels.stress import Stress, combined, parts_of
 from memory.private_folder import exposure
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
@@ -100,7 +100,7 @@ class _Job:
     placement: PlacementChoice
     root: int
     offset: int
-    stress: Stress
+    stress: str
     stress_seeds: int
     inputs: Inputs
     seed: int
@@ -330,9 +330,12 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
     )
 
 
-def _stress(values: dict[str, Any]) -> Stress:
-    stress = Stress(values["stress"])
-    if stress == Stress.two_streams and values["check"]["races"]:
+def _stress(values: dict[str, Any]) -> str:
+    try:
+        stress = combined(values["stress"])
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+    if Stress.two_streams in parts_of(stress) and values["check"]["races"]:
         raise RequestError(
             "the race checker knows one stream of a rank at a time, not two (check.races with stress=two_streams), "
             "leave check.races out, or give another stress"

@@ -16,6 +16,7 @@ from pathlib import Path
 from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import NAMES, OPS, SPECS
 from kernels.numeric.dtypes import ACCUMULATORS, ALL, REDUCTIONS
+from kernels.stress import Stress
 from runner.request.experiments import CONF, SUFFIX, experiments, gpu_names
 from runner.request.schema import SECTIONS
 
@@ -135,6 +136,7 @@ def _words(key: str) -> tuple[str, ...]:
         "dtype": ("auto", *ALL),
         "accumulator": ("auto", *dict.fromkeys(one for many in ACCUMULATORS.values() for one in many)),
         "reduction": ("auto", *REDUCTIONS),
+        "stress": tuple(map(str, Stress)),
         "fabric.arch": tuple(dict.fromkeys(arch for spec in SPECS for arch in spec.archs)),
         **_OTHER_VALUES,
     }

@@ -150,7 +150,8 @@ class Order(Listener):
         blocks = event.blocks if event.target_blocks is None else event.target_blocks
         who = self.clocks.observers_of(launched, ids_of(event.lanes))
         words = event.instruction.qualifiers
-        scope = _CLUSTER if "cluster" in words else _CTA
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        scope = _CTA if "cta" in words else _CLUSTER
         for position, rank in enumerate(event.ranks.tolist()):
             block, phase, one = int(blocks[position]), int(event.phases[position]), int(who[position])
             key = (id(launched), rank, block, int(event.addresses[position]))
@@ -170,7 +171,7 @@ class Order(Listener):
         words, launched = event.instruction.qualifiers, event.launched
         if event.instruction.opcode == "mbarrier":
             is_relaxed = "relaxed" in words or event.operation == "complete_tx"
-            return self.clocks.arrived(who, _CLUSTER if "cluster" in words else _CTA, is_relaxed)
+            return self.clocks.arrived(who, _CTA if "cta" in words else _CLUSTER, is_relaxed)
         if event.operation != "complete_tx":
             return self.clocks.arrived(who, _CTA, False)
         assert self.written is not None

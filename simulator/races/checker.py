@@ -554,7 +554,8 @@ class Races(Listener):
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         words, operation = event.instruction.qualifiers, event.operation
-        is_relaxed, scope = "relaxed" in words, CLUSTER if "cluster" in words else CTA
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             for written in self.written:

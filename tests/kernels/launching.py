@@ -117,7 +117,7 @@ class Launches:
 
     def seen(self) -> str:
         """What a run came to: "right", "wrong", "changed" (what is not the kernel's to change), or an error's name."""
-        for error in self.errors.values():
+        for error in sorted(self.errors.values(), key=lambda one: isinstance(one, PeerLost)):
             return type(error).__name__
         for rank, found in self.found.items():
             if found.changed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from kernels.catalogue import SPECS, collective, find
-from kernels.spec import Case, KernelSpec, cases_in_turn, refuses
-from kernels.stress import MEANINGS, NO_STRESS, PROMISES, Stress
+from kernels.spec import Case, KernelSpec, cases_in_turn, refuses, refuses_stress
+from kernels.stress import MEANINGS, NO_STRESS, PROMISES, Stress, combined, parts_of
 from simulator.options import traits_of
 
 
@@ -103,6 +104,41 @@ class TestSizesInTurn:
         spec = find("all_reduce/ll")
         case = case_for(spec, "late_rank")
         assert cases_in_turn(spec, collective(spec.op), case) == (case, case, case)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("late", "there is no stress 'late' (stress), give one of none, late_rank, "),
+        ("late_rank+", "there is no stress '' (stress), give one of none, late_rank, "),
+        ("late_rank+late_rank", "late_rank+late_rank names late_rank twice (stress), name it once"),
+        ("none+late_rank", "none+late_rank combines none with something (stress), leave none out"),
+        ("late_rank+dead_rank", "late_rank+dead_rank combines dead_rank, whose last launch ends the case, with"),
+        ("two_streams+graph_out_of_step", "launches in two ways (stress), give two_streams or graph_out_of_step"),
+    ],
+)
+def test_combinations_that_mean_nothing(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combined(text)
+
+
+def test_a_combination_has_one_order_and_so_one_id() -> None:
+    assert combined("two_streams+alternating_sizes+late_rank") == "late_rank+alternating_sizes+two_streams"
+    assert combined("none") == "none"
+    assert parts_of("none") == ()
+
+
+def test_each_part_of_a_combination_has_to_be_promised() -> None:
+    spec = find("all_reduce/one_shot")
+    op = collective(spec.op)
+    for stress in ("late_rank+alternating_sizes", "no_host_barrier+alternating_sizes", "late_rank+graph_out_of_step"):
+        assert refuses_stress(spec, op, case_for(spec, stress)) is None
+        assert len({one.size_bytes for one in cases_in_turn(spec, op, case_for(spec, stress))}) == (
+            3 if "alternating_sizes" in stress else 1
+        )
+    refusal = refuses_stress(spec, op, case_for(spec, "late_rank+two_streams"))
+    assert refusal is not None
+    assert str(refusal).startswith("all_reduce/one_shot does not promise two_streams, ")
 
 
 def test_an_id_names_the_stress_and_plain_cases_keep_theirs() -> None:

@@ -6,22 +6,32 @@ import argparse
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
 from tests.matrix.running import cores
 from tests.mutants.arguments import PLACE as ARGUMENTS
 from tests.mutants.arguments import Argument, argued, arguments
-from tests.mutants.mutant_runs import FAIR, OWN, SHAPES, Compiled, tries
+from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
 from tests.mutants.mutate import Mutant
+from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, write
+
+COMMAND = "python -m tests.mutants --readme --seeds 0"
+"""Brings results.json and the page up to date."""
 
 README = Path(__file__).resolve().parent / "README.md"
 TABLE = re.compile(r"(<!-- mutants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-CHECKED = tuple(one for one in FAIR if one.shape == next(iter(SHAPES)))
-"""How mutants run that are argued."""
+CHECKED = (
+    Try("races"),
+    Try("races", is_patient=True),
+    Try("races", late=0),
+    Try("races", behind=0, is_patient=True),
+)
+"""How mutants run that are argued: so that each wait is reached, with flags that are there and flags that are not."""
 
 SEEDS = 6
 """Seeds of each way that a mutant is searched by before it has to be argued."""
@@ -47,14 +57,72 @@ class Result:
 
 
 def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
-    """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape."""
+    """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape; of the others, what
+    is recorded to have found it comes first."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
     compiled = Compiled(OWN[kernel])
+    before = recorded().get(kernel)
+    texts = before.found if before and before.code == code_digest(compiled.executable.ptx) else ()
     found = []
-    for one in compiled.mutants:
+    for number, one in enumerate(compiled.mutants):
         argument = argued(known, kernel, one)
-        found.append(Result(kernel, one, compiled.found(one, CHECKED if argument else tries(seeds)), argument))
+        how, first = (CHECKED, None) if argument else (tries(seeds), try_of(texts[number]) if texts else None)
+        found.append(Result(kernel, one, compiled.found(one, how, first), argument))
     return found
+
+
+@cache
+def today(kernel: str) -> tuple[str, tuple[Mutant, ...]]:
+    """Return the digest of a kernel's code as it is now, and its mutants."""
+    compiled = Compiled(OWN[kernel])
+    return code_digest(compiled.executable.ptx), compiled.mutants
+
+
+def told(rows: Mapping[str, Recorded]) -> list[Result]:
+    """Return what rows say of all mutants of today's kernels, without those that gaps() names."""
+    known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
+    found = []
+    for kernel in OWN:
+        row, (code, mutants) = rows.get(kernel), today(kernel)
+        if row and row.code == code:
+            pairs = zip(mutants, row.found, strict=False)
+            found += [Result(kernel, one, text, argued(known, kernel, one)) for one, text in pairs]
+    return found
+
+
+def gaps(rows: Mapping[str, Recorded]) -> list[str]:
+    """Return a line for each kernel whose rows are not about its mutants of today, and for each mutant that is neither
+    found nor argued, or both."""
+    lines = [f"{name}: there is no such kernel" for name in rows if name not in OWN]
+    for kernel in OWN:
+        row, (code, mutants) = rows.get(kernel), today(kernel)
+        if row is None or row.code != code or len(row.found) != len(mutants):
+            lines.append(f"{kernel}: its code is not what results.json is about: {COMMAND} --kernel {kernel}")
+    for one in told(rows):
+        if one.kind == "open":
+            lines.append(f"{one.kernel}: {one.mutant.name}: neither found nor argued")
+        elif one.found and one.argument:
+            lines.append(f"{one.kernel}: {one.mutant.name}: argued to be harmless, and found: {one.found}")
+        elif one.found and try_of(one.found) is None:
+            lines.append(f"{one.kernel}: {one.mutant.name}: no try is named '{one.found}'")
+    return lines
+
+
+def again(kernel: str) -> list[str]:
+    """Run each mutant of a kernel by the try that found it. Returns those that it finds no more."""
+    compiled, row = Compiled(OWN[kernel]), recorded()[kernel]
+    lost = []
+    for one, text in zip(compiled.mutants, row.found, strict=True):
+        how = try_of(text)
+        if how is not None and f"{compiled.outcome(one, how)} ({how.text})" != text:
+            lost.append(f"{one.name}: {text}")
+    return lost
+
+
+def record(found: Sequence[Result]) -> None:
+    """Write a kernel's results into results.json."""
+    (kernel,) = {one.kernel for one in found}
+    write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(OWN))
 
 
 def table(found: Sequence[Result]) -> Iterator[str]:
@@ -90,12 +158,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print every mutant, and how it was found")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds of each way (%(default)s)")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
-    parser.add_argument("--readme", action="store_true", help="write the table into tests/mutants/README.md")
+    parser.add_argument("--readme", action="store_true", help="write results.json, and README.md's table")
     options = parser.parse_args(given)
     chosen = [name for name in OWN if options.kernel in name]
-    if not chosen or (options.readme and options.kernel):
-        why = "--readme writes all, leave out --kernel" if chosen else f"no kernel has '{options.kernel}' in its name"
-        print(f"tests.mutants: error: {why}", file=sys.stderr)
+    if not chosen:
+        print(f"tests.mutants: error: no kernel has '{options.kernel}' in its name", file=sys.stderr)
         return 2
     found: list[Result] = []
     for part in _all(chosen, options.seeds, min(options.jobs, len(chosen))):
@@ -103,10 +170,15 @@ def main(given: Sequence[str] | None = None) -> int:
         for one in part:
             if options.list or one.kind == "open":
                 print(f"{one.kernel}: {one.mutant.name}: {one.found or one.kind}", flush=True)
-    lines = list(table(found))
-    print("\n".join(lines))
+        if options.readme:
+            record(part)
+    print("\n".join(table(found)))
     if options.readme:
+        lines = list(table(told(recorded())))
         README.write_text(included(README.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        for line in (missing := gaps(recorded())):
+            print(line)
+        return int(bool(missing))
     return int(any(one.kind == "open" for one in found))
 
 

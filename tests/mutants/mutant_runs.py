@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from kernels.catalogue import collective
 from kernels.compile import executable
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Launch
+from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
-from simulator.run.choices import Turn
 from simulator.run.machine import Batch
-from simulator.run.orders import OLDEST_EVERY, Fair, taken
+from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
 from simulator.run.schedule import Scheduler
 from simulator.run.streams import Streams
 from simulator.world import SimulatedWorld
 from tests.kernels.conftest import make_fit_case
-from tests.kernels.launching import Launches
+from tests.kernels.launching import Bound, Found, Launches, numbers
 from tests.kernels.sabotaged import KERNELS
 from tests.museum.exhibit import ARCH, CACHE
 from tests.museum.ways import WAYS as MUSEUM
@@ -30,15 +31,17 @@ from tests.museum.ways import Way
 from tests.mutants.mutate import Mutant, mutants_of
 
 LAUNCHES = 3
+IN_A_ROW = 6
 SHAPES: Mapping[str, Mapping[str, int]] = {
     "even": {"size_bytes": 1_536},
     "odd": {"size_bytes": 1_542, "offset": 1},
     "short": {"size_bytes": 480},
     "middle": {"size_bytes": 17_280},
+    "several": {"size_bytes": 34_560},
     "long": {"size_bytes": 110_592},
 }
 """Sizes and offsets of a case: vectors alone; unaligned, with a head and a tail; fewer vectors than a block has
-threads; two or three vectors a thread; many."""
+threads; two or three vectors a thread; five or six; many."""
 
 PATIENCE_NS = 1 << 40
 """So long that no wait gives up; but the kernel takes the code that looks at the clock."""
@@ -52,8 +55,17 @@ TURNS_OF_WARPS = 256
 TURNS_OF_OTHERS = 8
 """Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
-WAYS = {**MUSEUM, "races in orders": Way({"schedule": "random", "granularity": "block", "races": True}, 12)}
-"""The museum's ways, and the checker in orders that bring other instructions to see a flag."""
+BLOCKS = {"schedule": "random", "granularity": "block"}
+WAYS = {
+    **MUSEUM,
+    "races in orders": Way({**BLOCKS, "races": True}, 12),
+    "weak by block": Way({**BLOCKS, "memory": "weak"}, 12),
+}
+"""The museum's ways; the checker in orders that bring other instructions to see a flag; weak memory in orders of few
+steps, for waits that look at the clock."""
+
+WRONG = ("wrong", "changed", "Deadlock", "DeviceFault")
+"""How a run of a mutant may end that says that it is wrong; other errors are ours."""
 
 PATIENT_SEEDS = 4
 """How many more seeds they have than others: only in some orders do they get anywhere."""
@@ -78,7 +90,7 @@ class Behind(Fair):
 
     late: int = 0
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         slow = [number for number in able if self.late in batches[number].rank_alive]
         fast = [number for number in able if number not in slow]
@@ -90,14 +102,14 @@ class Behind(Fair):
             index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
         else:
             index = min(batch.ready)
-        return Turn(number, index, batch.take(index))
+        return Step(number, index, batch.take(index))
 
 
 @dataclass(slots=True)
 class Straggling(Behind):
     """The same of a rank's last warps alone, which signal for others in some kernels."""
 
-    def turn(self, batches: list[Batch]) -> Turn:
+    def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
         self.steps += 1
         mine = [number for number in able if self.late in batches[number].rank_alive]
@@ -108,12 +120,12 @@ class Straggling(Behind):
             wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
             for index in sorted(batch.ready):
                 if (part := taken(batch, index, wanted)) is not None:
-                    return Turn(mine[0], index, part)
+                    return Step(mine[0], index, part)
         others = [number for number in able if number not in mine] or able
         batch = batches[number := others[self.steps % len(others)]]
         is_old = batch.steps % OLDEST_EVERY == 0
         index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0) if is_old else 0, one))
-        return Turn(number, index, batch.take(index))
+        return Step(number, index, batch.take(index))
 
 
 def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
@@ -141,7 +153,8 @@ class Try:
     SHAPES, and a rank that makes others wait.
 
     late: this rank's host launches when all others wait. behind: this rank's kernels run slowly, or its last warps
-    if of_warps (late_world).
+    if of_warps (late_world). in_a_row: IN_A_ROW launches with no host in between, so that the accesses of one may end
+    after those of peers' later ones.
     """
 
     way: str
@@ -151,6 +164,7 @@ class Try:
     behind: int | None = None
     of_warps: bool = False
     shape: str = "even"
+    in_a_row: bool = False
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -164,6 +178,7 @@ class Try:
         words += ["with a time limit"] if self.is_patient else []
         words += [] if self.late is None else [f"rank {self.late} late"]
         words += [] if self.behind is None else [f"{'last warps of ' * self.of_warps}rank {self.behind} behind"]
+        words += ["in a row"] if self.in_a_row else []
         return ", ".join([*words, *([] if self.shape == "even" else [self.shape])])
 
 
@@ -185,6 +200,13 @@ while others wait with a time limit."""
 FAIR = tuple(Try("races", shape=shape, **given) for shape in SHAPES for given in LATECOMERS)
 """Runs of the checker in the fair order."""
 
+ROWS = tuple(
+    Try(way, seed, patient, shape="short", in_a_row=True)
+    for seed in range(2)
+    for way, patient in (("weak", False), ("weak by block", True))
+)
+"""Runs in weak memory of launches in a row."""
+
 
 class Reached(Listener):
     """The lines of the PTX that lanes ran, of those that can have mutants."""
@@ -204,12 +226,32 @@ def tries(seeds: int) -> tuple[Try, ...]:
     Waits with a time limit are tried by steps of blocks alone, for they take many.
     """
     searched = [name for name in ("races in orders", "weak", "adversarial", "random") if WAYS[name].is_there]
-    found = list(FAIR if WAYS["races"].is_there else ())
+    found = [*FAIR, *ROWS] if WAYS["races"].is_there else []
     if "races in orders" in searched:
         found += [Try("races in orders", seed, is_patient=True) for seed in range(PATIENT_SEEDS * seeds)]
     for seed in range(seeds):
         found += [Try(name, seed) for name in searched]
     return tuple(found)
+
+
+class InARow(Launches):
+    """Launches of the same inputs with one host synchronisation at their end; the output is the last one's."""
+
+    def is_right(self, rank: int, launch: int) -> bool:
+        return super().is_right(rank, 0)
+
+    def _rank(self, fabric: SimulatorFabric) -> Found:
+        assert isinstance(self.executables, Executable)
+        bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
+        arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
+        data = numbers(self.case, 0, fabric.rank).view(torch.uint8)
+        bound.prepare(data)
+        fabric.barrier()
+        for _ in range(self.count):
+            fabric.launch(self.executables, self.spec.launch(self.case), arguments)
+        fabric.synchronize()
+        fabric.barrier()
+        return Found((bound.output(),) * self.count, {}, tuple(bound.changed(data)), dict(bound.regions))
 
 
 class Compiled:
@@ -237,14 +279,16 @@ class Compiled:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
         world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
-        work = Launches(
-            self.spec, self.cases[how.shape], self.changed(mutant), count=LAUNCHES, patience=patience, late=how.late,
+        launches, count = (InARow, IN_A_ROW) if how.in_a_row else (Launches, LAUNCHES)
+        work = launches(
+            self.spec, self.cases[how.shape], self.changed(mutant), count=count, patience=patience, late=how.late,
             world=world, listener=listener,
         )  # fmt: skip
         budget = PATIENT_STEP_BUDGET if how.is_patient else STEP_BUDGET
         ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
         if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
+            assert seen in WRONG, f"{self.spec.name}: {how.text} ended with {work.errors}"
             return seen
         return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
 
@@ -257,15 +301,16 @@ class Compiled:
             self._reached[how] = seen.lines
         return self._reached[how]
 
-    def found(self, mutant: Mutant, how: tuple[Try, ...]) -> str:
+    def found(self, mutant: Mutant, how: tuple[Try, ...], first: Try | None = None) -> str:
         """Run it until something is wrong: what, and by which try; "" if nothing ever was.
 
-        What found the last change of the same instruction, or of one like it, is tried first. Tries of FAIR that do not
-        reach the instruction are left out.
+        first, and what found the last change of the same instruction, or of one like it, are tried first. Tries of
+        FAIR that do not reach the instruction are left out.
         """
         like = [self._last[key] for nth in (mutant.nth, 0) if (key := (mutant.opcode, mutant.place, nth)) in self._last]
-        for one in dict.fromkeys([*(one for one in like if one in how), *how]):
-            if one in FAIR and mutant.line not in self.reached(one):
+        like = ([first] if first else []) + [one for one in like if one in how]
+        for one in dict.fromkeys([*like, *how]):
+            if one.shape not in self.cases or (one in FAIR and one != first and mutant.line not in self.reached(one)):
                 continue
             if what := self.outcome(mutant, one):
                 self._last |= dict.fromkeys(((mutant.opcode, mutant.place, nth) for nth in (mutant.nth, 0)), one)

@@ -14,26 +14,15 @@ from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.museum.exhibit import ARCH
 from tests.museum.ways import WAYS
-from tests.mutants.__main__ import Result, included, main, results, table
+from tests.mutants.__main__ import README, Result, again, gaps, included, main, results, table, told
 from tests.mutants.arguments import PLACE, Argument, argued, arguments
-from tests.mutants.mutant_runs import FAIR, OWN, Compiled, Try
+from tests.mutants.mutant_runs import FAIR, OWN, ROWS, Compiled, Try
 from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
+from tests.mutants.recorded import Recorded, code_digest, recorded, try_of
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
-"""Kernels whose mutants all run in the fast tests: flags of peers, and of the switch."""
-
-UNSETTLED = (
-    "all_gather/bulk",
-    "all_reduce/two_shot_lamport",
-    "all_to_all/bulk",
-    "broadcast/bulk",
-    "reduce/multimem",
-)
-"""Kernels with mutants that are open or were not all run; `python -m tests.mutants` prints those that are open."""
-
-SETTLED = tuple(name for name in OWN if name not in UNSETTLED)
-"""Kernels of which each mutant is found or argued."""
+"""Kernels whose mutants run in the fast tests: flags of peers, and of the switch."""
 
 checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
 
@@ -144,17 +133,66 @@ in_orders = pytest.mark.skipif(
 )
 
 
+def test_each_mutant_of_todays_kernels_is_found_or_argued() -> None:
+    """results.json is about these kernels' code, and says so of each mutant; the next tests run them again."""
+    assert gaps(recorded()) == []
+
+
+def test_the_page_has_the_recorded_table() -> None:
+    lines = list(table(told(recorded())))
+    text = README.read_text(encoding="utf-8")
+    assert included(text, lines) == text
+
+
+def test_results_that_miss_a_mutant_are_told() -> None:
+    rows, kernel = recorded(), SAMPLE[0]
+    row = rows[kernel]
+    known = [one for one in told(rows) if one.kernel == kernel]
+    found = next(at for at, one in enumerate(known) if one.found)
+    argued_at = next(at for at, one in enumerate(known) if not one.found)
+
+    def with_text(at: int, text: str) -> dict[str, Recorded]:
+        texts = (*row.found[:at], text, *row.found[at + 1 :])
+        return {**rows, kernel: Recorded(row.code, texts)}
+
+    cases = {
+        "its code is not": {**rows, kernel: Recorded("0" * 16, row.found)},
+        "its code is not what": {**rows, kernel: Recorded(row.code, row.found[:-1])},
+        "is about": {name: one for name, one in rows.items() if name != kernel},
+        "neither found nor argued": with_text(found, ""),
+        "argued to be harmless, and found": with_text(argued_at, "finding (races)"),
+        "no try is named": with_text(found, "finding (luck)"),
+        "no such kernel": {**rows, "all_reduce/unknown": row},
+    }
+    for said, changed in cases.items():
+        (line,) = gaps(changed)
+        assert said in line
+
+
+def test_a_digest_is_of_instructions_alone() -> None:
+    moved = PTX.replace(".loc 1 1 5", ".loc 1 2 5").replace("bar.sync 0;", "// begin\nbar.sync 0;")
+    assert code_digest(moved) == code_digest(PTX)
+    assert code_digest(PTX.replace("bar.sync 0;", "bar.sync 1;")) != code_digest(PTX)
+
+
+def test_a_result_names_its_try() -> None:
+    for one in (FAIR[0], FAIR[-1], *ROWS, Try("random", 3), Try("races in orders", 5, is_patient=True)):
+        assert try_of(f"wrong ({one.text})") == one
+    assert try_of("") is None
+
+
 @in_orders
-@pytest.mark.parametrize("name", SAMPLE)
-def test_each_mutant_is_found_or_argued(name: str) -> None:
-    assert [one.mutant.name for one in results(name) if one.kind == "open"] == []
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in OWN])
+def test_mutants_are_found_by_the_recorded_tries(name: str) -> None:
+    assert again(name) == []
 
 
 @in_orders
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SETTLED if name not in SAMPLE])
-def test_each_mutant_of_the_others_is_found_or_argued(name: str) -> None:
-    assert [one.mutant.name for one in results(name) if one.kind == "open"] == []
+@pytest.mark.parametrize("name", SAMPLE)
+def test_all_mutants_end_as_recorded(name: str) -> None:
+    """Those that are argued, too: the checker does not find them."""
+    assert tuple(one.found for one in results(name)) == recorded()[name].found
 
 
 @checker
@@ -192,13 +230,13 @@ def test_a_try_that_does_not_reach_a_mutant_is_left_out() -> None:
     assert never not in tried
 
 
-def test_the_judge_forbids_what_the_all_clear_forbids_and_allows_it_without() -> None:
+def test_the_judge_forbids_with_the_all_clear_what_it_allows_without() -> None:
     programs = {path.stem: read(path) for path in sorted((PLACE.parent / "litmus").glob("*.litmus"))}
     used = {one.litmus for one in arguments(PLACE.read_text(encoding="utf-8"))} - {""}
-    assert set(programs) == {*used, "all_clear"}
+    assert set(programs) == {*used, "reuse", "all_clear"}
     for name, one in programs.items():
         (condition,) = one.conditions
-        assert condition.text.startswith("never" if name == "all_clear" else "exists"), name
+        assert condition.text.startswith("never" if name in ("reuse", "all_clear") else "exists"), name
         assert judged(one).holds(condition), name
 
 
@@ -235,7 +273,7 @@ def test_the_table_counts_by_kernel_and_lists_arguments() -> None:
         Result("all_reduce/ll", mutant, "finding (races)", None),
         Result("all_reduce/ll", mutant, "wrong (random 3)", None),
         Result("barrier/peers", mutant, "", _argument(kernel="barrier/*")),
-        Result("barrier/peers", mutant, "", _argument(kernel="*/peers", litmus="all_clear_no_release")),
+        Result("barrier/peers", mutant, "", _argument(kernel="*/peers", litmus="reuse_no_release")),
         Result("barrier/peers", mutant, "", None),
     ]
     lines = list(table(found))
@@ -245,11 +283,10 @@ def test_the_table_counts_by_kernel_and_lists_arguments() -> None:
         "| all | 5 | 1 | 1 | 1 | 1 | 1 |",
     ]
     assert lines[-2] == "| 1 | barrier/* | `*` in * | * | It reads nothing. |"
-    assert lines[-1].endswith("| It reads nothing. (judge: litmus/all_clear_no_release.litmus) |")
+    assert lines[-1].endswith("| It reads nothing. (judge: litmus/reuse_no_release.litmus) |")
     assert "all | 5" in included("<!-- mutants -->\nold<!-- end -->", lines)
 
 
 def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kernel", "unknown"]) == 2
     assert "no kernel has 'unknown' in its name" in capsys.readouterr().err
-    assert main(["--kernel", "barrier", "--readme"]) == 2

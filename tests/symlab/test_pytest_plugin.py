@@ -145,6 +145,20 @@ def test_no_race(symlab_world):
     assert symlab_world(2).launch(CLEAN, **HOW).findings == ()
 
 
+def test_a_race_under_weak_memory(symlab_world):
+    assert symlab_world(2, memory="weak").launch(RACE, **HOW)
+
+
+def test_a_simulation_raises_nothing():
+    done = symlab.simulate(RACE, ranks=2, seeds=2, races=True, **HOW)
+    assert [one.severity for one in done.findings if one.fails] == ["race"]
+
+
+def test_a_simulation_that_is_asked():
+    done = symlab.simulate(RACE, ranks=2, seeds=2, races=True, **HOW)
+    assert not [one for one in done.findings if one.fails]
+
+
 def test_a_world_that_does_not_look(symlab_world):
     assert symlab_world(2, races=False).launch(RACE, **HOW).findings is None
 """
@@ -158,12 +172,12 @@ def races(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
     found = races.runpytest(*PLUGIN)
-    found.assert_outcomes(failed=2, xfailed=1, passed=3, errors=1)
+    found.assert_outcomes(failed=4, xfailed=1, passed=4, errors=1)
     found.stdout.fnmatch_lines(
         ["*ERROR at teardown of test_a_race_of_another_fixture*", "race: a barrier is missing *"]
     )
     said = [line for line in found.outlines if line.startswith("race: a barrier is missing between `st.global.u32 ")]
-    assert len(said) == 3, "the two that failed, and the one at teardown"
+    assert len(said) == 4, "the three whose worlds have it, and the one at teardown; a simulation fails no test"
     assert all(
         "of byte 0 of out by rank 0, block 0, thread 0" in line and "by rank 1, block 0" in line for line in said
     )
@@ -184,7 +198,7 @@ def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
     if how == "ini":
         races.makeini("[pytest]\nsymlab_races = false\n")
     found = races.runpytest(*PLUGIN, *["--symlab-no-races"] * (how == "option"))
-    found.assert_outcomes(passed=4, failed=2)
+    found.assert_outcomes(passed=6, failed=3)
     found.stdout.no_fnmatch_line("race: *")
     found.stdout.fnmatch_lines(["E *assert None == ()*", "*XPASS(strict)*"])
 

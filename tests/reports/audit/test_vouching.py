@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -440,7 +441,7 @@ def test_a_passphrase_that_can_not_be_asked_for(place: Path, keys: Path) -> None
     line = ["symlab", "sign", str(place / "command0"), "--key", str(keys / "locked")]
     program = f"from symlab.command import main; import sys; sys.exit(main({line[1:]!r}))"
     done = subprocess.run(
-        ["python", "-c", program],
+        [sys.executable, "-c", program],
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -520,5 +521,13 @@ def test_a_damaged_line_of_a_bundle(line: str, tmp_path: Path) -> None:
 
     bundle.write(records(1), path, signed=[Damaged("", ())])
     assert len(bundle.unpacked(path)) == 2
-    with pytest.raises(ValueError, match="line 3: not a statement with its signatures"):
+    with pytest.raises(ValueError, match="line [0-9]+: not a statement with its signatures"):
+        bundle.signed_in(path)
+
+
+def test_a_bundle_of_many_statements_is_refused_before_any_is_verified(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.xz"
+    signature = f"{BEGIN}\nAAAA\n-----END SSH SIGNATURE-----\n"
+    bundle.write(records(1), path, signed=[Signed(str(number), (signature,)) for number in range(1001)])
+    with pytest.raises(ValueError, match="more than 1,000 statements were signed"):
         bundle.signed_in(path)

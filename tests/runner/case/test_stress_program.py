@@ -19,6 +19,7 @@ from runner.case.program import RankOutcome
 from runner.case.stress import StressPlan, run_stressed, unnamed_death
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
+from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
 
 SEEDS, ROUNDS = 16, 4
@@ -111,6 +112,44 @@ class TestDefects:
         spec = one_shot.spec_of(SMALL)
         promised = replace(spec, promises=spec.promises | {"two_streams"})
         assert found(promised, "two_streams", 4, world_size=1) == [""] * 4
+
+
+class TestCombinations:
+    @pytest.mark.parametrize(
+        "stress", ["late_rank+alternating_sizes", "no_host_barrier+alternating_sizes", "late_rank+graph_out_of_step"]
+    )
+    def test_a_right_kernel_is_right(self, found: Callable[..., list[str]], stress: str) -> None:
+        assert found(one_shot.spec_of(SMALL), stress, 1) == [""]
+
+    @pytest.mark.parametrize("stress", ["late_rank+two_streams", "alternating_sizes+two_streams"])
+    def test_two_launches_at_once_that_take_the_same_epoch(self, found: Callable[..., list[str]], stress: str) -> None:
+        spec = one_shot.spec_of(SMALL)
+        assert is_found(found, replace(spec, promises=spec.promises | {"two_streams"}), stress)
+        promised = replace(spec, promises=spec.promises | {"two_streams"})
+        assert found(promised, stress, 2, world_size=1) == [""] * 2
+
+    @pytest.mark.parametrize(
+        ("stress", "late"),
+        [
+            ("late_rank+two_streams", [0, 0, 1, 1]),
+            ("alternating_sizes+two_streams", []),
+            ("late_rank+alternating_sizes", [0, 1, 0, 1, 0, 1]),
+            ("late_rank+graph_out_of_step", [0, 1, 1, 1]),
+            ("graph_out_of_step", [0, 1]),
+        ],
+    )
+    def test_who_is_late(
+        self, found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, stress: str, late: list[int]
+    ) -> None:
+        """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with each replay."""
+        paused: list[int] = []
+        pause = SimulatorFabric.pause
+        monkeypatch.setattr(
+            SimulatorFabric, "pause", lambda fabric, seconds: (paused.append(fabric.rank), pause(fabric, seconds))[1]
+        )
+        spec = one_shot.spec_of(SMALL)
+        found(replace(spec, promises=spec.promises | {"two_streams"}), stress)
+        assert sorted(paused) == sorted(late)
 
 
 class TestDeadRank:

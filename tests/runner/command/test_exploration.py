@@ -73,6 +73,7 @@ class TestRequests:
             ("late_rank", "random", 8),
             ("no_host_barrier", "random", 8),
             ("dead_rank", "fair", 1),
+            ("two_streams+late_rank", "random", 8),
         ):
             (job,) = composed(f"stress={name}", "fabric=simulator")
             request = on_its_fabric(job.request)
@@ -85,7 +86,9 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            (["stress=late"], "stress"),
+            (["stress=late"], "there is no stress 'late' (stress), give one of none, late_rank, "),
+            (["stress=[late_rank]"], "stress"),
+            (["stress=two_streams+late_rank", "check.races=true"], "check.races with stress=two_streams"),
             (["stress_seeds=0"], "stress_seeds"),
             (["+exp=custom_ptx", "stress=late_rank"], "op=custom has no stress (stress=late_rank), leave it at none"),
         ],
@@ -117,6 +120,16 @@ class TestRuns:
         assert record.check is not None
         assert again.check.output_digests == record.check.output_digests
 
+    def test_a_combination_is_recorded_and_replayed(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "stress_seeds=1")
+        (record,) = records_of(*arguments, "stress=alternating_sizes+late_rank")
+        assert (record.status, record.case.stress) == (Status.PASSED, "late_rank+alternating_sizes")
+        assert record.id.endswith("-stress_late_rank+alternating_sizes")
+        assert "stress late_rank+alternating_sizes" in capsys.readouterr().out
+        assert main(["replay", "records", "--records", "again"]) == 0
+        (again,) = read(["again"])
+        assert again.case == record.case
+
     def test_what_is_not_promised_is_refused_with_the_reason(self, ran: Path) -> None:
         place = write_push(ran, "silent", "leave")
         arguments = ("op=send_recv", f"algorithms=[push,{place}]", "sizes=[64]", "stress=late_rank", "stress_seeds=1")
@@ -146,7 +159,8 @@ class TestRuns:
     def test_the_experiment_of_conf_is_short_and_runs(self, ran: Path) -> None:
         assert len((CONF / "exp" / "stress.yaml").read_text().splitlines()) < 30
         records = records_of("+exp=stress")
-        assert {record.case.stress for record in records} == set(PROMISES)
-        assert len(records) == 24
+        combinations = {"late_rank+alternating_sizes", "no_host_barrier+alternating_sizes"}
+        assert {one.case.stress for one in records} == {*PROMISES, *combinations, "late_rank+graph_out_of_step"}
+        assert len(records) == 36
         by_status = {status: sum(one.status is status for one in records) for status in Status}
         assert (by_status[Status.PASSED], by_status[Status.REFUSED]) == (19, 5)

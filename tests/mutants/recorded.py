@@ -1,0 +1,60 @@
+"""What the mutants' runs found, in results.json: by kernel a digest of its code, and for each of its mutants, in order,
+what was found and by which try ("" if nothing was)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.mutants.mutant_runs import Try, tries
+
+PLACE = Path(__file__).resolve().parent / "results.json"
+MOST_SEEDS = 64
+"""Seeds of recorded tries are below this."""
+
+_PLACES = re.compile(r"^\s*(\.loc|\.file|//).*$", re.MULTILINE)
+_FOUND = re.compile(r"(\w+) \((.+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A kernel's results. code: code_digest of the PTX that was mutated."""
+
+    code: str
+    found: tuple[str, ...]
+
+
+def code_digest(ptx: str) -> str:
+    """Return a digest of a kernel's instructions: lines that say only which source they come from do not count."""
+    lines = [line.strip() for line in _PLACES.sub("", ptx).split("\n")]
+    return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
+
+
+def recorded() -> Mapping[str, Recorded]:
+    """Return all results by kernel."""
+    if not PLACE.exists():
+        return {}
+    rows = json.loads(PLACE.read_text(encoding="utf-8"))
+    return {kernel: Recorded(row["code"], tuple(row["found"])) for kernel, row in rows.items()}
+
+
+def write(rows: Mapping[str, Recorded], order: Sequence[str]) -> None:
+    """Write the results of the kernels in `order`."""
+    content = {name: {"code": rows[name].code, "found": rows[name].found} for name in order if name in rows}
+    PLACE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def try_of(text: str) -> Try | None:
+    """Return the try that a result names; None if it names none."""
+    matched = _FOUND.fullmatch(text)
+    return _tries().get(matched[2]) if matched else None
+
+
+@cache
+def _tries() -> Mapping[str, Try]:
+    return {one.text: one for one in tries(MOST_SEEDS)}
