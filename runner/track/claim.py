@@ -1,7 +1,7 @@
 """Who sends a command's records: one process at a time, whichever machines they are on.
 
 A sender takes a ticket as a tag of the experiment, as in Lamport's bakery: it says that it is choosing, reads the
-tickets of others, and takes one above them. The lowest ticket sends; whoever comes later finds it. MLflow has no other
+tickets of others, and takes one above them. The lowest ticket sends; a later sender finds it. MLflow has no other
 means for this: it has no transactions, and two runs may have the same name. A sender shows that it is alive by changing
 its ticket every few seconds; the ticket of one that has died, or that is silent for long, is taken away.
 """

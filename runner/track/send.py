@@ -302,7 +302,7 @@ class CommandRun:
         present = self._client.get_experiment(self._experiment_id).tags
         for key, value in command_tags(present, views, time.time_ns() // 1_000_000).items():
             if value is not None:
-                self._client.set_experiment_tag(self._experiment_id, key, value)
+                _tag(self._client, self._experiment_id, key, value)
             else:
                 with contextlib.suppress(Exception):  # another command was quicker, or the server is too old
                     self._client.delete_experiment_tag(self._experiment_id, key)
@@ -481,8 +481,17 @@ def _experiment(client: Any, uri: str, name: str) -> str:
         if found is None:
             raise RuntimeError(f"the experiment {name} can't be made")
     for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
-        client.set_experiment_tag(found.experiment_id, key, value)
+        _tag(client, found.experiment_id, key, value)
     return str(found.experiment_id)
+
+
+def _tag(client: Any, experiment_id: str, key: str, value: str) -> None:
+    """Set a tag of an experiment. A database refuses a tag that another process makes at the same moment: then it is
+    there, and can be set."""
+    try:
+        client.set_experiment_tag(experiment_id, key, value)
+    except Exception:
+        client.set_experiment_tag(experiment_id, key, value)
 
 
 def _digest(kept: Sequence[Kept]) -> str:

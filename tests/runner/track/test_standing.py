@@ -84,9 +84,9 @@ def test_dtypes_of_one_algorithm_have_a_shade_each() -> None:
         for job, dtype in enumerate(("bfloat16", "float16", "float32"))
     ]
     kept += [Kept(Path("b"), record("one_shot"))]
-    colours = [one.colour for one in standings(series_of(kept)).values()]
-    assert len(set(colours)) == 4
-    assert colours[0] == look("two_shot")["color"]
+    found = standings(series_of(kept))
+    assert len({one.colour for one in found.values()}) == 4
+    assert found["0/all_reduce/two_shot"].colour == look("two_shot")["color"]
 
 
 def test_accumulators_have_their_colours_where_they_are_all_that_differs() -> None:
