@@ -389,6 +389,7 @@ class CommandRun:
             self._names[series] = name
             self._standings[series] = tags
             tags = {}
+        self._standings[series] = self._standings.get(series, {}) | tags
         # MLflow refuses another value of a parameter that is there.
         there = self._parameters.setdefault(run_id, set())
         self._log(run_id, metrics, {key: one for key, one in parameters.items() if key not in there}, tags)
