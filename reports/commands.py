@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from reports.audit.command import FORMATS as AUDIT_FORMATS
-from reports.audit.command import AuditOptions, Progress, size_of
+from reports.audit.command import AuditOptions, Progress, rerun_of, size_of
 from reports.audit.command import run as audited
 from reports.audit.gate import Gate
 from reports.audit.statistics import parse_band
@@ -238,6 +238,12 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     help="A folder whose files may be run for records, too; repeatable.",
 )
 @click.option(
+    "--rerun",
+    metavar="N|all",
+    help="Of one set: number of cases to run again in the simulator.  [default: all that begin within a minute]",
+)
+@click.option("--seed", type=click.IntRange(0), help="The seed that chooses these cases.  [default: a random one]")
+@click.option(
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -252,6 +258,8 @@ def audit(
     form: str,
     inputs_up_to: str,
     code: tuple[Path, ...],
+    rerun: str | None,
+    seed: int | None,
     signers: Path | None,
     output: Path | None,
 ) -> int:
@@ -261,8 +269,12 @@ def audit(
     BEFORE and AFTER, are compared.
     """
     decides = Gate(gate) if gate else None
-    up_to_bytes = size_of(inputs_up_to)
-    return audited(AuditOptions(records, uri, parse_band(band), decides, form, up_to_bytes, output, code, signers))
+    if len(records) == 2 and (rerun is not None or seed is not None):
+        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    up_to_bytes, again = size_of(inputs_up_to), rerun_of(rerun, seed)
+    return audited(
+        AuditOptions(records, uri, parse_band(band), decides, form, up_to_bytes, output, code, signers, again)
+    )
 
 
 @reports.command("sign", epilog=EXIT_CODES)
@@ -315,6 +327,7 @@ def history(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
+@click.option("--level", "is_level", is_flag=True, help="Audit, and write the level that later audits ask for.")
 @click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
 @click.option(
     "--signers",
@@ -322,21 +335,21 @@ def history(
     metavar="FILE",
     help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
-def published(root: Path, check: bool, is_audit: bool, accept: str | None, signers: Path | None) -> int:
+def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: str | None, signers: Path | None) -> int:
     """Make the tables, figures and README sections of what is published."""
     if signers is not None and not is_audit:
         raise ValueError("--signers has no effect without --audit")
     if accept is not None:
         from reports import accepted
 
-        if check or is_audit:
-            raise ValueError("--accept writes, and --check and --audit do not: give one of them")
+        if check or is_audit or is_level:
+            raise ValueError("--accept writes tables and figures: give it without --check, --audit and --level")
         accepted.accept(root, accept)
-    if is_audit:
+    if is_audit or is_level:
         from reports.audit.published import audit_published
         from reports.audit.ssh import checked_signers
 
-        return audit_published(root, Progress(), checked_signers(signers) if signers else None)
+        return audit_published(root, Progress(), checked_signers(signers) if signers else None, is_level)
     from reports.publish import refresh
 
     refresh(root, is_check=check)

@@ -2,9 +2,10 @@
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
 {"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
-records were read, "code": folders whose files may run beside the usual ones}, with absolute paths. It writes JSON, one
-document a line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": ..,
-"sources": .., "races": .., "secrets": .., "commits": ..}, see the functions of these names.
+records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
+runner/replay/rerun.py}, with absolute paths. It writes JSON, one document a line: {"progress": ".."} now and then, and
+last {"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "secrets": ..,
+"commits": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def main() -> int:
             print(json.dumps({"progress": text}), flush=True)
 
     folder = Path(asked.get("folder", "."))
+    up_to_bytes = int(asked["inputs_up_to_bytes"])
     places, named = (tuple(map(Path, asked.get(key, ()))) for key in ("places", "code"))
     code = allowed_code(places, named, folder)
     records = [decoded(Record, document, "record") for document in asked["records"]]
@@ -73,9 +75,10 @@ def main() -> int:
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, int(asked["inputs_up_to_bytes"]), say, folder, code),
+        "inputs": inputs(records, up_to_bytes, say, folder, code),
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
         "races": races(records, say, code),
+        "rerun": rerun(records, asked.get("rerun", {}), up_to_bytes, say, code),
         "secrets": secrets(records),
         "commits": commits(records, places),
     }
@@ -377,6 +380,16 @@ def races(records: Sequence[Record], say: Say, code: AllowedCode | None = None) 
     from runner.replay.races_again import races_again  # torch and the simulator take seconds to import
 
     return races_again(checked, say, code)
+
+
+def rerun(
+    records: Sequence[Record], asked: dict[str, Any], up_to_bytes: int, say: Say, code: AllowedCode | None = None
+) -> dict[str, Any]:
+    """What came of running cases again: see runner/replay/rerun.py, whose Wanted asked has as JSON."""
+    from runner.replay.rerun import Wanted
+    from runner.replay.rerun import rerun as run_again
+
+    return run_again(records, Wanted(**asked, reference_up_to_bytes=up_to_bytes), say, code)
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

@@ -383,7 +383,7 @@ class SimulatedWorld:
             self.batches.append(batch)
             events = self.space.events
             if self.races is not None:
-                self.races.expect(batch.executable.ptx, batch.executable.assumptions)
+                self.races.expect(batch.executable.ptx, batch.executable.assumptions, batch.shared.shape[1])
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(found)

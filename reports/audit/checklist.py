@@ -1,7 +1,8 @@
 """One set of records against itself: the twenty-one items of a credible audit, each with its outcome and its evidence.
 
-What a record holds is captured; where it can be computed or looked up again, and agrees, it is verified. What is not
-there is named. The exit code: 0 data was verified and nothing was found, 1 a finding, 2 no data could be verified.
+What a record states is captured; where it is recomputed here, or compared with something outside the set, and agrees,
+it is verified. What is not there is named. The exit code: 0 data was recomputed in at least one case of each kernel and
+nothing was found, 1 a finding, 2 neither.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from reports.audit import completeness, measurements, origin, vouching, worker
 from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
+from reports.audit.level import Level, level_of, numbers
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
@@ -46,9 +48,6 @@ CHECKS: tuple[Callable[[Material], Item], ...] = (
 """In the order of their numbers; the twentieth is derived from the others, see completeness.gaps, and the
 twenty-first is who vouches for the set, see vouching.who_vouches."""
 
-_DATA = CHECKS.index(measurements.data) + 1
-"""Number of the item that must be VERIFIED for the set to be: results were checked and right."""
-
 _COLUMNS = ("#", "item", "outcome", "ground", "evidence")
 _STYLES = {Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green"}
 _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
@@ -56,37 +55,36 @@ _STYLES |= {Outcome.DOES_NOT_APPLY: ""}
 
 @dataclass(frozen=True)
 class Audit:
-    """The result: all items in the order of their numbers, the number of records, and who vouches in a few words."""
+    """The result: all items in the order of their numbers, the number of records, and the level of the set."""
 
     items: tuple[Item, ...]
     records: int
-    signed: str = vouching.UNSIGNED
+    level: Level
 
     @property
     def exit_code(self) -> int:
-        if self._numbers(Outcome.FINDING):
+        if self.level.findings:
             return FINDING
-        checked = {*self._numbers(Outcome.VERIFIED), *self._numbers(Outcome.CAPTURED)}
-        return VERIFIED if _DATA in checked else NOT_AUDITABLE
+        return VERIFIED if self.level.is_verified else NOT_AUDITABLE
+
+    @property
+    def verdict(self) -> str:
+        """The result and the level in one line, the last of every form."""
+        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        return f"{head}: {self.level.text}"
 
     @cached_property
-    def verdict(self) -> str:
-        """The result in one line."""
-        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+    def summary(self) -> str:
+        """The numbers of records and of items by outcome, and which items are open, in one line."""
         counts = Counter(item.outcome for item in self.items)
         says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
         names = {Outcome.NOT_COMPARABLE: "not comparable", Outcome.NOT_CAPTURED: "not captured"}
         where = [
-            f"; {name} in item {', '.join(map(str, numbers))}"
+            f"; {name} in item {', '.join(map(str, found))}"
             for outcome, name in (names | {Outcome.FINDING: "findings"}).items()
-            if (numbers := self._numbers(outcome))
+            if (found := numbers(self.items, outcome))
         ]
-        count = counted(self.records, "record")
-        return f"{head}: {self.signed}; {count}, {len(self.items)} items: {says}{''.join(where)}"
-
-    def _numbers(self, outcome: Outcome) -> list[int]:
-        """Return the numbers of the items that have a point with this outcome."""
-        return [item.number for item in self.items if any(point.outcome is outcome for point in item.points)]
+        return f"{counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
 
     @cached_property
     def sheets(self) -> tuple[Sheet, ...]:
@@ -112,6 +110,7 @@ class Audit:
             "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
             "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
             "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
+            self.summary,
         )
 
     def document(self) -> dict[str, Any]:
@@ -128,8 +127,10 @@ class Audit:
         return {
             "kind": "checklist",
             "verdict": self.verdict,
+            "level": self.level.document(),
+            "summary": self.summary,
             "exit_code": self.exit_code,
-            "signed": self.signed,
+            "signed": self.level.signed,
             "records": self.records,
             "items": items,
         }
@@ -155,21 +156,22 @@ def check(
     say: Callable[[str], None] = lambda text: None,
     ask: Callable[..., tuple[dict[str, Any] | None, str]] | None = None,
     code: Sequence[Path] = (),
+    rerun: worker.Rerun | None = None,
     signers: Path | None = None,
 ) -> Audit:
     """Check one set of records against the twenty-one items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
-    replaces the worker, for tests. code: see worker.ask. signers: a list of signers, as ssh-keygen takes it. Raises
-    ValueError for a place that can't be read.
+    replaces the worker, for tests. code, rerun: see worker.ask. signers: a list of signers, as ssh-keygen takes it.
+    Raises ValueError for a place that can't be read.
     """
     say("making configurations, cases and inputs again")
-    ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code)
+    ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code, rerun=rerun)
     again, problem = ask(records, up_to_bytes, say)
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
     vouched = vouching.who_vouches(material, signers)
-    gaps = completeness.gaps(material, (*items, vouched.item))
-    return Audit((*items, gaps, vouched.item), len(records), vouched.says)
+    items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
+    return Audit(items, len(records), level_of(items, again, vouched.says))

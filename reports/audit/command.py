@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from reports.audit.gate import Gate
 from reports.audit.ssh import checked_signers
+from reports.audit.worker import RERUN_S, Rerun
 from reports.record import bundle
 from reports.record.record import Record
 from reports.record.seal import digests_under
@@ -79,7 +81,8 @@ class AuditOptions:
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
     code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
     inputs are made again. output: a file for the result, too. code: folders whose files may be run for records, beside
-    those of the project and of the working folder. signers: a list of signers, as ssh-keygen takes it.
+    those of the project and of the working folder. signers: a list of signers, as ssh-keygen takes it. rerun: how many
+    cases of one place to run again; None: all that a minute allows.
     """
 
     records: tuple[str, ...]
@@ -91,6 +94,7 @@ class AuditOptions:
     output: Path | None = None
     code: tuple[Path, ...] = ()
     signers: Path | None = None
+    rerun: Rerun | None = None
 
 
 def run(options: AuditOptions) -> int:
@@ -131,6 +135,7 @@ def run(options: AuditOptions) -> int:
             say=progress,
             code=options.code,
             signers=signers,
+            rerun=options.rerun,
         )
     progress.end()
     if options.output is not None:
@@ -178,6 +183,19 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     bundle.write_file(path, text.encode("utf-8"))
     print(f"{path}: written", file=sys.stderr)
+
+
+def rerun_of(text: str | None, seed: int | None) -> Rerun | None:
+    """Return how many cases to run again: a number, "all", or None for all that a minute allows, in an order of a seed,
+    random if None. Raises ValueError for anything else."""
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    if text is None:
+        return Rerun(seed=seed, patience_s=RERUN_S)
+    if text == "all":
+        return Rerun(seed=seed, patience_s=None)
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        raise ValueError(f"'{text}' is not a number of cases (--rerun): give a number such as 20, 0 for none, or all")
+    return Rerun(int(text), seed, None)
 
 
 def size_of(text: str) -> int:

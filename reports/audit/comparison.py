@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from reports.audit.bound_worlds import began, ended
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.gate import Gate
@@ -127,6 +128,13 @@ class Comparison:
         return tuple(pair for pair in self.only_before if any(record.verified for record in pair.before))
 
     @property
+    def is_backwards(self) -> bool:
+        """Whether every record after ended before any record before began: the sides may have been exchanged."""
+        before = [one for case in self.cases for one in case.pair.before]
+        after = [one for case in self.cases for one in case.pair.after]
+        return bool(before and after) and ended(after) <= began(before)
+
+    @property
     def wrong_before(self) -> int:
         """Number of cases that some world before computed wrong: no finding, for the later set may correct it."""
         return sum(any(one.status is Status.WRONG for one in case.pair.before) for case in self.cases)
@@ -194,6 +202,7 @@ class Comparison:
         parts += [f"only after: {counted(len(self.only_after), 'case')}"] if self.only_after else []
         parts += [f"not run again: {counted(len(self.not_run), 'case')}"] if self.not_run else []
         parts += [] if self.cases else ["the two sets have no case in common"]
+        parts += ["AFTER ran before BEFORE"] if self.is_backwards else []
         if self.gate is not Gate.ANY:
             says = {VERIFIED: "passed", FINDING: "failed", NOT_AUDITABLE: "nothing to decide it"}[self.exit_code]
             parts += [f"gate {self.gate}: {says}"]
@@ -215,6 +224,7 @@ class Comparison:
             "exit_code": self.exit_code,
             "gate": str(self.gate),
             "not_compared": self.not_compared,
+            "is_backwards": self.is_backwards,
             "band": self.band,
             "records": {"before": self.counts[0], "after": self.counts[1]},
             "cases": [_case_document(case) for case in self.cases],

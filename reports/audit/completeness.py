@@ -17,6 +17,7 @@ from typing import Any
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed
 from reports.audit.material import Material, verdict_beside
+from reports.audit.reruns import running_points
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
 from reports.record.codec import parsed
@@ -380,9 +381,10 @@ def replayable(material: Material) -> Item:
         says = f"{counted(len(lacking), 'record')} without a configuration can't be run again: {listed(lacking)}"
         return Item(19, name, (Point(Outcome.NOT_CAPTURED, says),))
     place = shlex.quote(str(material.places[0])) if material.places else "RECORDS"
-    says = f"symlab replay {place}: runs the cases again and compares; this audit did not"
-    verdicts = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
-    return Item(19, name, tuple(verdicts) or (Point(Outcome.CAPTURED, says),))
+    says = f"symlab replay {place}: runs the cases again where they ran, in new worlds, and compares"
+    points = [_replayed(path) for place in material.places if (path := verdict_beside(place)).is_file()]
+    points = points or [Point(Outcome.CAPTURED, says)]
+    return Item(19, name, (*points, *running_points(material)))
 
 
 def _replayed(path: Path) -> Point:

@@ -18,6 +18,7 @@ from reports.audit.items import Ground, Item, Outcome, Point, captured_or, liste
 from reports.audit.material import Material, values_at, verdict_beside
 from reports.audit.modes import modes_of
 from reports.audit.order import samples_lag1
+from reports.audit.reruns import data_points
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
@@ -132,7 +133,9 @@ def data(material: Material) -> Item:
         says = f"{counted(len(material.timed), 'timing')}, each checked: {elements:,} elements right before and after"
         points.append(Point(Outcome.CAPTURED, says))
     points += [] if points else [Point(Outcome.NOT_CAPTURED, "no case has a check")]
-    return Item(9, "data right", (*points, *_races(material)))
+    if not checked:
+        return Item(9, "data right", (*points, *_races(material)))
+    return Item(9, "data right", (*data_points(material), *points, *_races(material)))
 
 
 def _races(material: Material) -> Iterator[Point]:
@@ -324,7 +327,8 @@ def figures(material: Material) -> Item:
         machine = _published(place)
         if place.is_dir():
             points += [point for path in _reports(place) for point in _report(path)]
-            points += shown.beside(place, bundle.read([place])) if machine is None else []
+            if machine is None and any(True for kind in ("*.md", "*.svg") for _ in place.rglob(kind)):
+                points += shown.beside(place, bundle.read([place]))
         if machine is not None:
             points += _made_again(*machine)
     if material.source:

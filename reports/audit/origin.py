@@ -14,6 +14,7 @@ from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
+from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
 from reports.record.reading import contents
 from reports.record.record import Record
@@ -125,6 +126,7 @@ def kernels(material: Material) -> Item:
     points += _one_code(with_kernel)
     points.append(_stored_ptx(material, with_kernel))
     points += _sources_today(material)
+    points += code_points(material)
     return Item(3, "kernels' digests", tuple(points))
 
 
@@ -184,10 +186,17 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
         except ValueError as error:
             bad.append(str(error))
         there.add(path.stem)
-    wanted = {
-        one.kernel.ptx_digest.removeprefix("sha256:") for one in with_kernel if one.kernel and one.kernel.ptx_digest
-    }
-    bad += [f"ptx/{name}.ptx is missing" for name in sorted(wanted - there)]
+    wanted = set[str]()
+    folders = {str(document.get("command", folder.name)): folder for folder, document in material.commands.items()}
+    for one in with_kernel:
+        if one.kernel is None or not one.kernel.ptx_digest:
+            continue
+        name = one.kernel.ptx_digest.removeprefix("sha256:")
+        wanted.add(name)
+        folder = folders.get(one.request.command)
+        if name not in there or (folder is not None and not (folder / "ptx" / f"{name}.ptx").is_file()):
+            bad.append(f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}")
+    bad = list(dict.fromkeys(bad))
     if not there | wanted:
         return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
     return captured_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",

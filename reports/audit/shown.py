@@ -26,7 +26,7 @@ POINTS_APART = 0.75
 """Maximum distance, in points of 1/72 inch, of two drawings of one curve by two versions of matplotlib."""
 
 _SVG = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
-_PATH = re.compile(r'\sd="([^"]*)"')
+_PATH = re.compile(r'\s(?:d|x|y|points|transform)="([^"]*)"')
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,46 @@ INPUTS_UP_TO_BYTES = 1 << 20
 """Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
 
 
+RERUN_S = 60.0
+"""By default, no case is run again that is not begun within this time."""
+
+_NO_LIMIT_S = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """How many cases to run again: number of them (None: all), as seed chooses them. None is begun after patience_s
+    seconds (None: no limit)."""
+
+    number: int | None = None
+    seed: int = 0
+    patience_s: float | None = RERUN_S
+
+
 def ask(
     records: Sequence[Record],
     up_to_bytes: int = INPUTS_UP_TO_BYTES,
     say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
-    patience_s: float = PATIENCE_S,
+    patience_s: float | None = None,
     places: Sequence[Path] = (),
     code: Sequence[Path] = (),
+    rerun: Rerun | None = None,
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the worker's answer and "", or None and the reason, which the caller must report.
 
     command: what to run in place of the worker. places: where the records were read: files there are not run for them.
-    code: folders whose files may be run for records, beside those of the project and of the working folder.
+    code: folders whose files may be run for records, beside those of the project and of the working folder. rerun: how
+    many cases to run again. patience_s: the worker's time limit; None: PATIENCE_S, and the time of running again.
     """
-    documents = [encoded(replace(record, timing=None, counters={})) for record in records]
+    rerun = rerun or Rerun()
+    if patience_s is None:
+        patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
+    documents = [encoded(replace(record, timing=None)) for record in records]
     asked_for: dict[str, Any] = {"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
     asked_for |= {"places": [os.path.abspath(one) for one in places]}
     asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
+    asked_for |= {"rerun": asdict(rerun)}
     question = json.dumps(asked_for)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(question)

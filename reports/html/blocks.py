@@ -25,8 +25,8 @@ _CLASSES = {"bold": "strong", "green": "good", "yellow": "caution", "red": "bad"
 LONG = 64
 """Maximum number of characters of an unbroken cell; longer ones are broken into lines, whatever their style."""
 
-KEY = "algorithm"
-"""The column that stays visible when a table is wider than the screen."""
+FIRST = ("size", "size (B)", "algorithm", "fastest", "least error", "time (us)", "out time (us)", "in time (us)")
+"""The columns that come first, as far as a table has them: a narrow screen shows these, and the first one stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +78,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Legend:
-    """Names with their swatches (keys in the Album)."""
-
-    kind: ClassVar[str] = "legend"
-    entries: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Pictures:
     """Pictures, by their keys in the Album, side by side, or one below the other on a narrow screen. wide: the picture
-    scrolls sideways instead of shrinking."""
+    scrolls sideways instead of shrinking. legend: names with their swatches (keys in the Album), above the pictures."""
 
     kind: ClassVar[str] = "pictures"
     svgs: tuple[str, ...]
     caption: str
     wide: bool = False
+    legend: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +100,15 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """Blocks beside others, or above them on a narrow screen."""
+
+    kind: ClassVar[str] = "side"
+    left: tuple[Block, ...]
+    right: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """Blocks that the reader folds and unfolds; printed unfolded."""
 
@@ -116,7 +118,7 @@ class Fold:
     is_open: bool = False
 
 
-Block = Facts | Verdict | Notes | Code | Table | Legend | Pictures | Heading | Fold
+Block = Facts | Verdict | Notes | Code | Table | Pictures | Heading | Side | Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +147,25 @@ class Cell:
     files: tuple[tuple[str, str], ...] = ()
 
 
+def columns_of(table: Table) -> list[str]:
+    """Return the columns of a table in their order, those of FIRST before the others if it has sizes."""
+    columns = list(table.sheet.columns)
+    if not set(columns) & set(FIRST[:2]):
+        return columns
+    first = [column for column in FIRST if column in columns]
+    return [*first, *(column for column in columns if column not in first)]
+
+
 def drawn(table: Table) -> list[list[Cell]]:
     """Return the cells of a table, line by line."""
     lines: list[list[Cell]] = []
+    columns = columns_of(table)
     for group in table.sheet.groups:
         for line in group:
             link = table.links.get(len(lines), "")
             number = len(lines)
-            cells = [_cell(table, line, column, link) for column in table.sheet.columns]
-            named = zip(table.sheet.columns, cells, strict=True)
+            cells = [_cell(table, line, column, link) for column in columns]
+            named = zip(columns, cells, strict=True)
             lines.append([replace(cell, files=table.files.get((number, column), ())) for column, cell in named])
     return lines
 
@@ -166,8 +178,6 @@ def shades(table: Table) -> list[str]:
 def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
     text = line.cells[column].strip()
     classes = [_CLASSES[word] for word in line.styles.get(column, "").split() if word in _CLASSES]
-    if column == KEY:
-        classes.append("key")
     if len(text) > LONG and "text" not in classes:
         classes.append("text")
     value = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -9,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
-from reports.html import commands, environment, kernels, measurements, outcomes, races
-from reports.html.blocks import KEY, Block, Facts, Notes, Part, Table, Verdict, drawn, shades
+from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
+from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.record import Record
@@ -57,16 +59,22 @@ def page(
         raise ValueError("a report needs at least one record")
     digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
-    parts = _parts(records, audit, album)
-    figures, svgs = _json(table.values(records)), album.drawn(is_alone)
+    real = [record for record in records if not is_simulated(record)]
+    simulated = [record for record in records if is_simulated(record)]
+    answered = answer.blocks(real, simulated, album)
+    parts = _parts(records, real, simulated, audit, album)
+    figures, of_commands = _json(table.values(records)), digests()
+    svgs = album.drawn(is_alone)  # no third process: each one copies what it touches of the records
     return _rendered(
         kicker="symlab report",
         title=title or _title(records),
+        asked=answer.asked(records),
+        answer=answered,
         verdict=outcomes.verdict(records),
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, digests(), sealed or {})],
+        parts=[*parts, environment.digests_part(records, of_commands, sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=svgs,
@@ -80,6 +88,8 @@ def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence
     return _rendered(
         kicker=kicker,
         title=title,
+        asked="",
+        answer=(),
         verdict=verdict,
         counts=(),
         total=0,
@@ -107,21 +117,21 @@ def figures_of(text: str) -> list[dict[str, Any]]:
     return figures
 
 
-def _parts(records: Sequence[Record], audit: Audit | None, album: Album) -> list[Part]:
+def _parts(
+    records: Sequence[Record], real: Sequence[Record], simulated: Sequence[Record], audit: Audit | None, album: Album
+) -> list[Part]:
     """Return all parts. Simulated and measured records are never mixed in tables of figures or in pictures."""
-    simulated = [record for record in records if is_simulated(record)]
-    real = [record for record in records if not is_simulated(record)]
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
-        commands.part(records),
-        kernels.part(records),
         measurements.part(real, album),
-        outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
-        outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
+        outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
+        outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
         races.part(records),
         outcomes.refusals_part(records),
+        commands.part(records),
+        kernels.part(records),
         environment.environment_part(records),
     ]
     return [part for part in found if part is not None]
@@ -144,6 +154,23 @@ def _json(figures: list[dict[str, object]]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _policy(style: str, script: str) -> str:
+    """Return the page's Content-Security-Policy: nothing is loaded, and only this style and this script are run.
+
+    Pictures have styles in attributes, which can't load anything either.
+    """
+    of_style, of_script = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script))
+    allowed = {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{of_script}'",
+        "style-src": f"'sha256-{of_style}'",
+        "style-src-attr": "'unsafe-inline'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in allowed.items())
+
+
 def _rendered(**values: Any) -> str:
     """Return the template with these values, all escaped."""
     import jinja2
@@ -156,8 +183,8 @@ def _rendered(**values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"drawn": drawn, "shades": shades}
-    environment.globals |= {"raw": Markup, "key": KEY}
-    environment.globals["style"] = Markup((_FOLDER / "page.css").read_text(encoding="utf-8"))
-    environment.globals["script"] = Markup((_FOLDER / "page.js").read_text(encoding="utf-8"))
+    environment.filters |= {"drawn": drawn, "shades": shades, "columns_of": columns_of}
+    style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    environment.globals |= {"raw": Markup, "style": Markup(style), "script": Markup(script)}
+    environment.globals["policy"] = Markup(_policy(style, script))
     return environment.get_template("page.html.j2").render(**values).strip() + "\n"

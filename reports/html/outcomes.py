@@ -95,10 +95,13 @@ def facts(records: Sequence[Record]) -> Facts:
 def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | None:
     """Return the part of cases without times, a line each; None if there are no such cases."""
     _, others = split(records)
-    if not others:
+    ran = [record for record in others if record.status is not Status.REFUSED]
+    if not ran:
         return None
-    sheets = table.sheets_of(others)
-    blocks: list[Block] = [Notes(tuple(table.captions(others)))]
+    refused = len(others) - len(ran)
+    said = [f"{counted(refused, 'refused case')} under Refusals and failures, each reason once"] if refused else []
+    sheets = table.sheets_of(ran)
+    blocks: list[Block] = [Notes((*said, *table.captions(ran)))]
     for number, sheet in enumerate(sheets, start=1):
         blocks.append(Heading(f"{anchor}-{number}", sheet.heading))
         blocks.append(Table(sheet, heading=False))
@@ -152,15 +155,18 @@ def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: s
 
 
 def _refusals(records: Sequence[Record]) -> Sheet:
-    """Return a line for each reason and algorithm, with its sizes. Reasons that differ only in the size are one."""
-    found: dict[tuple[str, str], list[Record]] = {}
+    """Return a line for each reason, with who was refused. Reasons that differ only in the name and the size are
+    one."""
+    found: dict[str, list[Record]] = {}
     for record in records:
         reason = re.sub(rf"\b{record.case.size_bytes}\b", "(its size)", reason_of(record))
-        found.setdefault((record.case.name, reason), []).append(record)
+        reason = re.sub(rf"(?<![\w/]){re.escape(record.case.name)}(?![\w/])", "(it)", reason)
+        found.setdefault(reason, []).append(record)
     lines = []
-    for (who, reason), own in found.items():
+    for reason, own in found.items():
+        who = ", ".join(dict.fromkeys(record.case.name for record in own))
         cells = {"who": who, "sizes": _sizes(own), "cases": f"{len(own):,}", "reason": reason}
-        lines.append(Line(cells, {"reason": "text", "sizes": "text"}, {"cases": len(own)}))
+        lines.append(Line(cells, {"who": "text", "reason": "text", "sizes": "text"}, {"cases": len(own)}))
     return Sheet("refusals", ("who", "cases", "sizes", "reason"), (tuple(lines),), frozenset({"cases"}))
 
 

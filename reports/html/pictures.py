@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from reports import second_process
-from reports.html.blocks import Legend, Notes, Pictures
+from reports.html.blocks import Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
@@ -36,6 +36,7 @@ MANY = 30
 """Minimum number of pictures worth a second process."""
 
 _CURVES = "Time and bus bandwidth against size"
+_TIME = "Time against size"
 _SPREAD = "Every sample against the median of its algorithm and size"
 _ERRORS = "Errors against size"
 _STUDY = "Errors against the number of ranks"
@@ -66,17 +67,18 @@ class Album:
         others = second_process.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
         return self._draw(keys[:cut]) | others()
 
-    def curves(self, heading: str, judged: Sequence[Row], limit: float | None) -> list[Legend | Pictures]:
-        """Order time and bus bandwidth of a section, with a legend; nothing for one size or on a full page."""
+    def curves(self, heading: str, judged: Sequence[Row], limit: float | None, most: int = 2) -> list[Pictures]:
+        """Order time and bus bandwidth of a section, with a legend; nothing for one size or on a full page. most: 1
+        for time alone."""
         sizes = {row.size_bytes for row in judged if row.timings and row.size_bytes}
-        if len(sizes) < 2 or not self._has_room(2, f"curves of {heading}"):
+        if len(sizes) < 2 or not self._has_room(most, f"curves of {heading}"):
             return []
         timed = [row for row in judged if row.timings]
         entries = [
             (self._swatch(own[0].algorithm, "", own[0].is_ours, is_second(own, timed)), name)
             for name, own in contestants(timed).items()
         ]
-        if limit is not None:
+        if limit is not None and most > 1:
             entries.append((self._swatch(LIMIT_LABEL, "", False), LIMIT_LABEL))
 
         def draw(measure: str) -> Any:
@@ -84,13 +86,11 @@ class Album:
 
             return curves.single(judged, measure, limit if measure == "busbw_gbps" else None)
 
-        svgs = (
-            self._order(partial(draw, "median_us"), f"time against size: {heading}"),
-            self._order(partial(draw, "busbw_gbps"), f"bus bandwidth against size: {heading}"),
-        )
+        measures = (("median_us", "time"), ("busbw_gbps", "bus bandwidth"))[:most]
+        svgs = tuple(self._order(partial(draw, one), f"{name} against size: {heading}") for one, name in measures)
         worlds = any(len(row.timings) > 1 for row in judged)
         bands = "; bands: from the lowest world to the highest." if worlds else "."
-        return [Legend(tuple(entries)), Pictures(svgs, _CURVES + bands)]
+        return [Pictures(svgs, (_CURVES if most > 1 else _TIME) + bands, legend=tuple(entries))]
 
     def spread(self, heading: str, judged: Sequence[Row]) -> list[Pictures]:
         """Order the distribution of a section's samples, which shares the legend of its curves."""
@@ -105,12 +105,13 @@ class Album:
         svg = self._order(draw, f"samples against their median, by size: {heading}")
         return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
 
-    def errors(self, group: Group) -> list[Legend | Pictures]:
-        """Order errors over sizes; nothing if all are 0 or if there is only one size."""
+    def errors(self, group: Group, most: int = 2) -> list[Pictures]:
+        """Order errors over sizes; nothing if all are 0 or if there is only one size. most: maximum number of
+        measures, the last ones of the group's."""
         sizes = {size for curve in group.curves for size in curve.sizes}
         if len(sizes) < 2 or all(curve.is_exact for curve in group.curves):
             return []
-        if not self._has_room(2, f"errors of {group.heading}"):
+        if not self._has_room(most, f"errors of {group.heading}"):
             return []
 
         def draw(measure: Measure) -> Any:
@@ -123,13 +124,13 @@ class Album:
         ]
         svgs = tuple(
             self._order(partial(draw, measure), f"{measure.title}, against size: {group.heading}")
-            for measure in group.measures
+            for measure in group.measures[-most:]
         )
-        return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_ERRORS}.")]
+        return [Pictures(svgs, f"{_ERRORS}.", legend=tuple(dict.fromkeys(entries)))]
 
-    def study(self, heading: str, series: Sequence[Series]) -> list[Legend | Pictures]:
-        """Order errors over world sizes of the series that share a picture."""
-        measures = measures_of(series)
+    def study(self, heading: str, series: Sequence[Series], most: int | None = None) -> list[Pictures]:
+        """Order errors over world sizes of the series that share a picture. most: maximum number of measures."""
+        measures = measures_of(series)[:most]
         if not self._has_room(len(measures), f"errors over ranks of {heading}"):
             return []
 
@@ -145,7 +146,7 @@ class Album:
         svgs = tuple(
             self._order(partial(draw, measure), f"{measure.title}, against ranks: {heading}") for measure in measures
         )
-        return [Legend(tuple(dict.fromkeys(entries))), Pictures(svgs, f"{_STUDY}.")]
+        return [Pictures(svgs, f"{_STUDY}.", legend=tuple(dict.fromkeys(entries)))]
 
     def left_out(self) -> list[Notes]:
         """Return a note about the pictures that were not drawn, if any."""

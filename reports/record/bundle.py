@@ -33,12 +33,16 @@ SUFFIX = ".jsonl.xz"
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
-NOT_RECORDS = frozenset({"command.json", VERDICT_NAME})
+LEVEL_NAME = "level.json"
+"""The level that a published set must keep, beside its bundles."""
+
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
 """How far back xz looks for what it has seen: the records of a case lie within, and so does their environment."""
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 MOST_PACKED_BYTES, MOST_UNPACKED_BYTES = 1 << 27, 1 << 28
 """Maximum sizes of a bundle and of its text, in which an environment is there once: 50,000 records of 5 KB."""
@@ -149,8 +153,8 @@ def signed_in(path: Path | str) -> list[Signed]:
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
-    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage and
-    for what no bundle is: a line longer than a record, one that is there twice, more text than MOST_UNPACKED_BYTES."""
+    """Yield the lines of a bundle as they are unpacked, never more than a chunk ahead. Raises ValueError for damage,
+    for a line that is too long for a record or is there twice, and for more text than MOST_UNPACKED_BYTES."""
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKER_BYTES)
     rest, total, before = b"", 0, b""
     try:
@@ -224,14 +228,14 @@ def can_be_written(path: Path) -> None:
 def line_of(record: Record) -> str:
     """A record as one line of JSON, without its end."""
     # In ASCII: text may hold what splitlines() takes for the end of a line, such as U+2028.
-    return json.dumps(record.document(), separators=(",", ":"), allow_nan=False)
+    return _COMPACT(record.document())
 
 
 def _referring_line(record: Record, references: References) -> str:
     """The same with references, where its schema has them."""
     if record.schema < shared.SINCE:
         return line_of(record)
-    return json.dumps(references.referring(record.document()), separators=(",", ":"), allow_nan=False)
+    return _COMPACT(references.referring(record.document()))
 
 
 def digest(records: Iterable[Record]) -> str:

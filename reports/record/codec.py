@@ -35,6 +35,10 @@ _SHORT = frozenset({str, bool, type(None)})
 """Those of them that need no look at the value."""
 
 
+class Plain(dict[str, Any]):
+    """A JSON object that plain gave, in many records at once: it is never changed, and not copied again."""
+
+
 def plain(value: Any, where: str, depth: int = 0) -> Any:
     """Return a deep copy made of plain JSON values. depth: how deep the value itself is nested.
 
@@ -46,6 +50,8 @@ def plain(value: Any, where: str, depth: int = 0) -> Any:
         return value
     if kind is int:
         return _integer(value, where)
+    if kind is Plain:
+        return value
     if depth > MAX_DEPTH:
         raise ValueError(f"{where[:80]}..: nested more than {MAX_DEPTH} deep")
     below = depth + 1
@@ -277,6 +283,8 @@ def _is_none(kind: Any, value: Any, where: str) -> NoReturn:
 
 
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
+    if isinstance(value, kind):  # read before: JSON has no such values
+        return value
     if not isinstance(value, dict):
         raise ValueError(f"{where}: {_brief(value, json.dumps)} is no {kind.__name__}")
     hints, needed = _fields(kind)

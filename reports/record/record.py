@@ -29,12 +29,13 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reports.record.case import RecordedCase as RecordedCase
 from reports.record.case import wrong_id
-from reports.record.codec import LATER, Open, decoded, encoded, parsed, plain
+from reports.record.codec import LATER, Open, Plain, decoded, encoded, parsed, plain
 from reports.record.findings import RecordedAccess as RecordedAccess
 from reports.record.findings import RecordedFinding as RecordedFinding
 from reports.record.findings import first_failing
@@ -445,6 +446,7 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
         known = known or Known()
         for name in PARTS.keys() & document.keys():
             document[name] = known.part(name, document[name], schema, find)
+        _known_once(document, known)
         record = decoded(Record, document, "record")
     except SharedError as error:
         raise SharedError(error.what, where) from None
@@ -454,6 +456,29 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
         raise ValueError(f"{where}: {_on_one_line(str(error))}") from None
     assert isinstance(record, Record)
     return record
+
+
+_ALIKE: dict[str, Any] = {"fabric": FabricInfo, "kernel": KernelInfo, "case": RecordedCase}
+"""Parts that are the same in many records: of one kernel at one size, in all worlds."""
+
+
+def _known_once(document: dict[str, Any], known: Known) -> None:
+    """Put what many records have alike in place of its JSON values; what is not valid is left to the codec."""
+    for name, kind in _ALIKE.items():
+        if isinstance(document.get(name), dict):
+            document[name] = known.once(name, document[name], partial(_part, kind, name))
+    timing = document.get("timing")
+    devices = timing.get("devices") if isinstance(timing, dict) else None
+    if isinstance(timing, dict) and isinstance(devices, list):
+        timing["devices"] = [known.once("device", one, _reading) if isinstance(one, dict) else one for one in devices]
+
+
+def _part(kind: Any, name: str, value: dict[str, Any]) -> Any:
+    return decoded(kind, value, f"record.{name}")
+
+
+def _reading(value: dict[str, Any]) -> Plain:
+    return Plain(plain(value, "timing.devices"))
 
 
 def _on_one_line(text: str) -> str:

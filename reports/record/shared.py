@@ -36,6 +36,8 @@ _REFERENCE = re.compile("sha256:([0-9a-f]{64})")
 _FILE_NAME = re.compile(r"[0-9a-f]{64}\.json")
 _WHOLE = "copy the folder of its command as a whole, or as a bundle (symlab bundle)"
 
+_JSON = json.JSONEncoder().encode
+
 Find = Callable[[str], dict[str, Any]]
 """Gives the content with a digest. Raises SharedError if it is missing or was changed."""
 
@@ -98,11 +100,11 @@ class References:
 
 
 class Known:
-    """Environments and requests, each distinct one as one object, however many records have it: ten thousand records
-    then take a tenth of the memory."""
+    """What many records have alike, each distinct one as one object: environments, requests, fabrics, kernels, readings
+    of GPUs. Ten thousand records then take a part of the memory, and of the time to read them."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[str, str], Open] = {}
+        self._parts: dict[tuple[str, str], Any] = {}
         self._contents: dict[tuple[Path, str], dict[str, Any]] = {}
 
     def part(self, name: str, value: Any, schema: int, find: Find) -> Any:
@@ -115,9 +117,13 @@ class Known:
             return value
         if schema >= SINCE and SHARED in value:
             value = _resolved(name, value, find)
-        key = (name, json.dumps(value))
+        return self.once(name, value, PARTS[name].read)
+
+    def once(self, name: str, value: Any, read: Callable[[Any], Any]) -> Any:
+        """Return what read makes of a JSON value: of equal values under one name, the same object."""
+        key = (name, _JSON(value))
         if key not in self._parts:
-            self._parts[key] = PARTS[name].read(value)
+            self._parts[key] = read(value)
         return self._parts[key]
 
     def beside(self, path: Path | str) -> Find:

@@ -5,6 +5,7 @@ Who makes a sheet decides what its cells say; nothing here knows what they mean.
 
 from __future__ import annotations
 
+import html
 import os
 import shutil
 import sys
@@ -234,7 +235,9 @@ def _marked(line: Line, column: str) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """Text that Markdown shows as it is. Underscores within words mean nothing to it."""
-    for character in "\\|*<[":
+    """Text that Markdown shows as it is, in one line: no mark-up of its own and none of HTML, in every renderer.
+    Underscores within words mean nothing to it."""
+    cell = " ".join(cell.splitlines())
+    for character in "\\|*[":
         cell = cell.replace(character, f"\\{character}")
-    return cell
+    return html.escape(cell, quote=False)

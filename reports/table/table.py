@@ -26,7 +26,7 @@ from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, number, story_of
 from reports.table.text import size_text as size_text
 
-_NUMERIC = frozenset({"size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
+_NUMERIC = frozenset({"world", "size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
 _SPARE = ("check", "PTX instr (M)", "max ulp", "max abs error", "wrong")
 _STYLES = {Status.PASSED: "green", Status.REFUSED: "yellow"}
 
@@ -106,21 +106,24 @@ def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, 
 
 
 def sections(records: Sequence[Record]) -> list[Section]:
-    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance.
-
-    Where commands ran the same case, their records stay apart, each with the command's name in the heading.
-    """
+    """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance,
+    whatever command ran them."""
     differing = varying([record.request.overrides for record in records])
-    commands: dict[str, set[str]] = {}
-    for record in records:
-        commands.setdefault(record.id, set()).add(record.request.command)
-    is_repeated = any(len(some) > 1 for some in commands.values())
     found: dict[str, list[Record]] = {}
     for record in records:
         parts = [one for one in record.request.overrides if one in differing and not is_shown(one)]
-        parts += [record.request.command] if is_repeated and record.request.command else []
         found.setdefault(", ".join([heading(record), *parts]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
+
+
+def worlds_of(records: Sequence[Record]) -> dict[str, int]:
+    """Return the numbers of commands from 1, in order of appearance, if several ran the same case; else none."""
+    commands: dict[str, set[str]] = {}
+    for record in records:
+        commands.setdefault(record.id, set()).add(record.request.command)
+    if all(len(some) < 2 for some in commands.values()):
+        return {}
+    return {name: number for number, name in enumerate(dict.fromkeys(one.request.command for one in records), start=1)}
 
 
 def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
@@ -156,6 +159,8 @@ def captions(records: Sequence[Record], elsewhere: str = "") -> list[str]:
             )
         else:
             lines.append(f"fabric: {fabric.name} ({fabric.arch})")
+    if worlds := worlds_of(records):
+        lines.append("world: " + ", ".join(f"{number} is {name or '(no name)'}" for name, number in worlds.items()))
     if any(record.status is Status.PASSED and not record.verified for record in records):
         lines.append("unchecked: ran to its end, and its result was not checked")
     return lines
@@ -172,12 +177,14 @@ def _columns(records: Sequence[Record]) -> list[str]:
     columns = ["algorithm", "size", "status", "wrong", "max abs error", "max ulp", "check", "PTX instr (M)"]
     if len({record.case.placement for record in records}) > 1:
         columns.insert(1, "place")
+    if worlds_of(records):
+        columns.insert(1, "world")
     if races.were_checked(records):
         columns.insert(columns.index("check") + 1, "races")
     return columns
 
 
-def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
+def _cells(record: Record, numbers: Mapping[str, int], worlds: Mapping[str, int]) -> dict[str, str]:
     check, count = record.check, instruction_count(record)
     unchecked = record.status is Status.PASSED and not record.verified
     remark = " (unchecked)" if unchecked else ""
@@ -186,6 +193,7 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
     return {
         "algorithm": record.case.algorithm,
         "place": record.case.placement.partition("_")[0],
+        "world": str(worlds.get(record.request.command, "-")),
         "size": size_text(record.case.size_bytes),
         "status": f"{record.status}{remark}",
         "wrong": str(check.wrong) if check else "-",
@@ -200,10 +208,10 @@ def _cells(record: Record, numbers: Mapping[str, int]) -> dict[str, str]:
 def sheets_of(records: Sequence[Record]) -> list[Sheet]:
     """A sheet for each job, a line for each record."""
     columns = tuple(_columns(records))
-    numbers = notes(records)
+    numbers, worlds = notes(records), worlds_of(records)
     found = []
     for section in sections(records):
-        lines = [Line(_cells(record, numbers), _styles(record), _raw(record)) for record in section.records]
+        lines = [Line(_cells(record, numbers, worlds), _styles(record), _raw(record)) for record in section.records]
         found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC, _SPARE))
     return found
 

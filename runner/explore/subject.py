@@ -244,7 +244,8 @@ class CaseSubject:
 
     @property
     def layouts(self) -> dict[str, Layout]:
-        from kernels.spec import KernelSpec
+        from kernels.spec import SLOTS, KernelSpec
+        from kernels.stress import NO_STRESS
         from runner.case.allocation import GUARD_BYTES, peers_of
         from runner.case.layout import layout_of
 
@@ -253,7 +254,8 @@ class CaseSubject:
         payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
         found = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
         found |= {f"peers of {name}": Layout(0, 8) for name in peers_of(spec)}
-        return found | {"input": payload, "output": payload}
+        slots = [""] if case.stress == NO_STRESS else [f" {slot}" for slot in range(SLOTS)]
+        return found | {name + slot: payload for name in ("input", "output") for slot in slots}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
         from runner.command.job import check_of, outcomes_of
@@ -264,6 +266,7 @@ class CaseSubject:
         return _judgement(check, self._wrong(check))
 
     def _wrong(self, check: Check | None) -> Wrong | None:
+        from kernels.stress import NO_STRESS, parts_of
         from runner.case.layout import layout_of
         from runner.case.program import launches_between
 
@@ -274,6 +277,8 @@ class CaseSubject:
         name = "input" if layout.in_place else "output"
         start = layout.output_starts[one.rank]
         launch = one.launch * (launches_between(case) + 1)
+        if case.stress != NO_STRESS:  # the first slot's, which odd ranks launch behind the other one of two streams
+            name, launch = f"{name} 0", int("two_streams" in parts_of(case.stress) and one.rank % 2)
         return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
 
 

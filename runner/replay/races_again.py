@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reports.audit.races import Races, compared
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest
+from reports.record.record import Record
 from runner.case.allowed_code import AllowedCode
-from runner.command.job import Job, Means, run_job
-from runner.command.plan import PreparedJob
+from runner.command.job import Means
 from runner.replay.rebuild import Wishes, rebuilt
+from runner.replay.run_one import OneByOne
 from runner.request_error import first_line
-from runner.world.fabrics import WorldMaker, make_world, settings
-
-if TYPE_CHECKING:
-    from kernels.spec import Case
-    from memory.fabric import Executable
-    from runner.world.world import World
+from runner.world.fabrics import WorldMaker, make_world
 
 UP_TO_BYTES = 64 << 10
 """Maximum size of the cases that run again: with the checker, larger ones take seconds each."""
@@ -64,16 +59,16 @@ def races_again(
         found["not_comparable"] += [list(one) for one in again.left_out]
         recorded = {record.id: record for record in again.records}
         for job in again.command.jobs:
-            keeper = _Keeper(job, make)
+            runner = OneByOne(make, means)
             try:
                 for case in job.cases:
                     if time.monotonic() > ends_s:
                         found["left_out"].append([case.id, f"not begun within {patience_s:.0f} s"])
                         continue
                     say(f"looking for races again: {found['again']} cases")
-                    _take(found, recorded[case.id], keeper.again(case, means))
+                    _take(found, recorded[case.id], runner.run(job, case))
             finally:
-                keeper.close()
+                runner.close()
     return found
 
 
@@ -91,38 +86,3 @@ def _take(found: dict[str, Any], recorded: Record, again: Record) -> None:
         same = compared(recorded.findings, again.findings)
         if same.races is Races.DIFFERENT:
             found["different"].append([recorded.id, same.remark])
-
-
-class _Keeper:
-    """What a job needs of its command: a world, and a place for the record of a case."""
-
-    def __init__(self, job: PreparedJob, make: WorldMaker) -> None:
-        self._job = job
-        self._make = make
-        self._world: World | None = None
-        self._record: Record | None = None
-
-    def again(self, case: Case, means: Means | None) -> Record:
-        """Run a case and return its record."""
-        request = self._job.request
-        asked = (settings(request.fabric), RecordedEnvironment, RecordedRequest())
-        run_job(Job(request, (case,), *asked, self._job.specs, self._job.custom), self, means)
-        assert self._record is not None
-        return self._record
-
-    def world(self) -> World:
-        if self._world is None or not self._world.healthy:
-            self.close()
-            self._world = self._make(self._job.request.fabric, self._job.request.world_size, lambda line: None)
-        return self._world
-
-    def starting(self, case: Case) -> None:
-        pass
-
-    def keep(self, record: Record, executable: Executable | None) -> None:
-        self._record = record
-
-    def close(self) -> None:
-        world, self._world = self._world, None
-        if world is not None:
-            world.close()

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SIMULATED_UP_TO_BYTES = 1 << 20
 """Cases of GPUs up to this size are run again in the simulator, where there is no GPU: beyond, each takes minutes."""
 
-_NOT_OF_THE_JOB = ("records", "track", "cache_dir")
+NOT_OF_THE_JOB = ("records", "track", "cache_dir")
 """Keys that say where things are kept, not what is run."""
 
 
@@ -135,7 +135,7 @@ def _job_of(record: Record) -> str:
     configuration = record.request.configuration
     if configuration is None:
         raise RequestError(f"the record {record.id} holds no configuration to rebuild it from (replay)")
-    job = {key: value for key, value in configuration.items() if key not in _NOT_OF_THE_JOB}
+    job = {key: value for key, value in configuration.items() if key not in NOT_OF_THE_JOB}
     return json.dumps([job, record.request.overrides], sort_keys=True)
 
 

@@ -7,18 +7,19 @@ Everything comes from records, so that what could not be sent while the command 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from reports import tracked
 from reports.numerics.study import Series, studied
+from reports.record import bundle
 from reports.record.record import Record, RecordedRequest
 from reports.table.text import counted
 from reports.tracked import COMMAND_TAG, PARENT_TAG, RECORDS_FOLDER, SENT_TAG, SERIES_TAG, database_path, resolved_uri
@@ -70,7 +71,7 @@ COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "sy
 NUMBER_TAG = "symlab.number"
 """Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
 
-LAYOUT = "3"
+LAYOUT = "4"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 ARTIFACTS = "mlartifacts"
@@ -163,7 +164,31 @@ class CommandRun:
         """Nothing is left to send: the command is there as a whole, or these very records of it are."""
         if self._tags.get(LAYOUT_TAG) != LAYOUT:
             return False
-        return self._tags.get(COMPLETE_TAG) == "true" or self._tags.get(SENT_TAG) == _digest(kept)
+        if self._tags.get(SENT_TAG) == _digest(kept):
+            return True
+        return self._tags.get(COMPLETE_TAG) == "true" and {bundle.line_of(one.record) for one in kept} <= self._there
+
+    def others(self, kept: Sequence[Kept]) -> list[str]:
+        """The cases whose records in MLflow are others than these: changed since, there or here."""
+        if self._tags.get(SENT_TAG) == _digest(kept):
+            return []
+        there: dict[tuple[object, ...], set[str]] = {}
+        for one in self._records_there:
+            there.setdefault(_which(one), set()).add(bundle.line_of(one))
+        return [
+            one.record.id
+            for one in kept
+            if (lines := there.get(_which(one.record))) and bundle.line_of(one.record) not in lines
+        ]
+
+    @cached_property
+    def _records_there(self) -> list[Record]:
+        """The records that were sent to this run as a whole; none if that never came to its end."""
+        return tracked.fetch(self._client.tracking_uri, [self.run_id]) if self._tags.get(SENT_TAG) else []
+
+    @cached_property
+    def _there(self) -> set[str]:
+        return set(map(bundle.line_of, self._records_there))
 
     def resume(self, kept: Sequence[Kept]) -> None:
         """Let the parent run go on (RUNNING) for a command that is resumed. kept are the records that it has: they are
@@ -496,8 +521,13 @@ def _tag(client: Any, experiment_id: str, key: str, value: str) -> None:
 
 
 def _digest(kept: Sequence[Kept]) -> str:
-    """Which records these are: by their files' names, of which a command has no two alike."""
-    return hashlib.sha256("\n".join(sorted(one.path.name for one in kept)).encode()).hexdigest()[:16]
+    """Which records these are, by their contents: a changed one is another."""
+    return bundle.digest(one.record for one in kept).removeprefix("sha256:")
+
+
+def _which(record: Record) -> tuple[object, ...]:
+    """What names a record within its command, whatever else it says."""
+    return record.request.job, record.id, record.started
 
 
 def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, str]:
@@ -507,6 +537,9 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, s
     try:
         started = min((one.record.started for one in kept), key=_milliseconds)
         run = CommandRun(uri, experiment, kept[0].record.request, kept[0].path.parent, started)
+        if odd := run.others(kept):
+            says = f"{counted(len(odd), 'record')} of it in MLflow, as run {run.run_id}, differ from these"
+            raise ValueError(f"{says} ({odd[0]}); nothing is sent over them, give another --experiment")
         if run.has(kept):
             run.show_again(kept)
             return f"already sent, as run {run.run_id}: nothing done", run.place

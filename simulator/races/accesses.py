@@ -7,23 +7,22 @@ from typing import Any
 import numpy as np
 
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     LOW_MASK,
+    RANK_SHIFT,
     STAMP_SHIFT,
     WARP_CODE,
-    Numbers,
+    changes_of,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
-from simulator.races.running import WARP, Actor, Mask, Single
-from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow
+from simulator.races.running import WARP, Actor, Held, Lanes, Many, Mask, Single
+from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
@@ -76,6 +75,9 @@ class Accesses:
 
         Returns their units, their epochs and how many units each access has.
         """
+        shadow.refine(width)
+        if isinstance(who, Lanes) and not is_affine and self._read_one(shadow, who, offsets, width, info, actors):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), 1
         places = shadow.places(offsets, width, is_affine)
         each = width // shadow.unit
         mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
@@ -89,7 +91,9 @@ class Accesses:
         has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
         is_harmless = info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
         for kept, epochs in list(shadow.kept.items()):
-            if (kept.kind == WRITE or info.is_write) and not (is_harmless and kept.is_strong):
+            if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
+                continue
+            if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(offsets)):
                 self._check(shadow, kept, epochs[places], who, each, places, info)
         if shadow.hidden and not is_harmless:
             self._check_beside(shadow, shadow.hidden, who, each, places, info)
@@ -101,31 +105,110 @@ class Accesses:
             self._read(shadow, who, each, places, mine, info, is_affine)
         return places, mine, each
 
+    def touch_pieces(
+        self, shadow: Shadow, held: Held, starts: Numbers, size_bytes: int, info: Info, actors: Numbers, stamps: Numbers
+    ) -> bool:
+        """Check weak accesses of copies, each of the same number of bytes, and enter them, a piece as a whole.
+
+        Returns False, with nothing done, if pieces overlap or need a look unit by unit.
+        """
+        tiles = Tiles.of(starts // shadow.unit, size_bytes // shadow.unit, shadow.units)
+        if tiles is None or info.is_strong or size_bytes % shadow.unit or (starts % shadow.unit).any():
+            return False
+        proxies, shadow.proxies = shadow.proxies, shadow.proxies | 1 << info.proxy
+        every, ranks = np.arange(len(starts)), actors >> RANK_SHIFT
+        who = Many(held, every)
+        mine = stamps << STAMP_SHIFT | actors
+        entries = [(Kept(WRITE, False), every)]
+        if not info.is_write:
+            entries = [(Kept(READ, False, rank), np.flatnonzero(ranks == rank)) for rank in np.unique(ranks).tolist()]
+        beside = [*shadow.hidden, *(shadow.others if info.is_write else [])]
+        is_plain = all(self._is_known(shadow, shadow.latest.get(kept, 0), who, len(every)) for kept, _, _ in beside)
+        is_plain = is_plain and (info.is_write or all(self._is_read_over(shadow, who, tiles, *one) for one in entries))
+        if not is_plain:
+            shadow.proxies = proxies
+            return False
+        for kept, epochs in list(shadow.kept.items()):
+            if kept.kind == READ and not info.is_write:
+                continue
+            if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(every)):
+                self._check_pieces(shadow, kept, tiles.matrix(epochs)[tiles.numbers], held, tiles, info)
+        for kept, some in entries:
+            tiles.matrix(shadow.epochs(kept))[tiles.numbers[some]] = mine[some][:, None]
+            shadow.note(kept, self.stamp)
+        return True
+
+    def _is_read_over(self, shadow: Shadow, who: Many, tiles: Tiles, kept: Kept, some: Numbers) -> bool:
+        """Return whether reads by one rank take the place of former ones that are known to them."""
+        if self._is_known(shadow, shadow.latest.get(kept, 0), who, len(who.index)):
+            return True
+        old = tiles.matrix(shadow.epochs(kept))[tiles.numbers[some]]
+        if (old != old[:, :1]).any():
+            return False
+        at = np.flatnonzero(old[:, 0])
+        bad = self.order.unknown(who, some[at], old[at, 0], GENERIC, is_rough=True)
+        return not (bad & (old[at, 0] & LOW_MASK != who.actors(some[at]) & ~CODE_MASK | COPY_CODE)).any()
+
+    def _check_pieces(self, shadow: Shadow, kept: Kept, old: Epochs, held: Held, tiles: Tiles, info: Info) -> None:
+        """Check pieces against the former accesses to each, a row of old."""
+        first = old[:, 0]
+        some = np.flatnonzero(first)
+        if (old == first[:, None]).all() and (
+            not len(some) or self._are_known(shadow, kept, first[some], Many(held, some), np.arange(len(some)), info)
+        ):
+            return
+        who = Many(held, np.repeat(np.arange(len(old)), tiles.each))
+        self._check(shadow, kept, old.ravel(), who, 1, tiles, info)
+
     # Checks
 
     def _check(self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, each: int, places: Any, info: Info) -> None:
         latest = int(old.max())
         if not latest:
             return
-        every = self._floor(who, len(old) // each, info)
+        every = self._floor(shadow, who, len(old) // each)
         if latest >> STAMP_SHIFT <= every:
             return
         some = np.flatnonzero(old >> STAMP_SHIFT > every)
+        if isinstance(who, Single | Many) and self._are_known(shadow, kept, old[some], who, some // each, info):
+            return
         self._compare(shadow, kept, old[some], who, some // each, _units(places, some), info)
 
-    def _floor(self, who: Actor, count: int, info: Info) -> int:
+    def _is_known(self, shadow: Shadow, stamp: int, who: Actor, count: int) -> bool:
+        """Return whether all these actors know everything up to a stamp, in all proxies that came to the shadow."""
+        if not stamp:
+            return True
+        if isinstance(who, Lanes) and stamp <= self.order.floor(who.run, _proxies(shadow)):
+            return True
+        return stamp <= self._floor(shadow, who, count)
+
+    def _floor(self, shadow: Shadow, who: Actor, count: int) -> int:
         """A stamp up to which all these actors know everything. Kept for the further replicas of an event."""
-        known = self._floors
-        if known is not None and known[0] is who and known[1:3] == (self.stamp, info.number) and known[3] >= count:
+        known, parts = self._floors, _proxies(shadow)
+        if known is not None and known[0] is who and known[1:3] == (self.stamp, parts) and known[3] >= count:
             return known[4]
-        rows = who.rows(np.arange(1 if isinstance(who, Single) else count))
-        floor = self.order.clocks.floor
-        if info.proxy == GENERIC_PROXY or info.proxy == HOST or floor.shape[1] == 1:
-            found = int(floor[rows, GENERIC].min())
-        else:
-            found = int(floor[rows].min())
-        self._floors = (who, self.stamp, info.number, count, found)
+        rows = who.held.row if isinstance(who, Single | Many) else who.rows(np.arange(count))
+        found = int(self.order.clocks.floor[changes_of(rows), :parts].min())
+        self._floors = (who, self.stamp, parts, count, found)
         return found
+
+    def _are_known(
+        self, shadow: Shadow, kept: Kept, old: Epochs, who: Single | Many, positions: Numbers, info: Info
+    ) -> bool:
+        """Return whether old epochs are known to copies, or a host. Pieces of a copy are alike: one is looked at."""
+        differ = np.ones(len(old), np.bool_)
+        differ[1:] = old[1:] != old[:-1]
+        if isinstance(who, Many):
+            index = who.index[positions]
+            differ[1:] |= index[1:] != index[:-1]
+        old, positions = old[differ], positions[differ]
+        if kept.is_strong and info.is_strong:
+            return False
+        parts = np.full(len(old), GENERIC)
+        if _proxies(shadow) > 1:
+            parts = self._parts(old, who, positions, info)
+        chosen = [(part, parts == part) for part in (GENERIC, ALIAS, ASYNC)]
+        return not any(at.any() and self.order.unknown(who, positions[at], old[at], part).any() for part, at in chosen)
 
     def _compare(
         self, shadow: Shadow, kept: Kept, old: Epochs, who: Actor, positions: Numbers, units: Numbers, info: Info
@@ -185,12 +268,12 @@ class Accesses:
         old, positions, units = old[bad], positions[bad], units[bad]
         numbers = self.info_of[old >> STAMP_SHIFT]
         actors = who.actors(positions)
-        ranks = (old & LOW_MASK) >> 29 == actors >> 29
+        ranks = (old & LOW_MASK) >> RANK_SHIFT == actors >> RANK_SHIFT
         first, back = pairs_of(numbers, ranks)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
             earlier = self.infos[int(numbers[at])]
-            byte = int(units[at]) * shadow.unit
+            byte = shadow.byte_of(int(units[at]))
             is_size_only = False
             if earlier.is_strong and info.is_strong:
                 where = (numbers[at : at + 1], old[at : at + 1] & LOW_MASK, actors[at : at + 1])
@@ -216,12 +299,12 @@ class Accesses:
             if (other.is_atomic and info.is_atomic and ASYNC_PROXY in (other.proxy, info.proxy)) or scope == SYS:
                 found[at] = True
             elif scope > CLUSTER:
-                found[at] = old[at] >> 29 == actors[at] >> 29
+                found[at] = old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT
             elif scope == CLUSTER and info.launched is not None:
                 clusters = info.launched.launched.clusters
                 blocks = [one[at] >> BLOCK_SHIFT & (1 << 18) - 1 for one in (old, actors)]
                 same = clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])
-                found[at] = same & (old[at] >> 29 == actors[at] >> 29)
+                found[at] = same & (old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT)
             else:
                 found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT
         return found
@@ -234,8 +317,11 @@ class Accesses:
             low, high = places.start, places.stop
         else:
             low, high = int(places.min()), int(places.max()) + 1
+        count = len(places) if not isinstance(places, slice) else places.stop - places.start
         for kept, units, epochs in beside:
             if kept.kind == READ and not info.is_write:
+                continue
+            if self._is_known(shadow, shadow.latest.get(kept, 0), who, count // each):
                 continue
             near = np.flatnonzero((units >= low) & (units < high))
             if not len(near):
@@ -257,9 +343,10 @@ class Accesses:
     ) -> None:
         kept = Kept(WRITE, info.is_strong)
         epochs = shadow.epochs(kept)
-        if info.is_strong:
+        if info.is_strong and not self.order.is_settled(shadow.latest.get(kept, 0)):
             self._keep_hidden(shadow, kept, epochs[places], places, mine, info)
         epochs[places] = mine
+        shadow.note(kept, self.stamp)
         is_harmless = info.is_strong and info.scope == SYS
         if is_affine or is_harmless:
             return
@@ -278,15 +365,36 @@ class Accesses:
     def _read(
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
-        ranks = (mine & LOW_MASK) >> 29
+        ranks = (mine & LOW_MASK) >> RANK_SHIFT
         first = int(ranks[0])
-        if (ranks == first).all():
+        is_one = first == int(ranks[-1]) if isinstance(who, Lanes | Single) else bool((ranks == first).all())
+        if is_one:  # lanes are in the order of their ranks
             self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         for rank in np.unique(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
+        """Enter the weak reads of one unit by many lanes of a rank, if there is nothing to check."""
+        if info.is_write or info.is_strong or width != shadow.unit or len(offsets) < WARP:
+            return False
+        if offsets[0] != offsets[-1] or int(actors[0]) >> RANK_SHIFT != int(actors[-1]) >> RANK_SHIFT:
+            return False
+        shadow.proxies |= 1 << info.proxy
+        for kept, stamp in shadow.latest.items():
+            if kept.kind == WRITE and not self._is_known(shadow, stamp, who, len(offsets)):
+                return False
+        if (offsets != offsets[0]).any():
+            return False
+        blocks = actors >> BLOCK_SHIFT
+        starts = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+        ends = np.append(starts[1:], len(actors)) - 1
+        entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
+        places = np.full(len(starts), int(offsets[0]) // shadow.unit)
+        self._enter(shadow, who, starts, 1, places, entries, info, int(actors[0]) >> RANK_SHIFT, False)
+        return True
 
     def _read_of(
         self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
@@ -295,19 +403,30 @@ class Accesses:
         """Enter the reads of one rank."""
         if not is_affine and len(mine) > 1:
             at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
+        self._enter(shadow, who, at, each, places, mine, info, rank, is_affine)
+
+    def _enter(
+        self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
+        is_affine: bool,
+    ) -> None:  # fmt: skip
         kept = Kept(READ, info.is_strong, rank)
         epochs = shadow.epochs(kept)
-        old = epochs[places]
-        if info.is_strong and not shadow.is_uniform:
-            self._keep_hidden(shadow, kept, old, places, mine, info)
-        latest = int(old.max())
-        if latest and latest >> STAMP_SHIFT > self._floor(who, (int(at[-1]) // each) + 1, info):
-            some = np.flatnonzero(old)
-            bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
-            if bad.any():
-                mine = mine.copy()
-                self._keep_both(shadow, kept, some[bad], old, places, mine)
+        latest = shadow.latest.get(kept, 0)
+        is_known = self._is_known(shadow, latest, who, int(at[-1]) // each + 1)
+        is_hidden = info.is_strong and not shadow.is_uniform and not self.order.is_settled(latest)
+        if not is_known or is_hidden:
+            old = epochs[places]
+            if is_hidden:
+                self._keep_hidden(shadow, kept, old, places, mine, info)
+            latest = 0 if is_known else int(old.max())
+            if latest and not self._is_known(shadow, latest >> STAMP_SHIFT, who, int(at[-1]) // each + 1):
+                some = np.flatnonzero(old)
+                bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
+                if bad.any():
+                    mine = mine.copy()
+                    self._keep_both(shadow, kept, some[bad], old, places, mine)
         epochs[places] = mine
+        shadow.note(kept, self.stamp)
         if is_affine:
             return
         last = epochs[places]
@@ -373,11 +492,22 @@ def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Number
     if len(starts) == len(units):
         return at, units, mine
     ends = np.concatenate([starts[1:], [len(units)]]) - 1
-    first, last = mine[starts], mine[ends]
+    return at[starts], units[starts], _joined(mine[starts], mine[ends], starts == ends)
+
+
+def _joined(first: Epochs, last: Epochs, is_one: Mask) -> Epochs:
+    """Return the epochs of neighbours from the first to the last: a thread's, a warp's or a block's."""
     warps = (first & CODE_MASK) // WARP
     joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
-    entries = np.where(starts == ends, first, first & ~CODE_MASK | joined)
-    return at[starts], units[starts], entries
+    found: Epochs = np.where(is_one, first, first & ~CODE_MASK | joined)
+    return found
+
+
+def _proxies(shadow: Shadow) -> int:
+    """Return how many parts of clocks, from GENERIC on, matter for what accessed a shadow so far."""
+    if shadow.proxies >> ASYNC_PROXY & 1:
+        return ASYNC + 1
+    return ALIAS + 1 if shadow.proxies >> ALIAS_PROXY & 1 else GENERIC + 1
 
 
 def _warps(codes: Numbers) -> Numbers:
@@ -391,5 +521,7 @@ def _units(places: Any, positions: Numbers) -> Numbers:
     if isinstance(places, slice):
         first: int = places.start
         return first + positions
+    if isinstance(places, Tiles):
+        return places.units(positions)
     found: Numbers = places[positions]
     return found

@@ -31,29 +31,24 @@ from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     HOST_CODE,
     LOW_MASK,
-    MBARRIER_KEY,
     RANK_SHIFT,
     STAMP_SHIFT,
-    WARP_KEY,
-    Extras,
-    Numbers,
+    changes_of,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
-    NEVER,
     PREVIOUS,
+    ROW,
     SCOPE,
     STAMP,
     Cluster,
@@ -64,7 +59,7 @@ from simulator.races.running import (
     Running,
     Single,
 )
-from simulator.races.shadow import READ, WRITE, Kept, Shadow
+from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -93,6 +88,16 @@ class UnderWay:
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
     counts_on: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        """The first lane, of a bulk copy the only one."""
+        return int(self.lanes[0])
+
+    @property
+    def group(self) -> int:
+        """The group of a bulk copy."""
+        return int(self.groups[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,11 +132,11 @@ class Races(Listener):
         self.moments: list[Moment] = []
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
-        self.ended: dict[int, tuple[int, int]] = {}  # by number of an mbarrier: its rank, and when its launch ended
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
         self.fresh: list[tuple[Running, Mbarrier]] = []  # mbarriers whose makers have not fenced since
         self.has_proxies = False
+        self.shared_bytes = 0  # of a block of the launch that begins next
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -144,8 +149,10 @@ class Races(Listener):
         self.settle_copies()
         self.found.found.clear()
 
-    def expect(self, ptx: str, assumptions: Iterable[str]) -> None:
-        """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares."""
+    def expect(self, ptx: str, assumptions: Iterable[str], shared_bytes: int) -> None:
+        """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares;
+        shared_bytes: shared memory of a block."""
+        self.shared_bytes = shared_bytes
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
@@ -164,7 +171,7 @@ class Races(Listener):
         stamp = self.accesses.tick()
         for row in self.order.hosts:
             self.order.clocks.rows[row] = stamp
-            self.order.clocks.extras.pop(row, None)
+            self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.enqueued = [[] for _ in self.order.hosts]
         self.are_awaited = [True] * len(self.order.hosts)
@@ -210,11 +217,9 @@ class Races(Listener):
 
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
-            run.shared = Shadow("shared memory", 0, run.blocks * self._row_bytes)
+            size_bytes = run.blocks * run.row_bytes
+            run.shared = Shadow("shared memory", 0, size_bytes, row_bytes=run.row_bytes)
         return run.shared
-
-    _row_bytes = 1 << 18
-    """Bytes that the shadow has for a block's shared memory: more than any GPU has."""
 
     # Accesses
 
@@ -301,7 +306,7 @@ class Races(Listener):
                 epochs = self.accesses.stamp << STAMP_SHIFT | run.actors[lanes[former[at]]]
                 links = np.where(self._follows(run, some, info, epochs), links, 0)
             self._acquire(run, some, info, links)
-            mine = run.entries(some, info.scope, self.accesses.stamp) if info.releases else None
+            mine = self.order.entries(run, some, info.scope, self.accesses.stamp) if info.releases else None
             if mine is None and entries is not None:
                 mine = entries[at]
             if mine is not None:
@@ -328,7 +333,7 @@ class Races(Listener):
     def _released(self, run: Running, lanes: Numbers, info: Info) -> Numbers | None:
         """What a strong write of lanes releases, a row of Links each (ROW -1: nothing), by itself or a fence before."""
         if info.releases:
-            return run.entries(lanes, info.scope, self.accesses.stamp)
+            return self.order.entries(run, lanes, info.scope, self.accesses.stamp)
         found: Numbers | None = None
         for scope in sorted(run.released):
             mine = run.released[scope].entries[lanes]
@@ -406,7 +411,7 @@ class Races(Listener):
         blocks = run.blocks_of(lanes)
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
-        offsets = blocks * self._row_bytes + event.addresses.astype(np.int64)
+        offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
             self.last_store = (run, lanes, info, "shared memory")
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
@@ -462,7 +467,7 @@ class Races(Listener):
         if order in _RELEASES:
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)
-            run.released[scope].entries[lanes] = run.entries(lanes, scope, stamp)
+            run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
     def _announce_mbarriers(self, run: Running, lanes: Numbers) -> None:
         """Copies may count on the mbarriers that these lanes have made, for they fence after it."""
@@ -558,8 +563,8 @@ class Races(Listener):
         is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
-            for written in self.written:
-                self.order.copies[written] = (one.number, int(event.phases[0]))
+            if self.written:
+                self.order.note_copies(self.written, one, int(event.phases[0]))
             self.written = []
             return
         if operation == "inval" or operation == "expect_tx":
@@ -575,6 +580,7 @@ class Races(Listener):
             if operation == "init":
                 one.near, one.far = Phases(-1), Phases(-1)
                 info = self._info(run, event.instruction, None, "write")
+                one.copies, one.over = [], []
                 one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
                 self.fresh.append((run, one))
             elif operation.startswith("arrive"):
@@ -590,7 +596,7 @@ class Races(Listener):
                         rows.append(self.order.gather(run, lanes[some], stamp))
             elif event.passed is not None and event.passed[at].any():
                 phase = int(event.phases[at][0])
-                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed)
+                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed, stamp)
 
     # Copies
 
@@ -617,7 +623,7 @@ class Races(Listener):
         size = event.size_bytes
         if space == "shared":
             for target in _target_blocks(one, event, is_read):
-                place = (self._shared(run), target * self._row_bytes + address)
+                place = (self._shared(run), target * run.row_bytes + address)
                 self.moments.append(Moment(one, info, stamp, *place, size))
         else:
             index = address - self.space.base(int(event.ranks[0]))
@@ -640,6 +646,7 @@ class Races(Listener):
             for run in dict.fromkeys(one.run for _, one, _ in self.issued):
                 some = [found for found in self.issued if found[1].run is run]
                 lanes = np.concatenate([one.lanes for _, one, _ in some])
+                self.order.settle(run, lanes)
                 held = Held.of(run, lanes, np.array([stamp for _, _, stamp in some]))
                 for at, (key, one, _) in enumerate(some):
                     one.held = held.some(slice(at, at + 1))
@@ -670,7 +677,7 @@ class Races(Listener):
             if self.order.unknown(one.held, first, epochs, ASYNC)[0]:
                 is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
                 made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
-                byte = key[1] * self._row_bytes + key[2]
+                byte = key[1] * ROW_BYTES + key[2]
                 what = (barrier.made, made, actor, one.info["write"], "shared memory", byte, ASYNC)
                 self.found.add(Pair(*what, not is_race, False), 1)
 
@@ -678,23 +685,33 @@ class Races(Listener):
         """Copies of one instruction access bytes of a shadow."""
         shadow, info = moments[0].shadow, moments[0].info
         shadow.refine(_COPY_UNIT)
-        counts = np.array([max(one.size_bytes // _COPY_UNIT, 1) for one in moments])
-        index = np.repeat(np.arange(len(moments)), counts)
-        ends = np.cumsum(counts)
-        within = np.arange(len(index)) - np.repeat(ends - counts, counts)
-        offsets = np.array([one.start for one in moments])[index] + within * _COPY_UNIT
+        moments = sorted(moments, key=lambda one: one.start)
+        starts, sizes = (np.array([getattr(one, name) for one in moments]) for name in ("start", "size_bytes"))
         held = Held.all_of([one.one.held for one in moments])
         actors = held.actor & ~CODE_MASK | COPY_CODE
         stamps = np.array([one.stamp for one in moments])
-        is_affine = len(moments) == 1
-        who = Single(held) if is_affine else Many(held, index)
+        size = int(sizes[0])
+        if (sizes == size).all() and self.accesses.touch_pieces(shadow, held, starts, size, info, actors, stamps):
+            each = size // shadow.unit
+            for moment, actor in zip(moments, actors.tolist(), strict=True):
+                first = moment.start // shadow.unit
+                kept = Kept(WRITE, False) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
+                moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit))
+            return
+        counts = np.maximum(sizes // _COPY_UNIT, 1)
+        index = np.repeat(np.arange(len(moments)), counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(index)) - np.repeat(ends - counts, counts)
+        offsets = starts[index] + within * _COPY_UNIT
+        is_affine = len(moments) == 1 or bool((starts[1:] == starts[:-1] + counts[:-1] * width).all())
+        who = Single(held) if len(moments) == 1 else Many(held, index)
         places, _, each = self.accesses.touch(
             shadow, who, offsets, width, is_affine, info, actors[index], stamps[index]
         )
         for at, moment in enumerate(moments):
             low, high = int(ends[at] - counts[at]) * each, int(ends[at]) * each
             if isinstance(places, slice):
-                mine: Any = places
+                mine: Any = slice(places.start + low, places.start + high)
             else:
                 mine = places[low:high]
             kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, int(actors[at]) >> RANK_SHIFT)
@@ -706,6 +723,7 @@ class Races(Listener):
         key = (id(run), event.number)
         lanes = ids_of(event.lanes)
         if event.moment == "issued":
+            self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
             self.lane_copies[key] = UnderWay(run, lanes, held, event.groups.copy(), event.number, infos)
@@ -717,7 +735,7 @@ class Races(Listener):
         actors = held.actor & ~CODE_MASK | COPY_CODE
         if event.moment == "written":
             self.accesses.tick(one.info["write"])
-            offsets = run.blocks_of(lanes) * self._row_bytes + event.shared_addresses
+            offsets = run.blocks_of(lanes) * run.row_bytes + event.shared_addresses
             self._lanes_at(one, self._shared(run), held, actors, offsets, event.size_bytes, "write")
             return
         self.accesses.tick(one.info["read"])
@@ -756,49 +774,66 @@ class Races(Listener):
         copies = self.copies if is_bulk else self.lane_copies
         lanes = ids_of(event.lanes)
         chosen = set(lanes.tolist())
-        over: list[tuple[UnderWay, Numbers]] = []
-        for key, one in list(copies.items()):
-            if one.run is not run or (len(one.lanes) == 1 and int(one.lanes[0]) not in chosen):
-                continue
-            mine = np.flatnonzero(np.isin(one.lanes, lanes)) if len(one.lanes) > 1 else np.zeros(1, np.int64)
+        if is_bulk:
+            over = [one for one in copies.values() if one.run is run and one.first in chosen]
+            if not is_all:
+                over = [one for one in over if 0 <= one.group < self._made(run, True, one.first) - event.allowed]
+            self._stand_for_bulk(over, event.reads_only)
+            if not event.reads_only:
+                for one in over:
+                    if one.is_done:
+                        del copies[id(run), one.number]
+                        self.order.held.pop((id(run), one.number), None)
+            return
+        for one in list(copies.values()):
+            mine = np.flatnonzero(np.isin(one.lanes, lanes)) if one.run is run else np.zeros(0, np.int64)
             if not len(mine):
                 continue
-            made = np.array([self.committed.get((id(run), is_bulk, int(one.lanes[at])), 0) for at in mine.tolist()])
+            made = np.array([self._made(run, False, lane) for lane in one.lanes[mine].tolist()])
             done = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
             if done.any():
-                over.append((one, one.lanes[mine[done]]))
-                if not event.reads_only and not is_bulk:
+                if not event.reads_only:
                     one.groups[mine[done]] = -1
-                if not event.reads_only and one.is_done and is_bulk:
-                    del copies[key]
-                    self.order.held.pop(key, None)
-        if is_bulk:
-            self._stand_for_bulk(over, event.reads_only)
-        else:
-            for one, some in over:
-                self._stand_for(one, some, event.reads_only)
+                self._stand_for(one, one.lanes[mine[done]], event.reads_only)
 
-    def _stand_for_bulk(self, over: list[tuple[UnderWay, Numbers]], reads_only: bool) -> None:
+    def _made(self, run: Running, is_bulk: bool, lane: int) -> int:
+        """How many groups of copies a lane has committed."""
+        return self.committed.get((id(run), is_bulk, lane), 0)
+
+    def _stand_for_bulk(self, over: list[UnderWay], reads_only: bool) -> None:
         """Give what bulk copies, each of one lane, entered to the lanes that waited for them."""
-        groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Numbers, int]]] = {}
-        for one, (lane,) in over:
+        groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, int]]] = {}
+        for one in over:
+            actor = int(one.run.actors[one.first])
             for kept, shadow, places, unit in one.entered:
                 if not (reads_only and kept.kind == WRITE):
-                    units = _in_units(places, unit // shadow.unit)
-                    info = one.info["write" if kept.kind == WRITE else "read"]
-                    actor = int(one.run.actors[lane])
-                    groups.setdefault((id(shadow), kept, info.number), []).append((shadow, units, actor))
+                    number = one.info["write" if kept.kind == WRITE else "read"].number
+                    found = groups.setdefault((id(shadow), kept, number), [])
+                    found.append((shadow, places, unit // shadow.unit, actor))
         for (_, kept, number), entered in groups.items():
             stamp = self.accesses.tick(self.accesses.infos[number])
-            epochs = entered[0][0].kept[kept]
-            units = np.concatenate([one for _, one, _ in entered])
-            actors = np.repeat([one for _, _, one in entered], [len(one) for _, one, _ in entered])
-            some = epochs[units]
-            ours = (some & CODE_MASK == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == number)
-            ours &= some >> BLOCK_SHIFT & _BLOCKS == actors >> BLOCK_SHIFT
-            epochs[units[ours]] = stamp << STAMP_SHIFT | actors[ours]
-        for one, lanes in over:
-            one.run.last[one.run.blocks_of(lanes)] = self.accesses.stamp
+            shadow, actors = entered[0][0], np.array([one for _, _, _, one in entered])
+            shadow.note(kept, stamp)
+            epochs = shadow.kept[kept]
+            tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
+            if tiles is not None:
+                matrix = tiles.matrix(epochs)
+                matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
+                continue
+            pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
+            units = np.concatenate(pieces)
+            epochs[units] = self._restamped(
+                epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp
+            )
+        for one in over:
+            one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
+
+    def _restamped(self, some: Numbers, actors: Numbers, number: int, stamp: int) -> Numbers:
+        """Return epochs of which copies' by one instruction are their waiting threads' now."""
+        ours = (some & CODE_MASK == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == number)
+        ours &= some >> BLOCK_SHIFT & _BLOCKS == actors >> BLOCK_SHIFT
+        found: Numbers = np.where(ours, stamp << STAMP_SHIFT | actors, some)
+        return found
 
     def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
         """Give what copies entered to the lanes that waited for them."""
@@ -814,6 +849,7 @@ class Races(Listener):
         epochs = shadow.kept.get(kept)
         if epochs is None:
             return
+        shadow.note(kept, stamp)
         run, info = one.run, one.info["write" if kept.kind == WRITE else "read"]
         some = epochs[places]
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
@@ -842,44 +878,31 @@ class Races(Listener):
         launched, order = event.launched, self.order
         order.clocks.fit(launched.grid, self.has_proxies)
         stamp = self.accesses.tick()
-        run = Running(launched, order.clocks.parts, stamp)
+        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes)
         for position, rank in enumerate(launched.ranks):
             rows = [order.enqueued[rank].pop(0)] if order.enqueued[rank] else [order.hosts[rank]]
             if order.streams[rank] >= 0:
                 rows.append(order.streams[rank])
             row = self._boundary(rows, rank, stamp)
-            run.rows[position * launched.threads : (position + 1) * launched.threads] = row
+            run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         self.running[launched] = run
         order.running.append(run)
 
-    def _boundary(self, rows: list[int], rank: int, stamp: int) -> int:
-        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met."""
+    def _boundary(self, rows: list[int], rank: int, stamp: int, entries: Numbers | None = None) -> int:
+        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met.
+
+        entries: of links that were acquired and are not in rows."""
         clocks = self.order.clocks
         row = clocks.joined(rows)
+        one = np.array([row])
+        if entries is not None:
+            self.order.join_entries(np.full(len(entries), row), entries)
+        clocks.extras.derive(one, np.zeros(1, np.int64), clocks.extras.of_row[one], ALL)
         clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
-        extras = clocks.extras.pop(row, None)
-        if extras:
-            self._keep_extras(row, extras)
-        clocks.seal(np.array([row]))
+        clocks.seal(one)
+        self.order.flatten(row, rank)
         return row
-
-    def _keep_extras(self, row: int, extras: Extras) -> None:
-        """Keep of extras what the slots of a row do not say, for all proxies."""
-        clocks, last = self.order.clocks, self.order.clocks.stride - 1
-        lanes = [(key, known) for (part, key), known in extras.items() if part == GENERIC and key < MBARRIER_KEY]
-        if lanes:
-            keys, stamps = np.array(lanes, np.int64).T
-            wanted = clocks.rows[row, GENERIC, clocks.slots_of(keys & WARP_KEY - 1)] < stamps
-            lanes = [lanes[at] for at in np.flatnonzero(wanted).tolist()]
-        for (part, key), known in extras.items():
-            if part == GENERIC and key >= MBARRIER_KEY:
-                rank, end = self.ended.get(key - MBARRIER_KEY, (0, NEVER))
-                if clocks.rows[row, GENERIC, rank * clocks.stride + last] < end:
-                    lanes.append((key, known))
-        for key, known in lanes:
-            for part in range(clocks.parts):
-                clocks.add_extra(row, part, key, known)
 
     def launch_ended(self, event: LaunchEnded) -> None:
         self.settle_copies()
@@ -887,17 +910,17 @@ class Races(Listener):
         stamp = self.accesses.tick()
         position = event.launched.ranks.index(event.rank)
         threads = event.launched.threads
-        rows = np.unique(run.rows[position * threads : (position + 1) * threads]).tolist()
-        order.streams[event.rank] = self._boundary(rows, event.rank, stamp)
+        low, high = position * threads, (position + 1) * threads
+        _, links = order.take_owed(run, low, high)
+        entries = order.links.table[links]
+        rows = np.unique(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
+        order.streams[event.rank] = self._boundary(rows, event.rank, stamp, entries)
         run.ranks_left -= 1
         if run.ranks_left:
             return
         del self.running[event.launched]
         order.running.remove(run)
         self.fresh = [pair for pair in self.fresh if pair[0] is not run]
-        for (owner, block, _), one in order.mbarriers.items():
-            if owner == id(run):
-                self.ended[one.number] = (event.launched.ranks[block // event.launched.grid], stamp)
         self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
@@ -974,6 +997,15 @@ def _element(instruction: Instruction, width: int) -> int:
     """Return the bytes of an element of a vector, of width bytes in all, or in a part of it."""
     count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
     return width // (count // 2 if instruction.part else count)
+
+
+def _tiles(entered: list[tuple[Any, int]], units: int) -> Tiles | None:
+    """Return what copies entered, slices of units that have become a number of units each, if all are of one size."""
+    if not all(isinstance(places, slice) for places, _ in entered):
+        return None
+    firsts = np.array([places.start * factor for places, factor in entered])
+    sizes = {(places.stop - places.start) * factor for places, factor in entered}
+    return Tiles.of(firsts, sizes.pop(), units) if len(sizes) == 1 else None
 
 
 def _in_units(places: Any, factor: int) -> Numbers:

@@ -6,8 +6,7 @@ ends of its launches. Rows never change once somebody holds them. A row has thre
 (GENERIC), of that what a fence.proxy.alias (ALIAS) or a fence.proxy.async of the own block (ASYNC) has seen as well.
 Only worlds whose kernels use other proxies keep the last two.
 
-What is finer than a block is in extras, a dictionary for the few rows that need one: a lane's, a warp's or an
-mbarrier's stamp, by part.
+What is finer than a block is in extras (extras.py): a lane's, a warp's or an mbarrier's stamp, by part.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.races.extras import ALL, ASYNC, NOT_ASYNC, SAME, Extras, Mask, Numbers
+
 Stamps = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.int64]
-GENERIC, ALIAS, ASYNC = range(3)
 
 STAMP_SHIFT = 36
 RANK_SHIFT = 29
@@ -36,11 +35,7 @@ the rank's host."""
 WARP_KEY, MBARRIER_KEY = 1 << 40, 1 << 41
 """Keys of extras: an actor; a warp (the actor of its first thread, and this bit); an mbarrier (a number, and this
 bit)."""
-Extras = dict[tuple[int, int], int]
-"""By part and key."""
 _FIRST_ROWS = 256
-_MOST_EXTRAS = 32
-"""A row that has more is searched for those that say no more than its slots."""
 
 
 class Clocks:
@@ -52,8 +47,9 @@ class Clocks:
         self.parts = 1
         self.rows: Stamps = np.zeros((_FIRST_ROWS, 1, world_size * self.stride), np.int32)
         self.floor: Stamps = np.zeros((_FIRST_ROWS, 1), np.int32)
-        self.extras: dict[int, Extras] = {}
-        self.free: list[int] = list(range(_FIRST_ROWS))
+        self.extras = Extras(_FIRST_ROWS)
+        self.free: Numbers = np.arange(_FIRST_ROWS)
+        self.unused = _FIRST_ROWS  # how many of free
         self.roots: Callable[[], list[Numbers]] = list
         """Gives the rows that are in use."""
 
@@ -74,8 +70,8 @@ class Clocks:
             self.parts = 3
             self.rows = np.repeat(self.rows, 3, axis=1)
             self.floor = np.repeat(self.floor, 3, axis=1)
-            for extras in self.extras.values():
-                extras |= {(part, key): stamp for (_, key), stamp in list(extras.items()) for part in (ALIAS, ASYNC)}
+            rows = np.flatnonzero(self.extras.of_row)
+            self.extras.derive(rows, np.arange(len(rows)), self.extras.of_row[rows], ALL)
 
     def slots_of(self, actors: Numbers) -> Numbers:
         """Return the slot of each actor; of a copy and of a host the last one of the rank."""
@@ -87,102 +83,96 @@ class Clocks:
 
     # Rows
 
-    def new(self, count: int) -> Numbers:
-        """Return numbers of unused rows; their content is left over."""
-        if len(self.free) < count:
-            self._collect(count)
-        taken = self.free[-count:]
-        del self.free[-count:]
-        for row in taken:
-            self.extras.pop(row, None)
-        return np.array(taken, np.int64)
+    def new(self, count: int, *sources: Numbers) -> Numbers:
+        """Return numbers of unused rows; their content is left over. sources: rows that they will be made of."""
+        if self.unused < count:
+            self._collect(count, sources)
+        taken = self.free[self.unused - count : self.unused].copy()
+        self.unused -= count
+        self.extras.of_row[taken] = 0
+        return taken
 
-    def _collect(self, count: int) -> None:
+    def _collect(self, count: int, sources: tuple[Numbers, ...]) -> None:
         used = np.zeros(len(self.rows), np.bool_)
-        for rows in self.roots():
+        for rows in (*self.roots(), *sources):
             used[rows] = True
-        self.free = np.flatnonzero(~used).tolist()
+        self.extras.collect(np.flatnonzero(used))
+        self.free = np.flatnonzero(~used)
         if len(self.free) < max(count, len(self.rows) // 2):
             more = max(len(self.rows), 2 * count)
-            self.free += range(len(self.rows), len(self.rows) + more)
+            self.free = np.concatenate([self.free, np.arange(len(self.rows), len(self.rows) + more)])
             self.rows = np.concatenate([self.rows, np.zeros((more, *self.rows.shape[1:]), np.int32)])
             self.floor = np.concatenate([self.floor, np.zeros((more, self.parts), np.int32)])
+            self.extras.of_row = np.concatenate([self.extras.of_row, np.zeros(more, np.int64)])
+        self.unused = len(self.free)
 
     def seal(self, rows: Numbers) -> None:
         """Note that rows have their content."""
-        self.floor[rows] = self.rows[rows].min(axis=2)
+        floors = self.rows[rows].min(axis=2)
+        self.floor[rows] = floors
+        if self.extras.of_row[rows].any():
+            self.extras.trim(rows, floors.min(axis=1))
 
-    def joined(self, rows: list[int]) -> int:
-        """Return a new row that knows what any of these knows; not sealed."""
-        (made,) = self.new(1).tolist()
-        self.rows[made] = self.rows[rows].max(axis=0)
-        extras: Extras = {}
-        for row in rows:
-            merge_extras(extras, self.extras.get(row))
-        if extras:
-            self.extras[made] = extras
-        return int(made)
+    def joined(self, rows: list[int], how: int = SAME) -> int:
+        """Return a new row that knows what any of these knows; not sealed. how: of extras.py."""
+        sources = np.array(rows, np.int64)
+        made = self.new(1, sources)
+        self.rows[made] = self.rows[sources].max(axis=0)
+        self.extras.derive(made, np.zeros(len(rows), np.int64), self.extras.of_row[sources], how)
+        return int(made[0])
 
-    def join_pairs(self, first: Numbers, second: Numbers, same_block: npt.NDArray[np.bool_]) -> Numbers:
+    def join_groups(self, rows: Numbers, owners: Numbers, is_other: Mask | None = None) -> Numbers:
+        """Return a new row for each group of rows, not sealed. owners: of each row its group, ascending, all from 0;
+        is_other: whether the row comes from another block, see join_pairs."""
+        starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+        made = self.new(len(starts), rows)
+        hows = SAME if is_other is None or self.parts == 1 else np.where(is_other, NOT_ASYNC, SAME)
+        self.extras.derive(made, owners, self.extras.of_row[rows], hows)
+        back = np.arange(len(starts))
+        alike = _alike(rows, starts, is_other)
+        if alike is not None:
+            chosen, back = alike
+            each = len(rows) // len(starts)
+            some = (starts[chosen][:, None] + np.arange(each)).ravel()
+            rows, starts = rows[some], np.arange(len(chosen)) * each
+            is_other = None if is_other is None else is_other[some]
+        known = self.rows[rows]
+        if is_other is not None and self.parts > 1:
+            known[is_other, ASYNC] = 0
+        self.rows[made] = np.maximum.reduceat(known, starts, axis=0)[back]
+        return made
+
+    def join_pairs(self, first: Numbers, second: Numbers, same_block: Mask) -> Numbers:
         """Return a new row for each pair of rows that knows what both know; not sealed.
 
         same_block: for each pair, whether the second row comes from the own block: fences of the async proxy concern
         their own block alone.
         """
-        made = self.new(len(first))
+        made = self.new(len(first), first, second)
         self.rows[made] = np.maximum(self.rows[first], self.rows[second])
-        if self.parts > 1 and not same_block.all():
+        is_all = self.parts == 1 or bool(same_block.all())
+        if not is_all:
             other = ~same_block
             self.rows[made[other], ASYNC] = self.rows[first[other], ASYNC]
-        if self.extras:
-            for row, one, two, own in zip(
-                made.tolist(), first.tolist(), second.tolist(), same_block.tolist(), strict=True
-            ):
-                if one in self.extras or two in self.extras:
-                    self._join_extras(row, one, two, own)
+        nodes = self.extras.of_row
+        parents = np.concatenate([nodes[first], nodes[second]])
+        hows = np.zeros(len(parents), np.int64)
+        if not is_all:
+            hows[len(first) :] = np.where(same_block, SAME, NOT_ASYNC)
+        self.extras.derive(made, np.tile(np.arange(len(first)), 2), parents, hows)
         return made
 
-    def _join_extras(self, row: int, one: int, two: int, own: bool) -> None:
-        extras: Extras = {}
-        merge_extras(extras, self.extras.get(one))
-        other = self.extras.get(two)
-        if other and not own:
-            other = {key: stamp for key, stamp in other.items() if key[0] != ASYNC}
-        merge_extras(extras, other)
-        if extras:
-            self.extras[row] = extras
-            if len(extras) > _MOST_EXTRAS:
-                self._thin(row)
 
-    def _thin(self, row: int) -> None:
-        """Leave out extras that say no more than the slots do."""
-        known, stride = self.rows[row], self.stride
-        kept = {}
-        for key, stamp in self.extras[row].items():
-            actor = key[1]
-            if actor < MBARRIER_KEY:
-                actor &= WARP_KEY - 1
-                if known[key[0], (actor >> RANK_SHIFT) * stride + (actor >> BLOCK_SHIFT & BLOCK_MASK)] >= stamp:
-                    continue
-            kept[key] = stamp
-        if kept:
-            self.extras[row] = kept
-        else:
-            del self.extras[row]
-
-    def add_extra(self, row: int, part: int, key: int, stamp: int) -> None:
-        """Let a row that is being made know an actor up to a stamp."""
-        merge_extras(self.extras.setdefault(row, {}), {(part, key): stamp})
-
-
-def merge_extras(into: Extras, other: Extras | None) -> None:
-    """Add what another row knows."""
-    if not into:
-        into.update(other or {})
-        return
-    for key, stamp in (other or {}).items():
-        if into.get(key, -1) < stamp:
-            into[key] = stamp
+def _alike(rows: Numbers, starts: Numbers, is_other: Mask | None) -> tuple[Numbers, Numbers] | None:
+    """Return the first of each kind of groups, and for each group its kind; None unless all have as many rows."""
+    each = len(rows) // len(starts)
+    if len(starts) < 2 or len(rows) != each * len(starts) or (np.diff(starts) != each).any():
+        return None
+    columns = (rows * 2 if is_other is None else rows * 2 + is_other).reshape(-1, each)
+    weights = (np.arange(each) * 2 + 1) * 0x1E3779B97F4A7C15  # wraps
+    _, first, back = np.unique(columns @ weights, return_index=True, return_inverse=True)
+    back = back.reshape(-1)
+    return None if (columns[first[back]] != columns).any() else (first, back)
 
 
 def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:
@@ -190,10 +180,26 @@ def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:
     if len(columns[0]) == 1:
         zero = np.zeros(1, np.int64)
         return zero, zero
-    keys = np.asarray(columns[0], np.int64)
+    columns = tuple(np.asarray(column, np.int64) for column in columns)
+    differ = np.ones(len(columns[0]), np.bool_)  # from the one before: neighbours are often alike
+    differ[1:] = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
-        _, keys = np.unique(keys, return_inverse=True)
-        column = np.asarray(column, np.int64)
-        keys = keys.reshape(-1) * (int(column.max()) + 1) + column
+        differ[1:] |= column[1:] != column[:-1]
+    places = np.flatnonzero(differ)
+    keys = columns[0][places]
+    for column in columns[1:]:
+        some = column[places]
+        size = int(some.max()) + 1
+        if int(keys.max()) >= 1 << 62 >> size.bit_length():
+            _, keys = np.unique(keys, return_inverse=True)
+            keys = keys.reshape(-1)
+        keys = keys * size + some
     _, first, back = np.unique(keys, return_index=True, return_inverse=True)
-    return first, back.reshape(-1)
+    back = back.reshape(-1)
+    return places[first], back if len(places) == len(differ) else back[np.cumsum(differ) - 1]
+
+
+def changes_of(numbers: Numbers) -> Numbers:
+    """Return the first of numbers, and those that differ from the one before."""
+    found: Numbers = numbers[np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))]
+    return found

@@ -8,13 +8,10 @@ import numpy as np
 
 from simulator.observe.lanes import Group
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
-    GENERIC,
     LOW_MASK,
     MBARRIER_KEY,
     RANK_SHIFT,
@@ -22,10 +19,11 @@ from simulator.races.clocks import (
     WARP_CODE,
     WARP_KEY,
     Clocks,
-    Numbers,
-    merge_extras,
+    changes_of,
     pairs_of,
 )
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
+from simulator.races.extras import FENCED as FENCED_EDGE
 from simulator.races.running import (
     ACTOR,
     COLUMNS,
@@ -40,6 +38,7 @@ from simulator.races.running import (
     WARP,
     WHOLE,
     Actor,
+    Lanes,
     Links,
     Mask,
     Running,
@@ -49,6 +48,12 @@ from simulator.races.running import (
 from simulator.races.shadow import Epochs
 
 CTA, CLUSTER, GPU, SYS = range(4)
+_MOST_ALIKE = 16
+"""Rows that are looked at for whether a proxy fence has anything to do."""
+_MOST_OWED = 256
+"""Lists of links that lanes acquired are brought into rows when there are more."""
+_MANY_NODES = 20_000
+"""Nodes of extras between two times that those of a rank are made one."""
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": SYS}
 
 
@@ -75,6 +80,8 @@ class Mbarrier:
     """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
 
     made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
+    copies: the phase and the stamps of copies that complete it, until a thread passed; over: those stamps of which no
+    thread has acquired them at once.
     """
 
     number: int
@@ -82,6 +89,8 @@ class Mbarrier:
     far: Phases = field(default_factory=Phases)
     made: int = 0
     counts: set[int] = field(default_factory=set)
+    copies: list[tuple[int, list[int]]] = field(default_factory=list)
+    over: list[int] = field(default_factory=list)
 
 
 class Order:
@@ -96,9 +105,14 @@ class Order:
         self.streams: list[int] = [-1] * world_size
         self.enqueued: list[list[int]] = [[] for _ in range(world_size)]
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
-        self.made_mbarriers = 0
         self.held: dict[object, Numbers] = {}
-        self.copies: dict[int, tuple[int, int]] = {}  # by stamp of a copy's access: its mbarrier's number and phase
+        self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
+        # by stamp of a copy's access: its mbarrier's number, when a thread of its block was the first to pass the wait
+        # for it, and when one acquired it by the wait
+        self.barrier_of: Numbers = np.zeros(64, np.int64)
+        self.passed_at: Numbers = np.full(64, NEVER)
+        self.waited_at: Numbers = np.full(64, NEVER)
+        self.flattened = [0] * world_size
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
@@ -109,6 +123,7 @@ class Order:
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
             found += [np.array(rows, np.int64) for rows in run.arrived.values()]
             found += [np.array(one.rows + one.done, np.int64) for one in run.clusters.values()]
+            found += [self.links.table[links, ROW] for _, links in run.owed]
             found += [np.array(near + far, np.int64) for _, near, far in run.waited.values()]
         found += list(self.held.values())
         for barrier in self.mbarriers.values():
@@ -123,8 +138,22 @@ class Order:
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
         hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
-        rows = np.concatenate([np.array(hosts, np.int64), *(run.rows for run in self.running)])
-        return int(self.clocks.floor[rows].min())
+        least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, ASYNC + 1) for run in self.running), NEVER)
+        if not self.held:  # copies under way know what their lanes did when they began them
+            return least
+        return min(least, int(self.clocks.floor[np.concatenate(list(self.held.values()))].min()))
+
+    def is_settled(self, stamp: int) -> bool:
+        """Return whether everybody knows everything up to a stamp."""
+        if any(stamp > self.floor(run, ASYNC + 1) for run in self.running):
+            return False
+        return stamp <= self.settled()
+
+    def floor(self, run: Running, parts: int) -> int:
+        """Return a stamp up to which all threads of a launch know everything, in the first parts."""
+        if parts not in run.floors:
+            run.floors[parts] = int(self.clocks.floor[changes_of(run.rows), :parts].min())
+        return run.floors[parts]
 
     # What somebody knows
 
@@ -150,15 +179,34 @@ class Order:
             same_warp = same_block & (codes < BLOCK_CODE) & (warps == (mine & CODE_MASK) // WARP)
             known |= same_warp & (stamps[left] <= who.warp(at))
         bad[left[known]] = False
-        if clocks.extras and not is_rough:
+        if isinstance(who, Lanes) and who.run.owed and bad.any() and self.settle(who.run, who.ids[positions[bad]]):
+            return self.unknown(who, positions, epochs, part, is_rough)
+        if not is_rough:
+            self._by_copies(bad, who, positions, rows, stamps, actors, part_here)
             self._by_extras(bad, rows, stamps, actors, part_here)
         return bad
 
+    def _by_copies(
+        self, bad: Mask, who: Actor, positions: Numbers, rows: Numbers, stamps: Numbers, actors: Numbers, part: int
+    ) -> None:
+        """Take out the copies that a thread has waited for, by an mbarrier, before something that is known."""
+        left = np.flatnonzero(bad & (actors & CODE_MASK == COPY_CODE))
+        left = left[self.waited_at[np.minimum(stamps[left], len(self.waited_at) - 1)] < NEVER]
+        if not len(left):
+            return
+        waited = self.waited_at[stamps[left]]
+        homes = np.array(self.homes)[self.barrier_of[stamps[left]]]
+        clocks, of_wait = self.clocks, ASYNC if part == ASYNC else GENERIC  # a wait is its own alias fence
+        known = clocks.rows[rows[left], of_wait, clocks.slots_of(homes)] >= waited
+        mine = who.actors(positions[left])
+        own_block = mine >> BLOCK_SHIFT == homes >> BLOCK_SHIFT
+        known |= own_block & (who.own(of_wait, positions[left]) >= waited)
+        bad[left[known]] = False
+
     def _by_extras(self, bad: Mask, rows: Numbers, stamps: Numbers, actors: Numbers, part: int) -> None:
         """Take out what the extras of rows know."""
-        has_extras = np.zeros(len(self.clocks.rows), np.bool_)
-        has_extras[list(self.clocks.extras)] = True
-        left = np.flatnonzero(bad & has_extras[rows])
+        left = np.flatnonzero(bad)
+        left = left[self.clocks.extras.of_row[rows[left]] > 0]
         if not len(left):
             return
         columns = [rows[left], actors[left], stamps[left]]
@@ -166,23 +214,31 @@ class Order:
         differ[1:] = np.logical_or.reduce([one[1:] != one[:-1] for one in columns])
         some = left[differ]
         first, back = pairs_of(*(one[differ] for one in columns))
-        known = np.zeros(len(first), np.bool_)
-        for number, at in enumerate(some[first].tolist()):
-            extras = self.clocks.extras.get(int(rows[at]))
-            if extras:
-                known[number] = self._in_extras(extras, part, int(actors[at]), int(stamps[at]))
+        at = some[first]
+        known = self._in_extras(rows[at], part, actors[at], stamps[at])
         bad[left[known[back][np.cumsum(differ) - 1]]] = False
 
-    def _in_extras(self, extras: dict[tuple[int, int], int], part: int, actor: int, stamp: int) -> bool:
-        code = actor & CODE_MASK
-        if code == COPY_CODE:
-            barrier, phase = self.copies.get(stamp, (0, NEVER))
-            return extras.get((part, MBARRIER_KEY | barrier), -1) > phase
-        block = actor & ~CODE_MASK
-        warp = code // WARP if code < WARP_CODE else code - WARP_CODE
-        if code < BLOCK_CODE and extras.get((part, WARP_KEY | block | warp * WARP), -1) >= stamp:
-            return True
-        return code < WARP_CODE and extras.get((part, actor), -1) >= stamp
+    def _in_extras(self, rows: Numbers, part: int, actors: Numbers, stamps: Numbers) -> Mask:
+        codes, keys, least = actors & CODE_MASK, actors.copy(), stamps.copy()
+        warps = np.where(codes < WARP_CODE, codes // WARP, codes - WARP_CODE)
+        others = np.where(codes < BLOCK_CODE, WARP_KEY | actors - codes | warps * WARP, actors)
+        copies = np.flatnonzero(codes == COPY_CODE)
+        if len(copies):
+            at = np.minimum(stamps[copies], len(self.waited_at) - 1)
+            least[copies] = self.passed_at[at]
+            keys[copies] = others[copies] = MBARRIER_KEY | self.barrier_of[at]
+        keys[codes >= WARP_CODE] = others[codes >= WARP_CODE]
+        return self.clocks.extras.known(rows, part, keys, others, least)
+
+    def note_copies(self, stamps: list[int], barrier: Mbarrier, phase: int) -> None:
+        """Note the accesses of a copy that completes a phase of an mbarrier."""
+        if stamps[-1] >= len(self.waited_at):
+            more = max(len(self.waited_at), stamps[-1] + 1)
+            self.waited_at = np.concatenate([self.waited_at, np.full(more, NEVER)])
+            self.passed_at = np.concatenate([self.passed_at, np.full(more, NEVER)])
+            self.barrier_of = np.concatenate([self.barrier_of, np.zeros(more, np.int64)])
+        self.barrier_of[stamps] = barrier.number
+        barrier.copies.append((phase, list(stamps)))
 
     # Releases and acquires
 
@@ -222,10 +278,68 @@ class Order:
             go = entries[:, STAMP] > 0
             go &= self.covers(run, lanes, scope, entries[:, ACTOR], entries[:, SCOPE])
             if go.any():
-                self._join_links(run, lanes[go], links[go])
+                run.owed.append((lanes[go], links[go]))
             links = entries[:, PREVIOUS]
             links = np.where(links == run.seen[lanes], 0, links)
         run.seen[first_lanes] = first_links
+        if len(run.owed) > _MOST_OWED:
+            self.settle(run)
+
+    def settle(self, run: Running, lanes: Numbers | None = None) -> bool:
+        """Bring what lanes (None: all) acquired into their rows; return whether there was anything.
+
+        Most acquires are followed by a barrier or the end of the launch, which bring all of a block's or of a rank's in
+        at once."""
+        if not run.owed:
+            return False
+        is_chosen = np.ones(run.launched.lanes, np.bool_) if lanes is None else np.zeros(run.launched.lanes, np.bool_)
+        if lanes is not None:
+            is_chosen[lanes] = True
+        left, is_any = [], False
+        for some, links in run.owed:
+            at = is_chosen[some]
+            if at.any():
+                is_any = True
+                self._join_links(run, some[at], links[at])
+            if not at.all():
+                left.append((some[~at], links[~at]))
+        run.owed = left
+        return is_any
+
+    def take_owed(self, run: Running, low: int, high: int) -> tuple[Numbers, Numbers]:
+        """Return lanes from low to high and the links that they acquired of other blocks, for the caller to join."""
+        taken: list[tuple[Numbers, Numbers]] = []
+        for some, links in run.owed:
+            actors = self.links.table[links, ACTOR]
+            own = (some >= low) & (some < high) & (actors >> BLOCK_SHIFT == run.actors[some] >> BLOCK_SHIFT)
+            if own.any():
+                self.settle(run, some[own])
+                break
+        left = []
+        for some, links in run.owed:
+            at = (some >= low) & (some < high)
+            taken.append((some[at], links[at]))
+            if not at.all():
+                left.append((some[~at], links[~at]))
+        run.owed = left
+        if not taken:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        lanes, found = (np.concatenate(columns) for columns in zip(*taken, strict=True))
+        return lanes, found
+
+    def join_entries(self, rows: Numbers, entries: Numbers) -> None:
+        """Let rows that are being made know what releases of other blocks say beyond the releasing threads' rows."""
+        clocks = self.clocks
+        slots = clocks.slots_of(entries[:, ACTOR])
+        for part in range(min(clocks.parts, ASYNC)):
+            at = (rows * clocks.parts + part) * clocks.rows.shape[2] + slots
+            np.maximum.at(clocks.rows.reshape(-1), at, entries[:, OWN + part].astype(np.int32))
+        self._link_extras(rows, entries, np.zeros(len(rows), np.bool_))
+
+    def entries(self, run: Running, lanes: Numbers, scope: int, stamp: int) -> Numbers:
+        """Return what lanes would release now (Running.entries)."""
+        self.settle(run, lanes)
+        return run.entries(lanes, scope, stamp)
 
     def _join_links(self, run: Running, lanes: Numbers, links: Numbers) -> None:
         clocks, table = self.clocks, self.links.table
@@ -243,47 +357,75 @@ class Order:
             clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
         self._link_extras(made, entries, same_block)
         clocks.seal(made)
-        run.rows[lanes] = made[back]
+        run.set_rows(lanes, made[back])
 
     def _link_extras(self, made: Numbers, entries: Numbers, same_block: Mask) -> None:
-        clocks = self.clocks
-        wanted = entries[:, WHOLE] == 0
-        if clocks.parts > 1:
-            wanted |= (entries[:, FENCED + ALIAS] > entries[:, OWN + ALIAS]) | (
-                (entries[:, FENCED + ASYNC] > entries[:, OWN + ASYNC]) & same_block
-            )
-        for at in np.flatnonzero(wanted).tolist():
-            row, entry = int(made[at]), entries[at]
-            actor = int(entry[ACTOR])
-            if not entry[WHOLE]:
-                clocks.add_extra(row, GENERIC, actor, int(entry[STAMP]))
-                if entry[OF_WARP] > entry[OWN]:
-                    clocks.add_extra(row, GENERIC, _warp_key(actor), int(entry[OF_WARP]))
-            for part in range(1, clocks.parts):
-                if entry[FENCED + part] > entry[OWN + part] and (part == ALIAS or same_block[at]):
-                    clocks.add_extra(row, part, actor, int(entry[FENCED + part]))
+        extras = self.clocks.extras
+        loose = np.flatnonzero(entries[:, WHOLE] == 0)
+        if len(loose):
+            some = entries[loose]
+            extras.add(made[loose], GENERIC, some[:, ACTOR], some[:, STAMP])
+            met = some[:, OF_WARP] > some[:, OWN]
+            extras.add(made[loose[met]], GENERIC, _warp_keys(some[met, ACTOR]), some[met, OF_WARP])
+        for part in range(1, self.clocks.parts):
+            fenced = (entries[:, FENCED + part] > entries[:, OWN + part]) & (same_block | (part == ALIAS))
+            extras.add(made[fenced], part, entries[fenced, ACTOR], entries[fenced, FENCED + part])
+
+    def flatten(self, row: int, rank: int) -> None:
+        """Make one node of what a row of a launch's end or beginning knows beyond its slots, now and then."""
+        extras, clocks = self.clocks.extras, self.clocks
+        since = extras.count - self.flattened[rank]
+        if not extras.of_row[row] or 0 <= since < _MANY_NODES:
+            return
+        self.flattened[rank] = extras.count
+        keys, stamps = extras.facts_of(row)
+        homes = np.array(self.homes)
+        of_barrier = keys >= MBARRIER_KEY
+        actors = np.where(
+            of_barrier, homes[np.where(of_barrier, keys - MBARRIER_KEY, 0)] | COPY_CODE, keys & WARP_KEY - 1
+        )
+        wanted = np.flatnonzero(clocks.rows[row, GENERIC, clocks.slots_of(actors)] < stamps)
+        wanted = wanted[np.lexsort((-stamps[wanted], keys[wanted]))]
+        keys, first = np.unique(keys[wanted], return_index=True)
+        one = np.array([row])
+        extras.of_row[row] = 0
+        extras.add(np.full(len(keys), row), GENERIC, keys, stamps[wanted[first]])
+        extras.derive(one, np.zeros(1, np.int64), extras.of_row[one], ALL)
 
     # Groups of lanes
 
     def gather(self, run: Running, lanes: Numbers, stamp: int) -> int:
         """Return a new row of all that these lanes know and did."""
+        return int(self.gather_each(run, lanes, np.zeros(len(lanes), np.int64), stamp)[0])
+
+    def gather_each(self, run: Running, lanes: Numbers, groups: Numbers, stamp: int) -> Numbers:
+        """Return a new row for each group of lanes. groups: of each lane its group, ascending, all from 0."""
+        self.settle(run, lanes)
         clocks = self.clocks
-        row = clocks.joined(np.unique(run.rows[lanes]).tolist())
-        blocks, counts = np.unique(run.blocks_of(lanes), return_counts=True)
+        first, _ = pairs_of(groups, run.rows[lanes])
+        first = np.sort(first)
+        made = clocks.join_groups(run.rows[lanes[first]], groups[first])
+        blocks = run.blocks_of(lanes)
+        keys = groups * run.blocks + blocks
+        keys, first, back, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        rows, blocks = made[keys // run.blocks], blocks[first]
         slots = clocks.slots_of(run.actors[blocks * run.launched.block])
         full = counts == run.launched.block
         for part in range(clocks.parts):
             own = run.own[part][blocks]
             if part == GENERIC:
                 own = np.where(full, stamp, own)
-            clocks.rows[row, part, slots] = np.maximum(clocks.rows[row, part, slots], own)
+            clocks.rows[rows, part, slots] = np.maximum(clocks.rows[rows, part, slots], own)
         if not full.all():
-            self._gather_warps(run, row, lanes[~full[np.searchsorted(blocks, run.blocks_of(lanes))]], stamp)
+            some = ~full[back.reshape(-1)]
+            self._gather_warps(run, made[groups[some]], groups[some], lanes[some], stamp)
         for part in range(1, clocks.parts):
             if part in run.fenced:
-                self._gather_fences(run, row, lanes, part)
-        clocks.seal(np.array([row]))
-        return row
+                fenced = run.fenced[part][lanes]
+                some = fenced > run.own[part][run.blocks_of(lanes)]
+                clocks.extras.add(made[groups[some]], part, run.actors[lanes[some]], fenced[some])
+        clocks.seal(made)
+        return made
 
     def gather_released(self, run: Running, lanes: Numbers, scope: int) -> list[int]:
         """Return new rows of what these lanes released by fences of at least a scope: a relaxed arrival hands it on."""
@@ -309,73 +451,76 @@ class Order:
         self.clocks.seal(np.array([row]))
         return [row]
 
-    def _gather_warps(self, run: Running, row: int, lanes: Numbers, stamp: int) -> None:
-        """Lanes of blocks that are not complete: whole warps, and single lanes."""
-        warps, first, counts = np.unique(run.warps_of(lanes), return_index=True, return_counts=True)
+    def _gather_warps(self, run: Running, rows: Numbers, groups: Numbers, lanes: Numbers, stamp: int) -> None:
+        """Lanes of blocks that are not complete, with their groups' rows: whole warps, and single lanes."""
+        extras, count = self.clocks.extras, run.blocks * run.warps_per_block
+        keys = groups * count + run.warps_of(lanes)
+        keys, first, back, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         starts = lanes[first] - run.launched.block * run.blocks_of(lanes[first])
         size = np.minimum(WARP, run.launched.block - starts // WARP * WARP)
-        for at in np.flatnonzero(counts == size).tolist():
-            actor = int(run.actors[lanes[first[at]]])
-            self.clocks.add_extra(row, GENERIC, WARP_KEY | actor, stamp)
-        for lane in lanes[np.isin(run.warps_of(lanes), warps[counts != size])].tolist():
-            self.clocks.add_extra(row, GENERIC, int(run.actors[lane]), stamp)
+        whole = counts == size
+        warp_keys = WARP_KEY | run.actors[lanes[first]]
+        extras.add(rows[first[whole]], GENERIC, warp_keys[whole], np.full(int(whole.sum()), stamp))
+        single = ~whole[back.reshape(-1)]
+        extras.add(rows[single], GENERIC, run.actors[lanes[single]], np.full(int(single.sum()), stamp))
         if run.warps is not None:
-            own = run.own[GENERIC][run.blocks_of(lanes[first])]
-            for at in np.flatnonzero((counts != size) & (run.warps[warps] > own)).tolist():
-                key = _warp_key(int(run.actors[lanes[first[at]]]))
-                self.clocks.add_extra(row, GENERIC, key, int(run.warps[warps[at]]))
-
-    def _gather_fences(self, run: Running, row: int, lanes: Numbers, part: int) -> None:
-        """The lanes' own accesses before their own proxy fences."""
-        own, fenced = run.own[part][run.blocks_of(lanes)], run.fenced[part][lanes]
-        for lane in lanes[fenced > own].tolist():
-            self.clocks.add_extra(row, part, int(run.actors[lane]), int(run.fenced[part][lane]))
+            own, warps = run.own[GENERIC][run.blocks_of(lanes[first])], run.warps[keys % count]
+            met = ~whole & (warps > own)
+            extras.add(rows[first[met]], GENERIC, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
 
     def merge(self, run: Running, lanes: Numbers, rows: list[int]) -> None:
         """Lanes come to know what rows know."""
         if not rows or not len(lanes):
             return
         row = self.clocks.joined(rows) if len(rows) > 1 else rows[0]
-        known, back = np.unique(run.rows[lanes], return_inverse=True)
-        if len(known) == 1 and known[0] == row:
+        self.merge_each(run, lanes, np.full(len(lanes), row))
+
+    def merge_each(self, run: Running, lanes: Numbers, rows: Numbers) -> None:
+        """Lanes, each once, come to know what a row knows, one a lane."""
+        self.settle(run, lanes)
+        first, back = pairs_of(run.rows[lanes], rows)
+        known, more = run.rows[lanes[first]], rows[first]
+        if (known == more).all():
             return
-        everywhere = np.ones(len(known), np.bool_)
-        made = self.clocks.join_pairs(known, np.full(len(known), row), everywhere)
+        made = self.clocks.join_pairs(known, more, np.ones(len(first), np.bool_))
         self.clocks.seal(made)
-        run.rows[lanes] = made[back.reshape(-1)]
+        run.set_rows(lanes, made[back])
 
     def meet_blocks(self, run: Running, lanes: Group, stamp: int) -> None:
         """Barriers of whole blocks: each thread knows all that its block knows and did."""
         size = run.launched.block
         if not whole_blocks(lanes, size):
             ids = as_ids(lanes)
-            for block in np.unique(run.blocks_of(ids)).tolist():
-                self.meet(run, ids[run.blocks_of(ids) == block], stamp)
+            blocks, groups, counts = np.unique(run.blocks_of(ids), return_inverse=True, return_counts=True)
+            groups = groups.reshape(-1)
+            self.merge_each(run, ids, self.gather_each(run, ids, groups, stamp)[groups])
+            run.own[GENERIC][blocks[counts == size]] = stamp
             return
         assert isinstance(lanes, range)
         low, high = lanes.start // size, lanes.stop // size
         self._meet_fences(run, low, high)
         run.own[GENERIC][low:high] = stamp
+        owing, links = self.take_owed(run, lanes.start, lanes.stop)
         view = run.rows[lanes.start : lanes.stop].reshape(-1, size)
-        differ = np.flatnonzero((view != view[:, :1]).any(axis=1))
-        if not len(differ):
+        differ = (view != view[:, :1]).any(axis=1)
+        differ[owing // size - low] = True
+        if not differ.any():
             return
-        some = view[differ]
-        blocks = np.repeat(np.arange(len(differ)), size)
-        first, _ = pairs_of(blocks, some.ravel())
-        rows, owners = some.ravel()[first], blocks[first]
-        order = np.argsort(owners, kind="stable")
-        rows, owners = rows[order], owners[order]
-        starts = np.searchsorted(owners, np.arange(len(differ)))
-        clocks = self.clocks
-        made = clocks.new(len(differ))
-        clocks.rows[made] = np.maximum.reduceat(clocks.rows[rows], starts, axis=0)
-        if clocks.extras:
-            for row, owner in zip(rows.tolist(), owners.tolist(), strict=True):
-                if row in clocks.extras:
-                    merge_extras(clocks.extras.setdefault(int(made[owner]), {}), clocks.extras[row])
-        clocks.seal(made)
+        numbers = np.cumsum(differ) - 1  # by block, its place among those that differ
+        entries, places = self.links.table[links], numbers[owing // size - low]
+        rows, owners, is_other = self._sources(view[differ], entries[:, ROW], places)
+        made = self.clocks.join_groups(rows, owners, is_other)
+        self.join_entries(made[places], entries)
+        self.clocks.seal(made)
         view[differ] = made[:, None]
+        run.floors.clear()
+
+    def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
+        """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
+        own = np.unique(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
+        foreign = np.unique(places << 32 | others << 1 | 1)
+        keys = np.sort(np.concatenate([own, foreign]))
+        return keys >> 1 & (1 << 31) - 1, keys >> 32, keys & 1 == 1
 
     def _meet_fences(self, run: Running, low: int, high: int) -> None:
         """What all lanes of blocks [low, high) have fenced, the blocks know; what some of them have, their rows."""
@@ -388,14 +533,10 @@ class Order:
             for block in np.flatnonzero(most > own).tolist():
                 lanes = np.arange((low + block) * size, (low + block + 1) * size)
                 some = lanes[fenced[lanes] > own[block]]
-                (row,) = self.clocks.new(1).tolist()
-                old = int(run.rows[some[0]])
-                self.clocks.rows[row] = self.clocks.rows[old]
-                merge_extras(self.clocks.extras.setdefault(row, {}), self.clocks.extras.get(old))
-                for lane in some.tolist():
-                    self.clocks.add_extra(row, part, int(run.actors[lane]), int(fenced[lane]))
-                self.clocks.seal(np.array([row]))
-                run.rows[some[0]] = row
+                row = np.full(len(some), self.clocks.joined([int(run.rows[some[0]])]))
+                self.clocks.extras.add(row, part, run.actors[some], fenced[some])
+                self.clocks.seal(row[:1])
+                run.set_rows(some[0], row[0])
 
     def meet(self, run: Running, lanes: Numbers, stamp: int, more: list[int] | None = None) -> None:
         """A barrier of lanes of one block: each knows what all of them knew and did, and what further rows know."""
@@ -405,6 +546,7 @@ class Order:
 
     def meet_warps(self, run: Running, lanes: Numbers, stamp: int) -> None:
         """Barriers of lanes of warps."""
+        self.settle(run, lanes)
         warps = run.warps_of(lanes)
         numbers, first, counts = np.unique(warps, return_index=True, return_counts=True)
         threads = lanes[first] % run.launched.block
@@ -426,34 +568,37 @@ class Order:
         clocks = self.clocks
         if clocks.parts == 1:
             return
+        self.settle(run, lanes)
+        run.fences(part)[lanes] = stamp
         blocks = run.blocks_of(lanes)
+        if run.warps is None and self._has_met(run, changes_of(run.rows[lanes]), part, int(run.own[GENERIC].max())):
+            return
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)
         old = run.rows[lanes[first]]
-        made = clocks.new(len(first))
+        made = clocks.new(len(first), old)
         clocks.rows[made] = clocks.rows[old]
         clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
         slots = clocks.slots_of(run.actors[lanes[first]])
         own = run.own[GENERIC][blocks[first]]
         clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
-        for row, before in zip(made.tolist(), old.tolist(), strict=True):
-            extras = clocks.extras.get(before)
-            if extras:
-                mine = clocks.extras.setdefault(row, dict(extras))
-                merge_extras(mine, {(part, key[1]): known for key, known in extras.items() if key[0] == GENERIC})
+        clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
         if run.warps is not None:
-            for row, lane in zip(made.tolist(), lanes[first].tolist(), strict=True):
-                self._fence_warp(run, row, lane, part)
+            warps, own = run.warps[run.warps_of(lanes[first])], run.own[GENERIC][blocks[first]]
+            met = warps > own
+            clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
         clocks.seal(made)
-        run.rows[lanes] = made[back]
-        run.fences(part)[lanes] = stamp
+        run.set_rows(lanes, made[back])
 
-    def _fence_warp(self, run: Running, row: int, lane: int, part: int) -> None:
-        assert run.warps is not None
-        known = int(run.warps[run.warps_of(np.array([lane]))[0]])
-        if known > run.own[GENERIC][lane // run.launched.block]:
-            threads = lane % run.launched.block % WARP
-            self.clocks.add_extra(row, part, WARP_KEY | int(run.actors[lane - threads]), known)
+    def _has_met(self, run: Running, rows: Numbers, part: int, own: int) -> bool:
+        """Return whether rows know in a part all that they know, and their blocks up to a stamp: nothing is new."""
+        clocks = self.clocks
+        rows = np.unique(rows)
+        if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
+            return False
+        known = clocks.rows[rows]
+        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
+        return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
 
     # Mbarriers
 
@@ -461,19 +606,23 @@ class Order:
         """Return the mbarrier at an address of a block's shared memory."""
         key = (id(run), block, address)
         if key not in self.mbarriers:
-            self.made_mbarriers += 1
-            self.mbarriers[key] = Mbarrier(self.made_mbarriers)
+            self.mbarriers[key] = Mbarrier(len(self.homes))
+            self.homes.append(int(run.actors[block * run.launched.block]))
         return self.mbarriers[key]
 
-    def pass_wait(self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, scope: int, relaxed: bool) -> None:
+    def pass_wait(
+        self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, scope: int, relaxed: bool, stamp: int
+    ) -> None:
         """Lanes go on: all phases before `phase` are over. A relaxed wait leaves it to a fence to acquire them."""
         near, far = barrier.near, barrier.far
+        self._pass_copies(barrier, phase, relaxed, stamp)
         rows = near.before(phase)
         if rows or not near.done or near.phase < phase:
             made = self._joined(rows + near.done)
             for part in range(self.clocks.parts):
                 if part != ASYNC:
-                    self.clocks.add_extra(made, part, MBARRIER_KEY | barrier.number, phase)
+                    key = np.array([MBARRIER_KEY | barrier.number])
+                    self.clocks.extras.add(np.array([made]), part, key, np.array([stamp]))
             near.end(phase, made)
         rows = far.before(phase)
         if rows:
@@ -483,6 +632,17 @@ class Order:
             run.waited[barrier.number, lanes.tobytes()] = (lanes, near.done, of_others)
         else:
             self.merge(run, lanes, near.done + of_others)
+
+    def _pass_copies(self, barrier: Mbarrier, phase: int, relaxed: bool, stamp: int) -> None:
+        """A thread has waited for the copies of all phases before this one."""
+        passed = [stamps for one, stamps in barrier.copies if one < phase]
+        if passed:
+            self.passed_at[np.concatenate(passed)] = stamp
+            barrier.copies = [one for one in barrier.copies if one[0] >= phase]
+            barrier.over += [one for stamps in passed for one in stamps]
+        if barrier.over and not relaxed:
+            self.waited_at[barrier.over] = stamp
+            barrier.over = []
 
     def _joined(self, rows: list[int]) -> int:
         """A new row that knows what any of these knows; nothing, if there are none."""
@@ -503,6 +663,7 @@ class Order:
                 del run.waited[key]
 
 
-def _warp_key(actor: int) -> int:
-    """Return the key in extras of an actor's warp."""
-    return WARP_KEY | actor - (actor & CODE_MASK) % WARP
+def _warp_keys(actors: Numbers) -> Numbers:
+    """Return the keys in extras of actors' warps."""
+    found: Numbers = WARP_KEY | actors - (actors & CODE_MASK) % WARP
+    return found

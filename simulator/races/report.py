@@ -8,8 +8,6 @@ import numpy as np
 
 from simulator.ptx.ir import Instruction
 from simulator.races.clocks import (
-    ALIAS,
-    ASYNC,
     BLOCK_CODE,
     BLOCK_MASK,
     BLOCK_SHIFT,
@@ -20,6 +18,7 @@ from simulator.races.clocks import (
     STAMP_SHIFT,
     WARP_CODE,
 )
+from simulator.races.extras import ALIAS, ASYNC
 from simulator.races.finding import Access, Finding
 from simulator.races.running import WARP, Running
 

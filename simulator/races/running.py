@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Launched, ids_of
-from simulator.races.clocks import BLOCK_SHIFT, GENERIC, RANK_SHIFT, Numbers
+from simulator.races.clocks import BLOCK_SHIFT, RANK_SHIFT
+from simulator.races.extras import GENERIC, Numbers
 from simulator.races.shadow import Shadow
 
 WARP = 32
@@ -68,12 +69,13 @@ class Running:
     rows: by lane. actors: by lane, see clocks.py. own: by part and block, the stamp up to which each thread of the
     block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
     last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
-    release. pending: links that lanes read without an acquire, for a fence after it. waited: by an mbarrier's number
-    and lanes, the lanes after a relaxed wait there, and rows of what arrivals of their block and of others released.
-    seen: by lane the link that it acquired last. acquired: by lane the last fence that acquires, and its scope.
+    release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
+    and that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
+    relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that it
+    acquired last. acquired: by lane the last fence that acquires, and its scope.
     """
 
-    def __init__(self, launched: Launched, parts: int, stamp: int) -> None:
+    def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int) -> None:
         self.launched = launched
         lanes, block = launched.lanes, launched.block
         self.blocks = len(launched.ranks) * launched.grid
@@ -87,12 +89,15 @@ class Running:
         self.fenced: dict[int, Numbers] = {}
         self.released: dict[int, Released] = {}
         self.pending: list[tuple[Numbers, Numbers, int]] = []
+        self.owed: list[tuple[Numbers, Numbers]] = []
         self.waited: dict[tuple[int, bytes], tuple[Numbers, list[int], list[int]]] = {}
         self.seen: Numbers = np.zeros(lanes, np.int64)
         self.acquired: Numbers = np.zeros(lanes, np.int64)
         self.acquired_scope: Numbers = np.full(lanes, 3)
         self.shared: Shadow | None = None
+        self.row_bytes = shared_bytes + 15 & ~15  # of a block in the shadow of shared memory
         self.ranks_left = len(launched.ranks)
+        self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
@@ -117,6 +122,11 @@ class Running:
         if self.warps is None:
             self.warps = np.zeros(self.blocks * self.warps_per_block, np.int64)
         return self.warps
+
+    def set_rows(self, lanes: Any, rows: Numbers | int) -> None:
+        """Let lanes have other rows."""
+        self.rows[lanes] = rows
+        self.floors.clear()
 
     def fences(self, part: int) -> Numbers:
         """Return by lane its last fence of a proxy."""

@@ -17,6 +17,8 @@ import numpy.typing as npt
 Epochs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int64]
 MOST_UNIT_BYTES = 16
+ROW_BYTES = 1 << 18
+"""More than the shared memory of a block on any GPU."""
 WRITE, READ = "write", "read"
 
 
@@ -29,6 +31,38 @@ class Kept:
     rank: int = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Different pieces of `each` units of a shadow, as rows of a matrix. numbers: the rows; start: where row 0 begins;
+    firsts: the first unit of each piece."""
+
+    firsts: Ids
+    each: int
+    start: int
+    numbers: Ids
+
+    @staticmethod
+    def of(firsts: Ids, each: int, units: int) -> Tiles | None:
+        """Return the pieces that begin at these units; None if they are not rows of one matrix."""
+        if each < 1 or len(firsts) < 2:
+            return None
+        start = int(firsts[0]) % each
+        numbers, left = np.divmod(firsts - start, each)
+        if left.any() or int(numbers.min()) < 0 or int(numbers.max()) >= (units - start) // each:
+            return None
+        return Tiles(firsts, each, start, numbers) if len(np.unique(numbers)) == len(numbers) else None
+
+    def matrix(self, epochs: Epochs) -> Epochs:
+        """Return epochs of all units as the matrix, of which pieces are rows."""
+        rows = (len(epochs) - self.start) // self.each
+        return epochs[self.start : self.start + rows * self.each].reshape(rows, self.each)
+
+    def units(self, positions: Ids) -> Ids:
+        """Return the units at positions of all that the pieces have."""
+        found: Ids = self.firsts[positions // self.each] + positions % self.each
+        return found
+
+
 @dataclass(slots=True, eq=False)
 class Shadow:
     """The shadow of size_bytes at start. name: the tensor's; unit: bytes; kept: epochs by what they are about.
@@ -36,7 +70,8 @@ class Shadow:
     links: by unit, what the last strong write released (0: nothing). proxies: bit p is set once an access went through
     proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs;
     hidden: strong writes and reads whose place a later one took that others may be morally strong with. narrowest,
-    widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements.
+    widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements. latest: no
+    epoch of this kind, beside or hidden either, has a later stamp.
     """
 
     name: str
@@ -51,6 +86,14 @@ class Shadow:
     narrowest: int = 3
     widest: int = 0
     elements: int = 0
+    latest: dict[Kept, int] = field(default_factory=dict)
+    row_bytes: int = 0
+    """Of shared memory: how much of the shadow is one block's."""
+
+    def byte_of(self, unit: int) -> int:
+        """Return the byte that a finding names: blocks' shared memory has places of ROW_BYTES there."""
+        block, byte = divmod(unit * self.unit, self.row_bytes) if self.row_bytes else (0, unit * self.unit)
+        return block * ROW_BYTES + byte
 
     @property
     def units(self) -> int:
@@ -62,6 +105,11 @@ class Shadow:
         if found is None:
             found = self.kept[kept] = np.zeros(self.units, np.int64)
         return found
+
+    def note(self, kept: Kept, stamp: int) -> None:
+        """Note the stamp of epochs that are entered."""
+        if self.latest.get(kept, 0) < stamp:
+            self.latest[kept] = stamp
 
     def link_array(self) -> npt.NDArray[np.int32]:
         """Return the links of all units."""

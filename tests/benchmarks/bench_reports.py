@@ -1,15 +1,18 @@
-"""How long a report of 10,000 records takes: `make bench`. Prints a table; no test.
+"""How long a report of 10,000 records takes, and how much memory: `make bench`. Prints a table; no test.
 
-The records are invented, as large as real ones: 4 and 8 ranks, 50 samples a rank, with the environment and the
-configuration of a published record. A folder of JSON files, one a record, as a command leaves it, becomes a page:
-four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds.
+The records are invented, as large as real ones: 4 and 8 ranks, 50 samples a rank, with the configuration of a
+published record and an environment of 150 packages. A folder of JSON files, one a record, as a command leaves it,
+becomes a page: four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds. Memory is that of
+all processes of the command, shared pages counted once. The limits are 10 s and 500 MB on two cores.
 
-    python tests/benchmarks/bench_reports.py [FOLDER]     # FOLDER keeps the records, for another time
+    python tests/benchmarks/bench_reports.py [--in-full] [FOLDER]
+        # FOLDER keeps the records, for another time; --in-full: every record with its environment, as before schema 6
 """
 
 from __future__ import annotations
 
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ from reports import html  # noqa: E402
 from reports.record import bundle  # noqa: E402
 from reports.record.case import case_id  # noqa: E402
 from reports.record.record import Record  # noqa: E402
+from reports.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from tests.reports.synthetic import KIB, record  # noqa: E402
 
 COUNT = 10_000
@@ -43,6 +47,8 @@ def invented() -> Iterator[Record]:
     published = bundle.unpacked(ROOT / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz")
     real = next(one for one in published if one.timing is not None and one.kernel is not None)
     assert real.timing is not None
+    packages = {f"package-{number}": f"1.{number}.0" for number in range(150)}
+    environment = replace(real.environment, packages={**(real.environment.packages or {}), **packages})
     for world in range(9):
         request = replace(real.request, command=f"command{world}")
         for op, algorithms in OPS.items():
@@ -58,16 +64,20 @@ def invented() -> Iterator[Record]:
                                 case=case,
                                 timing=replace(timing, devices=real.timing.devices * (world_size // 4)),
                                 id=case_id(case, made.schema),
-                                environment=real.environment,
+                                environment=environment,
                                 request=replace(request, overrides=(f"op={op}", f"dtype={dtype}")),
                             )
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path, is_in_full: bool = False) -> None:
     """Write COUNT records into the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    references = References()
+    (folder / "shared").mkdir(parents=True, exist_ok=True)
     for number, made in zip(range(COUNT), invented(), strict=False):
-        (folder / f"{number:05}.json").write_text(made.to_json(), encoding="utf-8")
+        text = replace(made, schema=5).to_json() if is_in_full else made.referring(references)
+        (folder / f"{number:05}.json").write_text(text, encoding="utf-8")
+    for digest, text in references.texts.items():
+        (folder / shared_path(digest)).write_text(text, encoding="utf-8")
 
 
 def timed(name: str, start: float, cpu_start: float) -> None:
@@ -76,34 +86,72 @@ def timed(name: str, start: float, cpu_start: float) -> None:
 
 def measure(folder: Path) -> None:
     """Reading, then the page, then both by the command, which starts from nothing."""
-    size_mib = sum(path.stat().st_size for path in folder.glob("*.json")) / (1 << 20)
-    print(f"\n{COUNT} records in as many files, {size_mib:.0f} MiB")
+    size_mib = sum(path.stat().st_size for path in folder.rglob("*.json")) / (1 << 20)
+    count = sum(not is_shared_file(path) for path in folder.rglob("*.json"))
+    print(f"\n{count} records in as many files, {size_mib:.0f} MiB")
     print(f"{'':>28} {'wall s':>8} {'CPU s':>8}")
     start, cpu_start = time.perf_counter(), time.process_time()
     records = bundle.read([folder], is_alone=True)
     timed("reading the records", start, cpu_start)
-    assert len(records) == COUNT
     start, cpu_start = time.perf_counter(), time.process_time()
     text = html.page(records, is_alone=True)
     timed(f"the page ({len(text) / (1 << 20):.1f} MiB)", start, cpu_start)
     target = folder / "report.html"
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), children_s()
     command = [sys.executable, "-m", "reports", "html", str(folder), "-o", str(target)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    print(f"{'python -m reports html':>28} {time.perf_counter() - start:8.2f}")
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        most_kib = peak_kib(process)
+    assert process.returncode == 0
+    print(f"{'python -m reports html':>28} {time.perf_counter() - start:8.2f} {children_s() - cpu_start:8.2f}")
+    print(f"{'its memory':>28} {most_kib * 1024 / 1e6:8.0f} MB")
     target.unlink()
+
+
+def children_s() -> float:
+    """CPU seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def peak_kib(process: subprocess.Popen[bytes]) -> int:
+    """The most memory that a process and its children have at once, shared pages counted once, until it ends."""
+    most = 0
+    while process.poll() is None:
+        most = max(most, sum(map(proportional_kib, family(process.pid))))
+        time.sleep(0.05)
+    return most
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(one for child in map(int, children) for one in family(child))]
+
+
+def proportional_kib(pid: int) -> int:
+    """The memory of a process; a page that several processes share counts in parts."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def main() -> None:
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}")
-    if len(sys.argv) > 1:
-        folder = Path(sys.argv[1])
+    is_in_full = "--in-full" in sys.argv
+    places = [one for one in sys.argv[1:] if one != "--in-full"]
+    if places:
+        folder = Path(places[0])
         if not folder.is_dir():
-            fill(folder)
+            fill(folder, is_in_full)
         measure(folder)
         return
     with tempfile.TemporaryDirectory() as place:
-        fill(Path(place))
+        fill(Path(place), is_in_full)
         measure(Path(place))
 
 

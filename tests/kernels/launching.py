@@ -11,12 +11,13 @@ import operator
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 
 from kernels import catalogue
@@ -366,3 +367,14 @@ def count_opcodes(ptx: str) -> Counter[str]:
 def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
     """uint8[size_bytes] that follow from the seed."""
     return torch.from_numpy(np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8))
+
+
+def some_slow(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
+    """The values of pytest.mark.parametrize, those for which quick() is false for `make test-slow` alone. A tuple has
+    a value for each name."""
+    made = []
+    for one in values:
+        arguments = one if isinstance(one, tuple) else (one,)
+        made.append(pytest.param(*arguments, marks=() if quick(one) else pytest.mark.slow))
+    assert any(not one.marks for one in made), "none is left for make test"
+    return made

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_launching import PATTERN, Bound, Found, Launches, as_int32, random_bytes
+from kernels_launching import PATTERN, Bound, Found, Launches, as_int32, random_bytes, some_slow
 
 from kernels.all_reduce import lamport, ll, two_shot_lamport
 from kernels.catalogue import collective
@@ -140,7 +140,7 @@ def outcomes(work: Callable[[], Sizes]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("numels", [[900, 3, 3, 900, 40, 41, 900, 8], [500, 0, 0, 500, 0, 500, 0, 500]], ids=str)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", some_slow(ALGORITHMS, quick=lambda algorithm: algorithm == "lamport"))
 def test_launches_of_other_sizes_may_come_between(
     launches: Callable[..., Sizes], algorithm: str, numels: list[int]
 ) -> None:
@@ -266,7 +266,10 @@ KINDS = [
 
 @pytest.mark.parametrize(
     ("algorithm", "dtype", "accumulator", "reduction", "placement"),
-    [(one, *kind) for one in ALGORITHMS for kind in KINDS if kind[0] in SPECS[one].dtypes],
+    some_slow(
+        [(one, *kind) for one in ALGORITHMS for kind in KINDS if kind[0] in SPECS[one].dtypes],
+        quick=lambda made: made[0] == "lamport",
+    ),
 )
 def test_every_bit_pattern_gives_the_bits_of_the_fold(
     case_of: CaseOf,

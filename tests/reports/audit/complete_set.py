@@ -115,6 +115,17 @@ def answer(**changes: Any) -> dict[str, Any]:
             "same": ["all_reduce/one_shot"],
         },
         "secrets": {"looked_at": 8, "found": []},
+        "rerun": {
+            "seed": 7,
+            "of": 2,
+            "kernels": ["all_reduce/one_shot"],
+            "agree": [["the case of one_shot", "all_reduce/one_shot", "simulator"]],
+            "different": [],
+            "not_comparable": [],
+            "stated": [["the case of nccl", "a library ran it, which needs GPUs"]],
+            "code": {"agree": [["the case of one_shot", "all_reduce/one_shot"]], "different": [], "stated": []},
+            "counters": {"agree": [], "different": [], "stated": []},
+        },
     }
     return {part: {**values, **changes.get(part, {})} for part, values in good.items()}
 

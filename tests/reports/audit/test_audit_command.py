@@ -77,11 +77,12 @@ def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str
     assert main(["audit", "records"]) == 0
     out = capsys.readouterr().out
     assert "  20  what is not captured is named" in out
-    assert out.splitlines()[-1].startswith("VERIFIED: unsigned; 8 records, 21 items: ")
+    assert out.splitlines()[-1] == "VERIFIED: consistent; unsigned; 1 of 2 recomputed"
+    assert "8 records, 21 items: " in out
     path = next(Path("records/command0/ptx").iterdir())
     path.write_text("tampered", encoding="utf-8")
     assert main(["audit", "records"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].endswith("; findings in item 3, 18")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in item 3, 18; unsigned; ")
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reports.audit.checklist import check
-from reports.audit.items import Item, Outcome, Point
+from reports.audit.items import Outcome
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
@@ -29,9 +29,12 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
     assert [one.number for one in audit.items] == list(range(1, 22))
     assert {one.outcome for one in audit.items[:20]} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
     verified = {one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)}
-    assert verified == {1, 3, 6, 8, 16}, "what is recomputed or compared, and nothing that the records only state"
+    assert verified == {1, 3, 6, 8, 9, 16, 19}, (
+        "what is recomputed or compared, and nothing that the records only state"
+    )
     assert audit.exit_code == 0
-    assert audit.verdict.startswith("VERIFIED: unsigned; 8 records, 21 items: ")
+    assert audit.verdict == "VERIFIED: consistent; unsigned; 1 of 2 recomputed"
+    assert audit.summary.startswith("8 records, 21 items: ")
 
 
 def test_nothing_is_passed_by_default() -> None:
@@ -47,16 +50,49 @@ def test_nothing_is_passed_by_default() -> None:
 def test_a_finding_decides_and_is_named() -> None:
     audit = audited(cases={"missing": [["command0", 0, "a case"]]})
     assert audit.exit_code == 1
-    assert audit.verdict.startswith("FINDING: ")
-    assert audit.verdict.endswith("; findings in item 16")
+    assert audit.verdict == "FINDING: findings in item 16; unsigned; 1 of 2 recomputed"
+    assert audit.summary.endswith("; findings in item 16")
 
 
-def test_where_nothing_can_be_verified_it_is_not_auditable() -> None:
+RERUN: dict[str, Any] = answer()["rerun"]
+OTHER = ["the case of other", "all_reduce/other", "reference"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"agree": [], "of": 0, "kernels": []}, "0 of 0 recomputed"),
+        ({"agree": []}, "0 of 2 recomputed"),
+        ({"kernels": ["all_reduce/one_shot", "all_reduce/other"]}, "1 of 2 recomputed, none of all_reduce/other"),
+        ({"agree": [OTHER], "kernels": ["all_reduce/one_shot"]}, "1 of 2 recomputed, none of all_reduce/one_shot"),
+        ({"not_comparable": [["a case", "its code changed since"]]}, "1 of 2 recomputed, 1 changed since"),
+    ],
+)
+def test_a_set_needs_data_recomputed_of_each_kernel(changes: dict[str, Any], says: str) -> None:
+    audit = audited(rerun={"stated": [], **changes})
+    assert (audit.exit_code, audit.verdict) == (2, f"NOT AUDITABLE: consistent; unsigned; {says}")
+
+
+def test_one_case_of_each_kernel_is_enough() -> None:
+    both = {"kernels": ["all_reduce/one_shot", "all_reduce/other"], "agree": [*RERUN["agree"], OTHER]}
+    assert audited(rerun=both).exit_code == 0
+
+
+def test_data_that_comes_out_differently_is_a_finding() -> None:
+    audit = audited(rerun={"agree": [], "different": [["a case", "elements is 7 in the record, 8 here"]]})
+    assert audit.exit_code == 1
+    assert "a case: elements is 7 in the record, 8 here" in evidence(audit, 9, Outcome.FINDING)
+    code = audited(rerun={"code": {"agree": [], "different": [["a case", "grid is 7"]], "stated": []}})
+    assert (code.exit_code, "a case: grid is 7" in evidence(code, 3, Outcome.FINDING)) == (1, True)
+    counters = audited(rerun={"counters": {"agree": [], "different": [["a case", "counter x"]], "stated": []}})
+    assert (counters.exit_code, "a case: counter x" in evidence(counters, 19, Outcome.FINDING)) == (1, True)
+
+
+def test_what_was_not_recomputed_is_stated_with_the_reasons() -> None:
     audit = audited()
-    captured = Item(1, "x", (Point(Outcome.CAPTURED, "y"), Point(Outcome.NOT_CAPTURED, "z")))
-    bare = dataclasses.replace(audit, items=(captured,))
-    assert (bare.exit_code, captured.outcome) == (2, Outcome.NOT_CAPTURED)
-    assert bare.verdict.startswith("NOT AUDITABLE: ")
+    assert evidence(audit, 9, Outcome.CAPTURED).startswith("data of 1 case: 1 a library ran it, which needs GPUs")
+    stated = {"agree": [], "different": [], "stated": [["a case", "stated: sources changed"]]}
+    assert "1 stated: sources changed" in evidence(audited(rerun={"code": stated}), 3, Outcome.CAPTURED)
 
 
 def unchecked(members: list[Record]) -> list[Record]:
@@ -65,7 +101,8 @@ def unchecked(members: list[Record]) -> list[Record]:
 
 def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> None:
     """However much else is verified: nobody looked at the data."""
-    audit = audited(place=kept(tmp_path / "records", unchecked(records())))
+    nothing = {"of": 0, "kernels": [], "agree": [], "stated": []}
+    audit = audited(place=kept(tmp_path / "records", unchecked(records())), rerun=nothing)
     assert {1, 16} <= {one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)}
     assert audit.exit_code == 2
     assert audit.verdict.startswith("NOT AUDITABLE: ")
@@ -80,7 +117,7 @@ def test_nothing_is_verified_of_records_that_hold_nothing() -> None:
 
 def test_the_verdict_names_what_is_open() -> None:
     audit = audited(without(records(3), "host"), cases={"missing": [["command0", 0, "a case"]]})
-    assert audit.verdict.endswith(
+    assert audit.summary.endswith(
         "; not comparable in item 13; not captured in item 3, 5, 16, 17, 18, 21; findings in item 16"
     )
 
@@ -126,7 +163,7 @@ def test_without_a_worker_what_it_would_say_is_named() -> None:
     audit = check(records(), ask=lambda *_: (None, "it took longer than 5 s"))
     for number in (1, 3, 8, 16):
         assert "it took longer than 5 s" in evidence(audit, number, Outcome.NOT_COMPARABLE)
-    assert audit.exit_code == 0
+    assert (audit.exit_code, "it took longer than 5 s" in evidence(audit, 9, Outcome.NOT_COMPARABLE)) == (2, True)
 
 
 def test_the_forms_hold_every_point(tmp_path: Path) -> None:

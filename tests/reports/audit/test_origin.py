@@ -166,7 +166,7 @@ def test_3_sources_that_changed_since_are_told_and_are_no_finding() -> None:
     elsewhere = audited(sources={"same": [], "not_comparable": [["all_reduce/one_shot", "no compiler"]]})
     said = "sources of 1 kernel were not compared with today's: all_reduce/one_shot (no compiler)"
     assert said in evidence(elsewhere, 3, Outcome.NOT_COMPARABLE)
-    assert "not comparable in item 3" in elsewhere.verdict
+    assert "not comparable in item 3" in elsewhere.summary
 
 
 def test_3_sources_that_moved_with_the_same_code_are_verified() -> None:

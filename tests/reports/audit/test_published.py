@@ -13,6 +13,7 @@ from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.published import audit_published
 from reports.record import bundle
+from reports.record.bundle import LEVEL_NAME
 from reports.record.seal import MANIFEST, seal
 from tests.reports.audit.complete_set import answer, records
 
@@ -38,7 +39,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(worker, "ask", silent_worker)
-    return Path(shutil.copytree(finished, tmp_path / "project"))
+    made = Path(shutil.copytree(finished, tmp_path / "project"))
+    assert main(["published", "--level", "--root", str(made)]) == 0
+    return made
 
 
 def silent_worker(*_: object, **_more: object) -> tuple[dict[str, object], str]:
@@ -53,7 +56,7 @@ def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_all_that_is_published_is_verified(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = audited(project, capsys)
     assert code == 0
-    assert f"{MACHINE}: VERIFIED: unsigned; 8 records, 21 items: " in out
+    assert f"{MACHINE}: VERIFIED: consistent; unsigned; 1 of 2 recomputed\n" in out
     assert "reports/published: every file is as its manifest has it" in out
     assert "FINDING" not in out
 
@@ -161,6 +164,66 @@ def test_a_finding_of_the_worker_counts(
     code, out = audited(project, capsys)
     assert code == 1
     assert "16 expected = passed + failed + refused: FINDING: 1 of 8 cases: a case of command0 is missing" in out
+
+
+def with_rerun(**changes: object) -> dict[str, object]:
+    found = answer()
+    return found | {"rerun": {**found["rerun"], **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"agree": [], "stated": [["a", "why"]] * 2}, "0 of 2 recomputed, the committed level has 1"),
+        ({"agree": [], "stated": [["a", "why"]] * 2}, "nothing recomputed of all_reduce/one_shot"),
+        ({"agree": [["x", "all_reduce/one_shot", "reference"]]}, "0 cases run again, the committed level has 1"),
+        ({"of": 1}, "1 case with data, the committed level has 2"),
+        ({"kernels": ["all_reduce/other"], "agree": [["x", "all_reduce/other", "reference"]]}, "nothing recomputed of"),
+        ({"not_comparable": [["x", "its code changed since"]]}, "1 case came out differently, by code that changed"),
+    ],
+)
+def test_a_set_below_its_committed_level_is_a_finding(
+    changes: dict[str, object],
+    says: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (with_rerun(**changes), ""))
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert f"FINDING: below the committed level: {says}" in out
+
+
+def test_an_item_that_is_no_longer_verified_is_below_the_level(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"verified": 0, "not_comparable": [["command0", 0, "git does not have the commit"]]}
+    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (answer(configurations=lost), ""))
+    code, out = audited(project, capsys)
+    assert (code, "below the committed level: item 1 has nothing VERIFIED any more" in out) == (1, True)
+
+
+@pytest.mark.parametrize("text", [None, "{}", "[", "7", '{"recomputed": -1}'])
+def test_without_a_committed_level_nothing_passes(
+    text: str | None, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / publish.PLACE / MACHINE / LEVEL_NAME
+    path.unlink() if text is None else path.write_text(text, encoding="utf-8")
+    seal(project / publish.PLACE)
+    code, out = audited(project, capsys)
+    assert (code, "FINDING: below the committed level: " in out) == (1, True)
+
+
+def test_a_level_is_not_written_over_findings(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project / publish.PLACE / MACHINE / LEVEL_NAME
+    before = path.read_bytes()
+    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (with_rerun(different=[["x", "other"]]), ""))
+    assert main(["published", "--level", "--root", str(project)]) == 1
+    assert "not written, there are findings" in capsys.readouterr().out
+    assert path.read_bytes() == before
 
 
 def test_make_and_ci_audit() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import hashlib
+import html
 import json
 import re
 from dataclasses import dataclass
@@ -121,11 +125,12 @@ def test_a_measured_set_has_every_chapter() -> None:
 
 
 def test_the_table_has_the_columns_of_nccl_tests_and_raw_values() -> None:
+    """Size, algorithm and time come first: a phone shows no more."""
     read = Reader(page(MEASURED))
     timed_table = next(one for one in read.tables["measured"] if one[0][0] == "size (B)")
     columns = timed_table[0]
-    wanted = ["size (B)", "count", "type", "redop", "algorithm", "time (us)", "min", "p95", "p99", "algbw (GB/s)"]
-    assert [column for column in columns if column in wanted] == wanted
+    wanted = ["size (B)", "algorithm", "time (us)", "count", "type", "redop", "min", "p95", "p99", "algbw (GB/s)"]
+    assert columns[: len(wanted)] == wanted
     assert columns[-5:] == ["busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"]
     assert [row[0] for row in timed_table[1:]] == [str(size) for size in SIZES for _ in range(3)]
     raw = [float(value) for value, _ in read.values if value]
@@ -164,7 +169,7 @@ def test_a_simulated_set_has_no_times() -> None:
     read = Reader(page(SIMULATED))
     assert "measured" not in read.texts
     assert "4 x simulated GPU" in read.texts[""]
-    assert set(read.pictures) == {"numerics-simulated"}
+    assert set(read.pictures) == {"", "numerics-simulated"}
     assert "times and bandwidths do not exist" in read.texts["simulated"]
     assert not any(one["median_us"] for one in figures_of(page(SIMULATED)))
 
@@ -201,6 +206,95 @@ def test_refusals_that_differ_in_the_size_are_one_line() -> None:
     records = [refused("lamport", size, reason=f"up to 262144 bytes, not {size}") for size in (MIB, 4 * MIB)]
     (line,) = Reader(page([record(), *records])).tables["reasons"][0][1:]
     assert line == ["all_reduce/lamport", "2", "1 MiB, 4 MiB", "up to 262144 bytes, not (its size)"]
+
+
+def test_equal_refusals_are_one_line_with_their_number() -> None:
+    names = ("lamport", "ll", "two_shot")
+    records = [
+        refused(name, size, reason=f"all_reduce/{name} needs multicast, and there is none")
+        for name in names
+        for size in SIZES
+    ]
+    read = Reader(page([simulated(), *records]))
+    (line,) = read.tables["reasons"][0][1:]
+    who = ", ".join(f"all_reduce/{name}" for name in names)
+    assert line == [who, "9", "1 KiB, 64 KiB, 4 MiB", "(it) needs multicast, and there is none"]
+    assert "REFUSED" not in read.texts.get("untimed", "")
+    assert read.texts[""].count("refused") == 1, "their number is among the counts"
+
+
+def test_other_reasons_are_other_lines() -> None:
+    records = [refused("lamport", reason="too large"), refused("lamport", reason="needs multicast")]
+    assert len(Reader(page([record(), *records])).tables["reasons"][0][1:]) == 2
+
+
+def test_the_first_screen_is_the_answer() -> None:
+    read = Reader(page([*MEASURED, *SIMULATED]))
+    above = read.tables[""][0]
+    assert above[0] == ["size", "fastest", "time (us)", "busbw (GB/s)", "ours/base"]
+    assert [row[0] for row in above[1:]] == ["1 KiB", "64 KiB", "4 MiB"]
+    best = {str(one["size_bytes"]): one for one in figures_of(page(MEASURED)) if one["best"]}
+    assert [row[1] for row in above[1:]] == [best[str(size)]["algorithm"] for size in SIZES]
+    assert [label.partition(":")[0] for label in read.pictures[""]] == ["time against size"]
+    text = page(MEASURED)
+    places = [text.index(one) for one in ('class="asked"', 'class="verdict"', "Best of each size", "<figure", "<nav")]
+    assert places == sorted(places)
+    asked = "all_reduce; bfloat16; 4 ranks; 3 sizes, 1 KiB to 4 MiB; one_shot, two_shot, multimem_one_shot; beside nccl"
+    assert asked in read.texts[""]
+
+
+def test_the_answer_of_simulated_sums_is_the_least_error() -> None:
+    worse = simulated("two_shot")
+    assert worse.check is not None
+    worse = dataclasses.replace(worse, check=dataclasses.replace(worse.check, rms_relative_error=0.01))
+    (above, *_) = Reader(page([*SIMULATED[:3], worse])).tables[""]
+    assert [row[:2] for row in above[1:]] == [[size, "one_shot, float32"] for size in ("1 KiB", "64 KiB", "4 MiB")]
+
+
+def test_without_times_and_errors_there_is_no_answer_but_the_verdict() -> None:
+    read = Reader(page([refused()]))
+    assert "" not in read.tables
+    assert "Every case was refused (1 case): nothing ran." in read.texts[""]
+
+
+def test_the_curve_of_a_study_comes_before_all_tables() -> None:
+    text = page([simulated(size_bytes=size, world_size=ranks) for size in SIZES for ranks in (2, 4, 8)])
+    assert text.index("against ranks: all_reduce bfloat16") < text.index("<table")
+    assert text.index('id="numerics-simulated"') < text.index('id="simulated"')
+
+
+def test_sections_are_not_split_by_the_folder_of_the_records() -> None:
+    again = [dataclasses.replace(one, request=dataclasses.replace(one.request, command="again")) for one in SIMULATED]
+    read = Reader(page([*SIMULATED, *again]))
+    (table,) = read.tables["simulated"]
+    assert [row[table[0].index("world")] for row in table[1:]] == ["1"] * 6 + ["2"] * 6
+    assert "world: 1 is command0, 2 is again" in read.texts["simulated"]
+
+
+def test_every_table_has_a_name_and_scopes() -> None:
+    text = page([*MEASURED, *SIMULATED, wrong(), refused()])
+    tables = text.split("<table")[1:]
+    assert len(tables) > 10
+    for one in tables:
+        name = re.search(r"<caption[^>]*>([^<]+)</caption>", one)
+        assert name is not None
+        assert name[1].strip()
+        body = one.partition("</table>")[0]
+        assert body.count('scope="row"') == body.count("<tr") - 1
+        assert len(re.findall("<th[ >]", body)) == body.count("scope=")
+
+
+def test_the_policy_allows_this_style_and_this_script_alone() -> None:
+    text = page(MEASURED)
+    found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    assert found is not None
+    policy = dict(one.split(" ", 1) for one in html.unescape(found[1]).split("; "))
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    for name, tag in (("script-src", "script"), ("style-src", "style")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy[name] == f"'sha256-{digest}'"
+    assert not re.search(r"<[^>]+\son[a-z]+=", text), "no script in an attribute"
 
 
 def planted() -> list[Record]:
@@ -332,10 +426,10 @@ def test_readings_of_another_kind_end_no_page(value: Any) -> None:
 
 def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     many = [one for dtype in ("bfloat16", "float32") for one in study(("one_shot",), SIZES, worlds=1, dtype=dtype)]
-    read = Reader(page(many, most_pictures=3))
-    assert len(read.pictures["measured"]) == 3
+    read = Reader(page(many, most_pictures=4))
+    assert (len(read.pictures[""]), len(read.pictures["measured"])) == (1, 3)
     assert "left out, from 'curves of all_reduce float32" in read.texts[""]
-    assert "this page has 3 axes at most" in read.texts[""]
+    assert "this page has 4 axes at most" in read.texts[""]
 
 
 def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

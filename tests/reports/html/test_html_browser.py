@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,11 +69,15 @@ def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Open
 
 
 @pytest.mark.parametrize("opened", [{"width": 360}], indirect=True)
-def test_wide_tables_scroll_in_their_own_boxes_and_the_algorithm_stays_in_sight(opened: Opened) -> None:
-    box = opened.page.locator("#measured .scroll").first
+def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sight(opened: Opened) -> None:
+    box = opened.page.locator("#measured .scroll", has_text="size (B)").first
+    heads = box.locator("thead th")
+    assert [heads.nth(number).inner_text() for number in range(3)] == ["size (B)", "algorithm", "time (us)"]
+    right = "(cell, box) => box.getBoundingClientRect().right - cell.getBoundingClientRect().right"
+    assert heads.nth(2).evaluate(right, box.element_handle()) >= 0, "size, algorithm and time are seen at once"
     assert box.evaluate("box => box.scrollWidth > box.clientWidth")
     box.evaluate("box => { box.scrollLeft = 500 }")
-    cell = box.locator("td.key").first
+    cell = box.locator("tbody tr").first.locator("th")
     inside = "(cell, box) => cell.getBoundingClientRect().left - box.getBoundingClientRect().left"
     assert abs(cell.evaluate(inside, box.element_handle())) <= 1
     assert sideways(opened.page) <= 0
@@ -175,3 +182,70 @@ def test_print_cuts_nothing_and_folds_nothing(opened: Opened, tmp_path: Path) ->
     path = tmp_path / "report.pdf"
     opened.page.pdf(path=str(path), prefer_css_page_size=True)
     assert path.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.slow
+def test_the_answer_is_on_the_first_screen(browser: Any, report: Path) -> None:
+    opened = Opened(browser, report, 1280)
+    for what in (".asked", ".verdict", ".side table", ".side svg[role=img]"):
+        box = opened.page.locator(what).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, what
+    opened.page.close()
+
+
+@pytest.mark.slow
+def test_another_script_or_style_does_nothing(browser: Any, tmp_path: Path) -> None:
+    """The page's own ones work: test_a_click_on_a_header_sorts."""
+    text = page(RECORDS).replace(
+        "</main>",
+        "</main><script>document.title = 'hurt'</script><style>h1 { display: none }</style>"
+        "<img src=x onerror=\"document.title = 'hurt'\"><p onclick=\"document.title = 'hurt'\" id=hurt>x</p>",
+    )
+    path = tmp_path / "hurt.html"
+    path.write_text(text, encoding="utf-8")
+    opened = Opened(browser, path, 1280)
+    opened.page.locator("#hurt").click()
+    assert opened.page.title() != "hurt"
+    assert opened.page.locator("h1").is_visible()
+    refused = [one for one in opened.said if "Content Security Policy" in one]
+    assert len(refused) >= 4, "the script, the style, the picture, the attributes"
+    opened.page.close()
+
+
+@pytest.mark.slow
+def test_dark_is_dark_and_can_be_read(browser: Any, report: Path) -> None:
+    opened = Opened(browser, report, 1280, color_scheme="dark")
+    lightness = """one => {
+        const [r, g, b] = getComputedStyle(one[0])[one[1]].match(/[\\d.]+/g).map(Number);
+        return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+    }"""
+
+    def of(what: str, key: str) -> float:
+        handle = opened.page.locator(what).first.element_handle()
+        return float(opened.page.evaluate(f"([one, key]) => ({lightness})([one, key])", [handle, key]))
+
+    assert of("body", "backgroundColor") < 0.12
+    for what in ("h1", ".facts dt", ".notes li", "tbody td", "a", ".counts .bad"):
+        assert of(what, "color") > 0.45, what
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert of("body", "backgroundColor") > 0.95
+    assert of("h1", "color") < 0.2
+    opened.page.close()
+
+
+@pytest.mark.slow
+def test_on_paper_a_long_table_has_its_head_on_each_page(browser: Any, tmp_path: Path) -> None:
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
+    report = tmp_path / "report.html"
+    sizes = tuple(KIB + 16 * number for number in range(60))
+    report.write_text(page(study(("one_shot", "nccl"), sizes, worlds=1), most_pictures=1), encoding="utf-8")
+    opened = Opened(browser, report, 1280)
+    opened.page.pdf(path=str(tmp_path / "report.pdf"), prefer_css_page_size=True)
+    opened.page.close()
+    line = ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"]
+    pages = subprocess.run(line, check=True, capture_output=True, text=True).stdout.split("\f")
+    rows = [one for one in pages if len(re.findall(r"^ *\d{4} +(?:one_shot|nccl)\b", one, re.MULTILINE)) > 3]
+    assert len(rows) > 2
+    assert all("algbw" in one for one in rows)

@@ -9,6 +9,7 @@ import lzma
 import random
 import shutil
 import string
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def members(count: int = 3) -> list[Record]:
     """Records of one command, of one environment and one job; each kernel has choices of its own."""
     return [
         dataclasses.replace(
-            record("one_shot", KIB << number, world=number),
+            record("one_shot", KIB * (number + 1), world=number % 10),
             environment=ENVIRONMENT,
             request=dataclasses.replace(REQUEST, kernel={"choices": {"threads": number}}),
         )
@@ -243,3 +244,24 @@ def test_the_forms_of_schema_6_are_read_for_ever() -> None:
     assert bundle.unpacked(EXAMPLES / "schema6.jsonl.xz") == [whole]
     assert load(path).referring(References()) == path.read_text(encoding="utf-8")
     assert load(path).to_json() == (EXAMPLES / "schema6.json").read_text(encoding="utf-8")
+
+
+def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path: Path) -> None:
+    """Of 150 packages: in one file, and in each record as before schema 6."""
+
+    def kib_each(folder: Path, count: int) -> float:
+        tracemalloc.start()
+        records = bundle.read([folder])
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(records) == count
+        return size / 1024 / count
+
+    packages = {f"package-{number}": f"1.{number}" for number in range(150)}
+    large = [dataclasses.replace(one, environment=RecordedEnvironment(packages=packages)) for one in members(100)]
+    kept(tmp_path / "now", large)
+    (tmp_path / "before").mkdir()
+    for one in large:
+        (tmp_path / "before" / f"{one.id}.json").write_text(dataclasses.replace(one, schema=5).to_json())
+    for folder in ("now", "before"):
+        assert kib_each(tmp_path / folder, 100) < 12, folder  # an environment alone takes 20

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, RecordedRefusal, Status
-from reports.table.table import console_table, plain, sections, size_text
+from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of, size_text
 from tests.reports.synthetic import of_case
 
 FABRIC = FabricInfo("simulator", "sm_90a", 8, 1 << 28, True, "", True)
@@ -249,12 +249,26 @@ def test_reports_import_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_same_cases_of_several_commands_are_told_apart() -> None:
+def test_the_same_cases_of_several_commands_stand_in_one_part_and_are_told_apart() -> None:
     def of(command: str, size_bytes: int = 1024) -> Record:
         made = record(size_bytes=size_bytes)
         return dataclasses.replace(made, request=dataclasses.replace(made.request, command=command))
 
     assert len(sections([of("first"), of("first", 2048)])) == 1
-    assert len(sections([of("first"), of("second", 2048)])) == 1, "other cases need no name"
-    found = sections([of("first"), of("second"), of("first", 2048)])
-    assert [(one.heading.rpartition(", ")[2], len(one.records)) for one in found] == [("first", 2), ("second", 1)]
+    apart = [of("first"), of("second", 2048)]
+    assert len(sections(apart)) == 1
+    assert "world" not in plain(apart), "other cases need no name"
+    same = [of("first"), of("second"), of("first", 2048)]
+    (sheet,) = sheets_of(same)
+    assert [line.cells["world"] for group in sheet.groups for line in group] == ["1", "2", "1"]
+    assert "world: 1 is first, 2 is second" in captions(same)
+
+
+def test_markdown_shows_text_as_it_is_whatever_renders_it() -> None:
+    evil = "<img src=x onerror=alert(1)> & <b>|\n| `x` *y* [z](w)"
+    failed = {"status": Status.FAILED, "check": None, "reason": evil}
+    text = markdown([record(**failed)])
+    assert "<" not in text
+    assert "&lt;img src=x onerror=alert(1)&gt; &amp; &lt;b&gt;\\| \\| `x` \\*y\\* \\[z](w)" in text
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1

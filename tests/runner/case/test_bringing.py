@@ -12,7 +12,7 @@ import pytest
 from kernels.brought import spec_at
 from kernels.compile import cache_key
 from kernels.sources import digest_of
-from reports.audit.worker import ask
+from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.record import load
 from reports.record.seal import broken, seal
@@ -188,7 +188,7 @@ def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.Capture
     file = again / "my" / "ring.py"
     file.write_text(f"open({str(again / 'ran')!r}, 'w')\n{file.read_text()}")
     assert "is not the file that ran" in error_of(["replay", "records", "--records", "new"], capsys)
-    answer, _ = ask(read(["records"]))
+    answer, _ = ask(read(["records"]), rerun=Rerun(0))
     assert answer is not None
     assert answer["sources"]["changed"] == ["send_recv/ring"]
     assert not (again / "ran").exists()
@@ -212,7 +212,7 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
     assert (name, "name its folder with --code" in why) == ("send_recv/ring", True)
     main(["replay", "stranger/records", "--records", "new"])
     assert "name its folder with --code" in capsys.readouterr().out
-    answer, _ = ask(records, places=places, code=[Path("stranger")])
+    answer, _ = ask(records, places=places, code=[Path("stranger")], rerun=Rerun(0))
     assert answer is not None
     assert answer["sources"]["same"] == ["send_recv/pull", "send_recv/ring"]
 
@@ -252,7 +252,7 @@ def test_todays_code_is_compared_by_the_recorded_place(again: Path) -> None:
 
 
 def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
-    answer, problem = ask(read(["records"]))
+    answer, problem = ask(read(["records"]), rerun=Rerun(0))
     assert problem == ""
     assert answer is not None
     assert answer["cases"] == {"expected": 2, "missing": [], "unexpected": [], "not_comparable": []}

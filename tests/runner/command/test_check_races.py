@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import from_json
+from reports.record.record import load
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, resolve
@@ -30,7 +30,7 @@ def test_no_finding(symlab: Callable[..., Outcome], script: Script) -> None:
     assert findings_of(done) == {"one_shot": [], "two_shot": []}
     assert "races" in done.out
     assert " none" in done.out
-    assert all(from_json(path.read_text()).verified for path in record_files(done.folder))
+    assert all(load(path).verified for path in record_files(done.folder))
 
 
 def test_without_it_nothing_is_said_of_races(symlab: Callable[..., Outcome], script: Script) -> None:

@@ -16,7 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from kernels.sources import ROOT
-from reports.audit.worker import ask
+from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
@@ -426,7 +426,7 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert main(["replay", "records", "--records", "new"]) == 0
     assert "1 BIT-EQUAL" in capsys.readouterr().out
     records = read(["records"])
-    answer, problem = ask(records)
+    answer, problem = ask(records, rerun=Rerun(0))
     assert (problem, answer and answer["sources"]["same"]) == ("", ["custom/add_peers"])
     assert answer is not None
     assert answer["cases"] == {"expected": 1, "missing": [], "unexpected": [], "not_comparable": []}
@@ -445,7 +445,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
     added = records[0].request.config_dir
     assert added is not None
     assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
-    answer, _ = ask(records)
+    answer, _ = ask(records, rerun=Rerun(0))
     assert answer is not None
     assert answer["configurations"] == {"verified": 1, "different": [], "not_comparable": []}
     experiment = tmp_path / "conf" / "exp" / "mine.yaml"
@@ -455,7 +455,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
         (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
     ):
         prepare()
-        answer, _ = ask(records)
+        answer, _ = ask(records, rerun=Rerun(0))
         assert answer is not None
         ((_, _, why),) = answer["configurations"]["not_comparable"]
         assert words in why
@@ -520,7 +520,7 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")
-    answer, _ = ask(read(["records"]))
+    answer, _ = ask(read(["records"]), rerun=Rerun(0))
     assert answer is not None
     assert answer["sources"]["changed"] == ["custom/add_peers"]
     ((_, why),) = answer["inputs"]["not_comparable"]

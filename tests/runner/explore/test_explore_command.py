@@ -19,6 +19,7 @@ from runner.explore.command import jobs_of, subject_of
 from runner.explore.subject import Order, run_once
 from simulator.run.choices import text_of
 from symlab.command import main
+from tests.runner.command.test_exploration import write_push
 from tests.symlab.messages_ptx import handed_over
 
 ROOT = Path(symlab.__file__).parent.parent
@@ -100,8 +101,22 @@ def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
     runs = [run_once(subject, Order("random", "access", seed), records=True) for seed in (1, 2, 1)]
     assert [one.failure for one in runs] == [None] * 3
     assert text_of(runs[0].choices) == text_of(runs[2].choices) != text_of(runs[1].choices)
+    assert {"input 0", "output 0", "output 2"} <= set(subject.layouts)
     again = run_once(subject, Order("random", "access", 5, runs[0].choices), records=True)
     assert text_of(again.choices) == text_of(runs[0].choices)
+
+
+@pytest.mark.slow
+def test_a_broken_promise_is_found_and_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = write_push(tmp_path, "early", "keep_epoch", "no_host_barrier")  # it ends before its output has come
+    words = ["op=send_recv", f"algorithms=[{place}]", "sizes=[64]", "stress=no_host_barrier", "track=none"]
+    assert main(["explore", *words, "--seeds", "20", "--processes", "1", "-o", "x.json"]) == 1
+    assert "wrong output under schedule=" in capsys.readouterr().out
+    assert main(["explore", "--replay", "x.json"]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
 
 
 def test_a_right_case_gives_nothing_and_says_what_was_explored(

@@ -3,6 +3,7 @@ warning."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -195,6 +196,26 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
     assert (len(runs["parents"]), len(runs["children"])) == (1, 2)
     assert send_later(arguments) == 0
     assert "already sent" in capsys.readouterr().out
+
+
+def test_contents_are_compared_and_not_names(
+    database: str, mlflow_runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [record(size_bytes=KIB), record(size_bytes=2 * KIB)]
+    options = ["--uri", database, "--experiment", "contents"]
+    assert send_later([str(kept(tmp_path / "first", made)), *options]) == 0
+    (parent,) = mlflow_runs("contents")["parents"]
+    assert send_later([str(kept(tmp_path / "part", made[:1])), *options]) == 0
+    assert made[0].timing is not None
+    quicker = tuple(tuple(value / 2 for value in row) for row in made[0].timing.samples_us)
+    changed = dataclasses.replace(made[0], timing=dataclasses.replace(made[0].timing, samples_us=quicker))
+    capsys.readouterr()
+    for name, records in (("whole", [changed, made[1]]), ("alone", [changed])):
+        assert send_later([str(kept(tmp_path / name, records)), *options]) == 1
+        said = capsys.readouterr().err
+        assert f"1 record of it in MLflow, as run {parent.info.run_id}, differ" in said
+        assert changed.id in said
+    assert {bundle.line_of(one) for one in fetch(database, [parent.info.run_id])} == set(map(bundle.line_of, made))
 
 
 def test_while_more_is_sent_the_old_bundle_does_not_count(

@@ -1,0 +1,134 @@
+"""The level of an audited set: consistent or not, who vouches for it, and of how many cases the data was recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.audit.items import Item, Outcome, listed
+from reports.table.text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees; rerun: number of
+    those that ran again, and were not only compared with the reference. kernels: names of
+    the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
+    that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
+    findings: numbers of the items with a finding. signed: who vouches in a few words, such as "signed by NAME".
+    """
+
+    recomputed: int
+    total: int
+    rerun: int = 0
+    kernels: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    unexplained: int = 0
+    verified: tuple[int, ...] = ()
+    findings: tuple[int, ...] = ()
+    signed: str = "unsigned"
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
+        finding."""
+        return bool(self.recomputed) and not (self.without or self.unexplained or self.findings)
+
+    @property
+    def text(self) -> str:
+        """The level in words: "consistent; unsigned; 24 of 24 recomputed"."""
+        first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
+        lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
+        changed = f", {self.unexplained} changed since" if self.unexplained else ""
+        return f"{first}; {self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the level as plain JSON values."""
+        return {
+            "consistent": not self.findings,
+            "signed": self.signed,
+            "recomputed": self.recomputed,
+            "rerun": self.rerun,
+            "cases": self.total,
+            "kernels": list(self.kernels),
+            "without": list(self.without),
+            "unexplained": self.unexplained,
+            "verified_items": list(self.verified),
+        }
+
+    def below(self, committed: object) -> list[str]:
+        """Return a sentence for each part in which this level is below a committed one, which document() wrote.
+
+        ValueError if that is not a level.
+        """
+        wanted = _checked(committed)
+        found = []
+        if wanted["consistent"] and self.findings:
+            found.append(f"it has findings in item {', '.join(map(str, self.findings))}")
+        if wanted["signed"] not in ("unsigned", self.signed):
+            found.append(f"it was {wanted['signed']}, and is {self.signed}")
+        if self.recomputed < wanted["recomputed"]:
+            found.append(
+                f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
+            )
+        if self.rerun < wanted["rerun"]:
+            found.append(f"{counted(self.rerun, 'case')} run again, the committed level has {wanted['rerun']}")
+        if self.total < wanted["cases"]:
+            found.append(f"{counted(self.total, 'case')} with data, the committed level has {wanted['cases']}")
+        if gone := sorted(set(wanted["kernels"]) - set(wanted["without"]) - (set(self.kernels) - set(self.without))):
+            found.append(f"nothing recomputed of {listed(gone)}")
+        if self.unexplained > wanted["unexplained"]:
+            found.append(f"{counted(self.unexplained, 'case')} came out differently, by code that changed since")
+        if lost := sorted(set(wanted["verified_items"]) - set(self.verified)):
+            found.append(f"item {', '.join(map(str, lost))} has nothing VERIFIED any more")
+        return found
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "consistent": (bool,),
+    "signed": (str,),
+    "recomputed": (int,),
+    "rerun": (int,),
+    "cases": (int,),
+    "kernels": (list,),
+    "without": (list,),
+    "unexplained": (int,),
+    "verified_items": (list,),
+}
+
+
+def _checked(document: object) -> dict[str, Any]:
+    """Return a level's document. Raises ValueError if it is not one."""
+    is_level = (
+        isinstance(document, dict)
+        and set(document) == set(_KINDS)
+        and all(isinstance(document[key], kind) for key, kind in _KINDS.items())
+        and all(isinstance(name, str) for key in ("kernels", "without") for name in document[key])
+        and all(isinstance(number, int) for number in document["verified_items"])
+    )
+    if not isinstance(document, dict) or not is_level:
+        raise ValueError(f"not a level: give {', '.join(_KINDS)}")
+    return document
+
+
+def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none. signed: who vouches."""
+    rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
+    seen = {kernel for _, kernel, _ in rerun["agree"]}
+    return Level(
+        recomputed=len(rerun["agree"]),
+        total=int(rerun["of"]),
+        rerun=sum(how == "simulator" for _, _, how in rerun["agree"]),
+        kernels=tuple(rerun["kernels"]),
+        without=tuple(name for name in rerun["kernels"] if name not in seen),
+        unexplained=len(rerun["not_comparable"]),
+        verified=numbers(items, Outcome.VERIFIED),
+        findings=numbers(items, Outcome.FINDING),
+        signed=signed,
+    )
+
+
+def numbers(items: Sequence[Item], outcome: Outcome) -> tuple[int, ...]:
+    """Return the numbers of the items that have a point with an outcome."""
+    return tuple(item.number for item in items if any(point.outcome is outcome for point in item.points))

@@ -1,0 +1,140 @@
+"""The first screen of the page: what was asked, the best of each size, and the one picture that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reports.html.blocks import Block, Notes, Side, Table
+from reports.html.pictures import Album
+from reports.numerics import accuracy, study
+from reports.numerics.accuracy import Curve
+from reports.numerics.study import Measure, Point
+from reports.record.record import Record
+from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
+from reports.table.sheet import Line, Sheet
+from reports.table.text import counted, number, size_text
+
+_COLUMNS = ("size", "fastest", "time (us)", "busbw (GB/s)", "ours/base")
+
+MOST_NAMES = 6
+"""Maximum number of names of a kind to list; of more, their number is shown."""
+
+
+def asked(records: Sequence[Record]) -> str:
+    """Return what was asked for in one line: ops, types, ranks, sizes, algorithms."""
+    cases = [record.case for record in records]
+    experiments = sorted({record.request.experiment for record in records} - {""})
+    ranks = sorted({case.world_size for case in cases})
+    sizes = sorted({case.size_bytes for case in cases})
+    span = f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
+    parts = [
+        *([f"+exp={_named(experiments, 'experiment')}"] if experiments else []),
+        _named([case.op for case in cases], "op"),
+        _named([case.dtype for case in cases], "data type"),
+        f"{_named([str(one) for one in ranks], 'world size')} {'rank' if ranks == [1] else 'ranks'}",
+        size_text(sizes[0]) if len(sizes) == 1 else f"{len(sizes)} sizes, {span}",
+    ]
+    ours = dict.fromkeys(record.case.algorithm for record in records if not is_baseline(record))
+    theirs = dict.fromkeys(record.case.algorithm for record in records if is_baseline(record))
+    parts += [_named(ours, "algorithm")] if ours else []
+    parts += [f"beside {_named(theirs, 'baseline')}"] if theirs else []
+    return "; ".join(parts)
+
+
+def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) -> list[Block]:
+    """Return the answer: of a study its picture; of what was timed, the best of each size with its picture; else the
+    least errors with theirs. Nothing if there are neither times nor errors."""
+    makers: tuple[Callable[[], list[Block]], ...] = (
+        lambda: _of_study([*real, *simulated], album),
+        lambda: _of_times(real, album),
+        lambda: _of_errors([*real, *simulated], album),
+    )
+    return next((found for make in makers if (found := make())), [])
+
+
+def _named(names: Sequence[str] | dict[str, None], noun: str) -> str:
+    """Names once each, or their number."""
+    each = list(dict.fromkeys(names))
+    return ", ".join(each) if len(each) <= MOST_NAMES else counted(len(each), noun)
+
+
+def _of_study(records: Sequence[Record], album: Album) -> list[Block]:
+    curves = study.studied(records)
+    if not curves:
+        return []
+    kind = curves[0].picture
+    drawn = album.study(f"{', '.join(kind)}, over ranks", [one for one in curves if one.picture == kind], most=1)
+    return [Side((), tuple(drawn))] if drawn else []
+
+
+def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
+    sections, _ = split(records)
+    if not sections:
+        return []
+    first = sections[0]
+    judged = rows(first)
+    lines = [_line(row, judged) for row in judged if row.best]
+    ratios = any(line.cells["ours/base"] != "-" for line in lines)
+    columns = _COLUMNS if ratios else _COLUMNS[:-1]
+    table = Table(
+        Sheet(f"Best of each size: {first.heading}", columns, (tuple(lines),), frozenset(columns) - {"fastest"})
+    )
+    more = len(sections) - 1
+    said = (f"{counted(more, 'more section')} under Measured on hardware, which begins with all of them at a glance",)
+    drawn = album.curves(first.heading, judged, limit_gbps(first.records), most=1)
+    return [Side((table, *([Notes(said)] if more else [])), tuple(drawn))]
+
+
+def _line(row: Row, judged: Sequence[Row]) -> Line:
+    """The fastest of a size; ours/base is that of our best there, which a baseline may beat."""
+    time_us, busbw = row.figure("median_us"), row.figure("busbw_gbps")
+    ratio = next((one.ratio for one in judged if one.size_bytes == row.size_bytes and one.ratio is not None), None)
+    raw = {"size": row.size_bytes, "time (us)": time_us, "busbw (GB/s)": busbw, "ours/base": ratio}
+    cells = {
+        "size": size_text(row.size_bytes),
+        "fastest": contestant_text(row, judged),
+        "time (us)": f"{time_us:.2f}" if time_us is not None else "-",
+        "busbw (GB/s)": f"{busbw:.1f}" if busbw else "-",
+        "ours/base": f"{ratio:.2f}" if ratio is not None else "-",
+    }
+    return Line(
+        cells,
+        {"fastest": "bold" if row.is_ours else ""},
+        {key: value for key, value in raw.items() if value is not None},
+    )
+
+
+def _of_errors(records: Sequence[Record], album: Album) -> list[Block]:
+    """The least root-mean-square error of each size, in the first group that has any error."""
+    for group in accuracy.groups(records):
+        if all(curve.is_exact for curve in group.curves):
+            continue
+        drawn = album.errors(group, most=1)
+        points: dict[int, list[tuple[Point, Curve]]] = {}
+        for curve in group.curves:
+            for size, point in zip(curve.sizes, curve.points, strict=True):
+                points.setdefault(size, []).append((point, curve))
+        measure = group.measures[-1]  # the one that is drawn
+        lines = [_error_line(size, points[size], measure) for size in sorted(points)]
+        columns = tuple(lines[0].cells)
+        heading = f"Least error of each size: {group.heading}"
+        sheet = Sheet(heading, columns, (tuple(lines),), frozenset(columns) - {"least error"})
+        return [Side((Table(sheet),), tuple(drawn))]
+    return []
+
+
+def _error_line(size_bytes: int, points: Sequence[tuple[Point, Curve]], measure: Measure) -> Line:
+    """The curve with the least error of a size: the first one of those that are equal."""
+    known = [(value, point, curve) for point, curve in points if (value := measure.value(point)) is not None]
+    if not known:
+        return Line({"size": size_text(size_bytes), "least error": "-", measure.title: "-", "max ulp": "-"})
+    least, point, curve = min(known, key=lambda one: one[0])
+    others = sum(value == least for value, *_ in known) - 1
+    cells = {
+        "size": size_text(size_bytes),
+        "least error": curve.label + (f" and {counted(others, 'other')}" if others else ""),
+        measure.title: number(least),
+        "max ulp": number(point.max_ulp_error),
+    }
+    raw = {"size": size_bytes, measure.title: least, "max ulp": point.max_ulp_error}
+    return Line(cells, {"least error": "bold" if curve.is_ours else ""}, raw)

@@ -1,0 +1,54 @@
+"""The check that a recorded case must have by the reference alone: nothing runs, so it does for cases of any machine.
+
+Where a method determines the bits, the reference's own result is the output of every launch. Where a bound was kept,
+the exact result stands in for the outputs: of such a check only what does not rest on outputs may be compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernels.catalogue import collective
+from kernels.stress import NO_STRESS
+from reports.record.record import Check, Record
+from runner.case.bringing import recorded_place
+from runner.case.check import RankCheck, check_rank, merge
+from runner.case.contestant import spec_for
+from runner.case.inputs import CPU, digest_of, make_input
+from runner.case.recorded import case_of
+from runner.case.reference import Promise, reference_of
+from runner.request.validate import CUSTOM
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+
+MOST_LAUNCHES = 1024
+"""Maximum number of launches of a case: a record may name any number."""
+
+
+def check_by_reference(record: Record) -> Check:
+    """Return the check of a record whose outputs are the reference's. ValueError where there is no reference here: of a
+    custom kernel, of a kernel that was brought, and of a case under stress."""
+    assert record.check is not None
+    case = case_of(record.case)
+    if record.check.launches > MOST_LAUNCHES:
+        raise ValueError(f"{record.check.launches} launches; at most {MOST_LAUNCHES} are compared here")
+    if case.op == CUSTOM or recorded_place(record):
+        raise ValueError("the kernel was brought: what it promises is not asked for the reference")
+    if case.stress != NO_STRESS:
+        raise ValueError("a case under stress has no reference of its own")
+    spec = spec_for(case)
+    checks = [_rank(case, spec, rank, record.check.launches) for rank in range(case.world_size)]
+    return merge(case, spec, checks)
+
+
+def _rank(case: Case, spec: Promise, rank: int, launches: int) -> RankCheck:
+    """Return the check of one rank."""
+    op = collective(case.op)
+    count = op.counts(case.numel, case.world_size)[0]
+    digest = digest_of(make_input(case, rank, count))
+    if not op.gives(case, rank):
+        return check_rank(case, spec, rank, [], (), input_digest=digest)
+    reference = reference_of(case, spec, op, rank, CPU)
+    output = reference.nearest if reference.expected is None else reference.expected
+    return check_rank(case, spec, rank, [output] * launches, (), input_digest=digest)

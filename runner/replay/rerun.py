@@ -1,0 +1,316 @@
+"""Recorded cases run again in the simulator, from the records alone, and compared: for audits.
+
+The order is random, of a seed that the caller names: first one case of each kernel, then a second of each, and so on,
+those of at most SMALL_BYTES before larger ones. What the simulator can't run, or is too large for it, is compared with
+the reference. Code is that of the project here: a record's difference from its commit is never applied, and files that
+a record names run only where AllowedCode says so.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+from reports.audit.again import (
+    OF_BITS,
+    code_differences,
+    counters_differ,
+    data_differences,
+    is_determined,
+    is_same_code,
+)
+from reports.record.record import Check, Record
+from runner.case.allowed_code import AllowedCode
+from runner.case.todays_code import MALFORMED
+from runner.command.job import Means
+from runner.environment.repository import source_digests
+from runner.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt
+from runner.replay.run_one import OneByOne
+from runner.request.validate import CONF
+from runner.request_error import first_line
+from runner.world.fabrics import WorldMaker, make_world
+
+SMALL_BYTES = 64 << 10
+"""Cases up to this size take the simulator a second at most, and run first. Of GPUs' cases only these run: of larger
+ones the reference says the same sooner."""
+
+SIMULATED_UP_TO_BYTES = 1 << 20
+"""Maximum size of simulated cases that run again."""
+
+DEADLINE_S = 60.0
+"""Maximum time of one case: a record may name any deadline."""
+
+_SOURCES = ("kernels", "memory", "runner", "simulator")
+"""Folders whose files decide what the simulator counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How much to run again: number cases (None: all) in an order that seed decides; none is begun after patience_s
+    seconds (None: no limit). reference_up_to_bytes: the maximum size of cases that are compared with the reference."""
+
+    number: int | None = None
+    seed: int = 0
+    patience_s: float | None = 60.0
+    reference_up_to_bytes: int = SIMULATED_UP_TO_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedData:
+    """One case with its data: the records of it, of all worlds that ran it with the same configuration."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def id(self) -> str:
+        return self.records[0].id
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel that ran it; "" if a library did."""
+        kernel = self.records[0].kernel
+        return kernel.name if kernel is not None else ""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What came of it so far, see rerun."""
+
+    agree: list[list[str]] = field(default_factory=list)
+    different: list[list[str]] = field(default_factory=list)
+    not_comparable: list[list[str]] = field(default_factory=list)
+    stated: list[list[str]] = field(default_factory=list)
+    code: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
+    counters: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
+
+
+def rerun(
+    records: Iterable[Record],
+    wanted: Wanted,
+    say: Callable[[str], None],
+    code: AllowedCode | None = None,
+    make: WorldMaker = make_world,
+    means: Means | None = None,
+) -> dict[str, Any]:
+    """Run cases again, and compare.
+
+    {"seed": .., "of": number of cases with a check, "kernels": names of the kernels that ran them, "agree": [[case id,
+    kernel, "simulator" or "reference"], ..], "different": [[case id, what], ..], "not_comparable": [[case id, what],
+    ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
+    was made again, "code" and "counters": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
+    "stated": [[case id, reason], ..]}}. say is called with the progress; make and means replace the worlds and the work
+    of a case, for tests.
+    """
+    cases = with_data(records)
+    found = _Found()
+    run = _Run(wanted, code, found, OneByOne(make, means), source_digests(CONF.parent))
+    try:
+        for case in in_order(cases, wanted.seed):
+            say(f"running cases again: {run.simulated} of {len(cases)}")
+            run.take(case)
+    finally:
+        run.close()
+    kernels = sorted({case.kernel for case in cases if case.kernel})
+    parts = {name: getattr(found, name) for name in _Found.__slots__}
+    return {"seed": wanted.seed, "of": len(cases), "kernels": kernels, **parts}
+
+
+def with_data(records: Iterable[Record]) -> list[RecordedData]:
+    """Return the cases with a check, each with its records, in order of appearance."""
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.check is None:
+            continue
+        configuration = record.request.configuration or {}
+        job = {key: value for key, value in configuration.items() if key not in NOT_OF_THE_JOB}
+        found.setdefault((record.id, json.dumps(job, sort_keys=True)), []).append(record)
+    return [RecordedData(tuple(members)) for members in found.values()]
+
+
+def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]:
+    """Yield the cases in the order in which they run: one of each kernel, then a second of each, and so on; within a
+    kernel those of at most SMALL_BYTES first, otherwise as seed shuffles them."""
+    shuffled = list(cases)
+    random.Random(seed).shuffle(shuffled)
+    by_kernel: dict[str, list[RecordedData]] = {}
+    for case in sorted(shuffled, key=lambda one: one.records[0].case.size_bytes > SMALL_BYTES):
+        by_kernel.setdefault(case.kernel, []).append(case)
+    for rows in zip_longest(*by_kernel.values()):
+        yield from (case for case in rows if case is not None)
+
+
+class _Run:
+    """A rerun under way. simulated: number of cases that ran."""
+
+    def __init__(
+        self, wanted: Wanted, code: AllowedCode | None, found: _Found, runner: OneByOne, sources: dict[str, str]
+    ) -> None:
+        self._wanted = wanted
+        self._code = code
+        self._found = found
+        self._runner = runner
+        self._sources = sources
+        self._ends_s = time.monotonic() + wanted.patience_s if wanted.patience_s is not None else None
+        self.simulated = 0
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def take(self, case: RecordedData) -> None:
+        """Run a case again or compare it with the reference, and note what came of it."""
+        why = self._why_not_simulated(case)
+        if not why:
+            try:
+                here = self._again(case.records[0])
+            except MALFORMED as error:
+                why = first_line(error)
+            else:
+                self.simulated += 1
+                why = self._note_run(case, here)
+                if not why:
+                    return
+        self._by_reference(case, why)
+
+    def _why_not_simulated(self, case: RecordedData) -> str:
+        """Return why a case does not run here; "" if it does."""
+        first = case.records[0]
+        on_gpus = first.fabric is None or not first.fabric.simulated
+        most_bytes = SMALL_BYTES if on_gpus else SIMULATED_UP_TO_BYTES
+        if first.kernel is None:
+            return "a library ran it, which needs GPUs"
+        if first.case.size_bytes > most_bytes:
+            return f"larger than {most_bytes:,} bytes, the maximum to run again"
+        if self._wanted.number is not None and self.simulated >= self._wanted.number:
+            return f"not among the {self._wanted.number} that were to run again"
+        return self._late()
+
+    def _late(self) -> str:
+        late = self._ends_s is not None and time.monotonic() > self._ends_s
+        return f"not begun within {self._wanted.patience_s:.0f} s" if late else ""
+
+    def _again(self, record: Record) -> Record:
+        """Run a record's case and return the new record. Raises one of MALFORMED where it can't be run."""
+        pinned = {**(record.request.configuration or {}), "host_memory": "check"}
+        asked = replace(record, request=replace(record.request, configuration=pinned), timing=None)
+        if record.request.configuration is None:
+            asked = record
+        try:
+            again = rebuilt([asked], Wishes(fabric="simulator", up_to_bytes=SMALL_BYTES, code=self._code))
+        except ValueError as error:
+            raise ValueError(_reason(error)) from None
+        (job,) = again.command.jobs
+        (case,) = (one for one in job.cases if one.id == record.id)
+        request = replace(job.request, deadline_s=min(job.request.deadline_s, DEADLINE_S))
+        return self._runner.run(replace(job, request=request), case)
+
+    def _note_run(self, case: RecordedData, here: Record) -> str:
+        """Note how a case compares with what ran here. Returns a reason if its data can't be compared with it."""
+        self._note_code(case, here)
+        if here.check is None:
+            return f"{here.status} here: {first_line(ValueError(here.reason))}"
+        first = case.records[0]
+        if not is_determined(first):
+            return "only a bound is promised, and GPUs kept it: other bits here are no fault"
+        self._note_counters(case, here)
+        self._note_data(case, here.check, here, "simulator")
+        return ""
+
+    def _by_reference(self, case: RecordedData, why: str) -> None:
+        """Compare a case with the reference. why: why it was not compared with a run."""
+        from runner.replay.by_reference import check_by_reference
+
+        first = case.records[0]
+        if first.case.size_bytes > self._wanted.reference_up_to_bytes or self._late():
+            self._found.stated.append([case.id, why])
+            return
+        try:
+            check = check_by_reference(first)
+        except (AssertionError, *MALFORMED):
+            self._found.stated.append([case.id, why])
+            return
+        if not is_determined(first) or _is_simulated_bound(first):
+            firm = [what for record in case.records for what in data_differences(record, check)[0]]
+            if firm:
+                self._found.different.append([case.id, "; ".join(dict.fromkeys(firm))])
+            else:
+                self._found.stated.append([case.id, why])
+            return
+        self._note_data(case, check, None, "reference")
+
+    def _note_data(self, case: RecordedData, check: Check, here: Record | None, how: str) -> None:
+        """Note whether the data of all of a case's records is that of a check made here."""
+        differing: list[str] = []
+        explained: list[str] = []
+        for record in case.records:
+            firm, by_code = data_differences(record, check)
+            differing += firm
+            is_same = self._is_same(record, here) if here is not None else _is_moved(record)
+            (differing if is_same else explained).extend(by_code)
+        says = f"its code changed since, and {'; '.join(dict.fromkeys(explained))}"
+        if differing:
+            self._found.different.append([case.id, "; ".join(dict.fromkeys(differing))])
+        elif explained and here is not None and _is_moved(case.records[0]):
+            self._by_reference(case, says)  # whose word no change of the code concerns
+        elif explained:
+            self._found.not_comparable.append([case.id, says])
+        else:
+            self._found.agree.append([case.id, case.kernel, how])
+
+    def _is_same(self, record: Record, here: Record) -> bool:
+        """Whether nothing that decides a record's data has changed: the kernel, and of a bound that was kept in the
+        simulator, whose order of additions counts, the simulator."""
+        assert record.check is not None
+        return is_same_code(record, here) and (record.check.method in OF_BITS or not self._changed(record))
+
+    def _changed(self, record: Record) -> list[str]:
+        """Return the folders that decide what the simulator does and are not the recorded ones."""
+        recorded = record.environment.sources or {}
+        return [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
+
+    def _note_code(self, case: RecordedData, here: Record) -> None:
+        """Note whether the kernel of all of a case's records is what its sources compile to here."""
+        if here.kernel is None:
+            return
+        for record in case.records:
+            assert record.kernel is not None
+            differing, why = code_differences(record.kernel, here.kernel)
+            if differing:
+                self._found.code["different"].append([case.id, "; ".join(differing)])
+            elif why:
+                self._found.code["stated"].append([case.id, f"stated: {why}"])
+            else:
+                self._found.code["agree"].append([case.id, case.kernel])
+
+    def _note_counters(self, case: RecordedData, here: Record) -> None:
+        """Note whether the simulator counted the same, where kernel and simulator are the same sources."""
+        for record in case.records:
+            if not record.counters or record.fabric is None or not record.fabric.simulated:
+                continue
+            if self._changed(record):
+                self._found.counters["stated"].append([case.id, "stated: sources changed"])
+            elif differing := counters_differ(record.counters, here.counters):
+                self._found.counters["different"].append([case.id, differing])
+            else:
+                self._found.counters["agree"].append([case.id, case.kernel])
+
+
+def _is_moved(record: Record) -> bool:
+    """Whether the reference decides a record's data whatever code ran: no order of additions enters it."""
+    assert record.check is not None
+    return record.check.method in ("bytes", "bitwise")
+
+
+def _is_simulated_bound(record: Record) -> bool:
+    """Whether a simulated run kept a bound: only a run says which bits it had."""
+    return record.check is not None and record.check.method == "bound"
+
+
+def _reason(error: ValueError) -> str:
+    """Return why one record can't be rebuilt, without what is said around it."""
+    text = first_line(error)
+    return text.removeprefix("none of the 1 records can be run again here: ").removesuffix(" (replay)")

@@ -1,0 +1,62 @@
+"""Runs single cases of rebuilt jobs and returns their records, without a folder: for audits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest
+from runner.command.job import Job, Means, run_job
+from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from memory.fabric import Executable
+    from runner.command.plan import PreparedJob
+    from runner.world.world import World
+
+
+class OneByOne:
+    """Runs a case at a time. The world stays open for the next case that wants the same; close() ends it.
+
+    make and means replace the worlds and the work of a case, for tests.
+    """
+
+    def __init__(self, make: WorldMaker = make_world, means: Means | None = None) -> None:
+        self._make = make
+        self._means = means
+        self._wanted: tuple[FabricRequest, int] | None = None
+        self._world: World | None = None
+        self._record: Record | None = None
+
+    def run(self, job: PreparedJob, case: Case) -> Record:
+        """Run a case of a job and return its record, whose environment and request are empty."""
+        request = job.request
+        wanted = request.fabric, request.world_size
+        if wanted != self._wanted:
+            self.close()
+        self._wanted = wanted
+        asked = (settings(request.fabric), RecordedEnvironment, RecordedRequest())
+        run_job(Job(request, (case,), *asked, job.specs, job.custom), self, self._means)
+        assert self._record is not None
+        return self._record
+
+    def world(self) -> World:
+        """Return a healthy world for the case at hand."""
+        assert self._wanted is not None
+        if self._world is None or not self._world.healthy:
+            self.close()
+            self._world = self._make(*self._wanted, lambda line: None)
+        return self._world
+
+    def starting(self, case: Case) -> None:
+        """Nothing is shown of a single case."""
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        """Take the record of the case."""
+        self._record = record
+
+    def close(self) -> None:
+        """End the world, if one is open."""
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()

@@ -1,0 +1,437 @@
+"""The list of kinds of tampering, see tests/reports/audit/tampering.py."""
+
+# ruff: noqa: E501  # a kind reads best in one line
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from reports.record.bundle import read
+from reports.record.seal import MANIFEST
+from tests.reports.audit.tampering import (
+    LOAD,
+    NOWHERE,
+    UUIDS,
+    Change,
+    Document,
+    Kind,
+    both,
+    command,
+    copy_world,
+    edit,
+    every,
+    first,
+    name_of,
+    put,
+    record_paths,
+    remove,
+    replace_in,
+    scaled,
+    world,
+)
+
+
+def _swap_times(folder: Path) -> None:
+    """The second world's records get the times of the third, and the other way."""
+    for one, other in ((1, 2), (2, 1)):
+        for path in world(folder, one).rglob("all_reduce*.json"):
+            edit(path, put("started", f"2026-01-01T0{other}:00:00Z"))
+            edit(path, put("ended", f"2026-01-01T0{other}:00:01Z"))
+    for number in (1, 2):
+        (world(folder, number) / "command.json").unlink()
+
+
+def _at_once(folder: Path) -> None:
+    for path in world(folder, 1).rglob("all_reduce*.json"):
+        edit(path, put("started", "2026-01-01T00:00:00.500Z"))
+        edit(path, put("ended", "2026-01-01T00:00:01.500Z"))
+
+
+def _noise(document: Document) -> None:
+    """Quicker by a third, with other noise: every derived figure follows by itself."""
+    rows = document["timing"]["samples_us"]
+    document["timing"]["samples_us"] = [
+        [value * (0.66 + 0.01 * ((7 * at + 3 * rank) % 5) / 5) for at, value in enumerate(row)]
+        for rank, row in enumerate(rows)
+    ]
+
+
+def _of_baseline(folder: Path) -> None:
+    """Our times are the baseline's, a tenth quicker."""
+    theirs = json.loads((next(world(folder, 0).glob("*nccl*.json"))).read_text(encoding="utf-8"))
+    ours = next(world(folder, 0).glob("*one_shot*.json"))
+    edit(ours, put("timing.samples_us", scaled(0.9)(theirs["timing"]["samples_us"])))
+
+
+def _reordered(folder: Path) -> None:
+    rows = json.loads((next(world(folder, 0).glob("*nccl*.json"))).read_text(encoding="utf-8"))["timing"]["samples_us"]
+    edit(next(world(folder, 1).glob("*nccl*.json")), put("timing.samples_us", [row[::-1] for row in rows[::-1]]))
+
+
+def _dropped_world(folder: Path) -> None:
+    for path in sorted(world(folder, 3).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    world(folder, 3).rmdir()
+
+
+def _dropped_case(folder: Path) -> None:
+    """A record is gone, and command.json does not have it either."""
+    path = next(path for path in record_paths(folder) if "two_shot" in path.name)
+    case = json.loads(path.read_text(encoding="utf-8"))["id"]
+    path.unlink()
+    command(lambda document: document["jobs"][0]["cases"].remove(case))(folder)
+    command(put("counts.PASSED", lambda count: count - 1))(folder)
+
+
+def _unsealed(change: Change) -> Change:
+    """Change files, and put the manifests back as they were."""
+
+    def changed(folder: Path) -> None:
+        (folder / "unsealed").touch()
+        change(folder)
+
+    return changed
+
+
+def _other_seed(document: Document) -> None:
+    document["case"]["seed"] = 1
+    document["id"] = document["id"].replace("-s0", "-s1")
+
+
+def _other_digest(document: Document) -> None:
+    rows = document["check"]["output_digests"]
+    document["check"]["output_digests"] = [["0" * 64] * len(row) for row in rows]
+
+
+def _more_counted(document: Document) -> None:
+    """The sums and their parts alike."""
+    counters = document["counters"]
+    part = counters["launches"][0]
+    launches = counters["of"]["launches"]
+    assert len(counters["launches"]) == 1
+    part["phases"][0]["own_read"]["count"] += 1
+    counters["accesses"]["own_read"]["count"] += launches
+
+
+def _dirty(document: Document) -> None:
+    document["environment"]["git"]["changed_files"] = 2
+
+
+def _with_difference(**changes: Any) -> Change:
+    """A changed tree with its difference kept, honest but for the changes."""
+    import hashlib
+
+    text = "diff --git a/kernels/a.py b/kernels/a.py\nindex 1234567..89abcde 100644\n"
+
+    def changed(folder: Path) -> None:
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
+        git = {"dirty": True, "changed_files": 1, "changed": ["kernels/a.py"], "diff_digest": digest, "kept_diff": kept}
+        (world(folder, 0) / "source.diff").write_text(text, encoding="utf-8")
+        every(put("environment.git", lambda there: {**there, **git, **changes}), name_of(0))(folder)
+
+    return changed
+
+
+TIMING = (
+    Kind("another bus factor", "measured", first(put("timing.bus_factor", 3.0)), 10),
+    Kind("smaller slots", "measured", first(put("timing.slot_bytes", 1024)), 10),
+    Kind("fewer warm-up calls", "measured", first(put("timing.warmup_calls", 20)), 10),
+    Kind("calls that were not asked for", "measured", first(put("timing.calls_per_sample", 100)), 10),
+    Kind("more slots than calls", "measured", first(put("timing.slots", 40)), 10),
+    Kind("one slot, said to rotate", "measured", first(put("timing.slots", 1)), 10),
+    Kind("fewer elements checked before", "measured", first(put("timing.checked_before", 1)), 10),
+    Kind("fewer elements checked after", "measured", first(put("timing.checked_after", 1)), 10),
+    Kind("declared bytes of an op with a size", "measured", first(put("timing.moved_bytes", 4096)), 10),
+    Kind("eager calls said to be a graph's", "measured", first(put("timing.mode", "eager")), 10),
+    Kind("another window", "measured", first(put("timing.window", "both_barriers")), 10),
+    Kind("a hot cache", "measured", first(put("timing.l2", "hot")), 10),
+    Kind(
+        "the slowest samples left out",
+        "measured",
+        first(put("timing.samples_us", lambda rows: [sorted(row)[:-2] for row in rows])),
+        11,
+    ),
+    Kind(
+        "rounded samples",
+        "measured",
+        first(put("timing.samples_us", lambda rows: [[round(value, 1) for value in row] for row in rows])),
+        11,
+    ),
+    Kind("samples longer than the case", "measured", first(put("timing.samples_us", scaled(1000.0))), 11),
+    Kind(
+        "one rank's samples for another",
+        "measured",
+        first(put("timing.samples_us", lambda rows: [rows[0], rows[0], *rows[2:]])),
+        11,
+    ),
+    Kind("a rank's samples left out", "measured", first(put("timing.samples_us", lambda rows: rows[:3])), LOAD),
+    Kind("a negative time", "measured", first(put("timing.samples_us.0.0", -1.0)), LOAD),
+    Kind("quicker than the link", "measured", first(put("timing.samples_us", scaled(1e-5))), 15),
+    Kind("a limit that the NVLinks don't have", "measured", every(put("timing.limit.push_gbps", 900.0)), 15),
+    Kind("a higher limit in one world", "measured", every(put("timing.limit.push_gbps", 449.0), name_of(2)), 15),
+    Kind("two limits in one job", "measured", first(put("timing.limit.push_gbps", 401.0)), 15),
+    Kind(
+        "quicker than the link, without a limit",
+        "measured",
+        first(lambda document: document["timing"].update(
+            limit=None, samples_us=scaled(1e-5)(document["timing"]["samples_us"]))),
+        15,
+    ),
+    Kind("a baseline that was not in turns", "measured", first(put("timing.interleaved_with", [])), 14),
+    Kind("a throttled GPU", "measured", first(put("timing.devices.0.before.throttle", ["thermal"])), 7),
+    Kind("others on the GPU", "measured", first(put("timing.devices.0.before.other_processes", 2)), 7),
+    Kind("a GPU that the machine does not have", "measured", first(put("timing.devices.0.before.uuid", "GPU-x")), 5),
+    Kind("another GPU after the samples", "measured", first(put("timing.devices.0.after.uuid", UUIDS[1])), 5),
+    Kind(
+        "two ranks on one GPU",
+        "measured",
+        first(lambda document: [document["timing"]["devices"][0][when].update(uuid=UUIDS[1])
+                                for when in ("before", "after")]),
+        5,
+    ),
+    Kind("another L2 cache than the ranks'", "measured", first(put("timing.l2_bytes", 50 << 20)), 5),
+)  # fmt: skip
+
+WORLDS = (
+    Kind("a world twice", "measured", copy_world, 13),
+    Kind(
+        "a world twice, a little quicker",
+        "measured",
+        lambda folder: copy_world(folder, put("timing.samples_us", scaled(0.98))),
+        13,
+    ),
+    Kind(
+        "a world twice, later by a microsecond",
+        "measured",
+        lambda folder: copy_world(
+            folder, put("timing.samples_us", lambda rows: [[value + 1 for value in row] for row in rows])
+        ),
+        13,
+    ),
+    Kind("samples of another world in another order", "measured", _reordered, 13),
+    Kind("our samples are the baseline's, quicker", "measured", _of_baseline, 13),
+    Kind("worlds out of order in time", "measured", _swap_times, 13),
+    Kind("worlds at once on the same GPUs", "measured", _at_once, 7),
+    Kind("other packages in one world", "measured", every(put("environment.packages.torch", "2.0"), name_of(1)), 4),
+    Kind("another driver in one world", "measured", every(put("environment.gpus.0.driver", "999"), name_of(1)), 4),
+    Kind("other code in one world", "measured", every(put("kernel.ptx_digest", "sha256:" + "1" * 64), f"{name_of(1)}/all_reduce-one"), 3),
+    Kind("other bits in one world", "measured", every(_other_digest, f"{name_of(1)}/all_reduce-one"), 9),
+)  # fmt: skip
+
+MACHINE = (
+    Kind("a better GPU", "measured", every(put("environment.gpus.0.model", "NVIDIA B200"), name_of(0)), 5),
+    Kind("a better GPU in the fabric", "measured", first(put("fabric.description", "NVIDIA B200, libnvshmem")), 5),
+    Kind(
+        "better GPUs everywhere but in the code",
+        "measured",
+        every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "B200")))),
+        5,
+    ),
+    Kind(
+        "code of another architecture",
+        "measured",
+        first(lambda document: [document[part].update(arch="sm_100a") for part in ("fabric", "kernel")]),
+        5,
+    ),
+    Kind("more multiprocessors", "measured", first(put("environment.world.ranks.0.device.multiprocessors", 160)), 5),
+    Kind("another capability", "measured", first(put("environment.world.ranks.0.device.capability", "10.0")), 5),
+    Kind("more links than the model has", "measured", first(put("environment.gpus.0.nvlink.count", 36)), 5),
+    Kind("quicker links than the model has", "measured", first(put("environment.gpus.0.nvlink.link_mbps", 50000)), 5),
+    Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), 5),
+    Kind("fewer GPUs than ranks", "measured", first(put("environment.gpus", lambda gpus: gpus[:2])), 5),
+    Kind("multimem without multicast", "measured", first(put("kernel.multimem", ["multimem.red"])), 3),
+    Kind("other processes in the capture", "measured", first(put("environment.gpus.0.other_processes", 1)), 7),
+)
+
+REQUEST = (
+    Kind("an override that the command line has not", "measured", first(put("request.overrides", ["+exp=y"])), 1),
+    Kind("another override in command.json", "measured", command(put("jobs.0.overrides", ["+exp=y"])), 1),
+    Kind("another plan in command.json", "measured", command(put("plan.configuration.launches", 9)), 1),
+    Kind("another configuration.yaml", "measured", replace_in("configuration.yaml", "samples: 12", "samples: 99"), 1),
+    Kind("a configuration.yaml that is none", "measured", replace_in("configuration.yaml", "samples: 12", "samples: ["), 1),
+    Kind("another configuration in the records", "measured", first(put("request.configuration.op", "reduce")), 1),
+    Kind("a data type that was not resolved", "measured", first(put("request.resolved.dtype", "float32")), 1),
+    Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), 17),
+    Kind("another command line in command.json", "measured", command(put("command_line", ["python"])), 17),
+    Kind("an exit code of success", "measured", command(put("exit_code", 1)), 17),
+    Kind("a command that started later", "measured", command(put("started", "2026-01-01T00:00:04+00:00")), 17),
+    Kind("a command that ended before", "measured", command(put("ended", "2025-12-31T00:00:00+00:00")), 17),
+    Kind("a command that started another day", "measured", command(put("started", "2025-12-31T00:00:00+00:00")), 17),
+    Kind("a time that is none", "measured", command(put("ended", "later")), 17),
+    Kind("a record that ended before it started", "measured", first(put("ended", "2025-12-31T00:00:00Z")), 17),
+    Kind("a record that took another time", "measured", first(put("duration_s", 90.0)), 17),
+    Kind("fewer cases in command.json", "measured", command(put("jobs.0.cases", [])), 16),
+    Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), 16),
+    Kind("a record that is gone", "measured", remove("*nccl*.json"), 16),
+    Kind("a command with more jobs", "measured", every(put("request.jobs", 2)), 16),
+    Kind("another configuration of one record", "run", first(put("request.configuration.launches", 9)), 1),
+    Kind("another configuration everywhere", "run", every(put("request.configuration.deadline_s", 9.0)), 1),
+    Kind("a record that is gone, in command.json too", "run", _dropped_case, 16),
+)  # fmt: skip
+
+DATA = (
+    Kind("another id", "measured", first(put("id", "all_reduce-two_shot")), LOAD),
+    Kind("another algorithm", "measured", first(put("case.algorithm", "two_shot")), LOAD),
+    Kind("a kernel of another name", "measured", first(put("kernel.name", "all_reduce/two_shot")), LOAD),
+    Kind("a kernel for another architecture", "measured", first(put("kernel.arch", "sm_80")), LOAD),
+    Kind("a newer schema", "measured", first(put("schema", 99)), LOAD),
+    Kind("wrong elements that passed", "measured", first(put("check.wrong", 3)), LOAD),
+    Kind("a failure that passed", "measured", first(put("status", "FAILED")), LOAD),
+    Kind("a timing of a simulated run", "measured", first(put("fabric.simulated", True)), LOAD),
+    Kind("a timing of unchecked data", "measured", first(put("check", None)), LOAD),
+    Kind("digests of another number of launches", "measured", first(put("check.launches", 3)), LOAD),
+    Kind("more elements than there are", "measured", first(put("check.elements", 8192)), 9),
+    Kind("fewer launches than were asked for", "measured", every(put("request.configuration.launches", 4)), 9),
+    Kind("more results than ranks", "measured", first(put("check.results", 9)), 9),
+    Kind("a mean error above the maximum", "measured", first(put("check.rms_ulp_error", 0.5)), 9),
+    Kind("errors where every bit is right", "measured", first(put("check.max_ulp_error", 2)), 9),
+    Kind("digests taken away", "measured", first(put("check.output_digests", [[], [], [], []])), 9),
+    Kind("other bits of one rank", "measured", first(put("check.output_digests.1", ["2" * 64] * 2)), 9),
+    Kind("a check that was off after all", "run", first(lambda document: document.update(check=None, reason="check was off")), 9),
+    Kind("another input", "run", first(put("check.input_digests.0", "3" * 64)), 8),
+    Kind("another seed", "run", every(_other_seed), 8),
+    Kind("more instructions", "run", first(put("counters.instructions", 1)), 9),
+    Kind("fewer accesses", "run", first(put("counters.accesses.own_write.count", 1)), 9),
+    Kind("fewer bytes over links", "run", first(put("counters.links", {"0->1": 1})), 9),
+    Kind("counters of other ranks", "run", first(put("counters.of.ranks", 9)), 9),
+    Kind("counters of more checked launches", "run", first(put("counters.of.checked", 9)), 9),
+    Kind("counters of more launches", "run", first(put("counters.of.launches", 9)), 9),
+    Kind("an output that is not the root's input", "run", first(_other_digest, "broadcast"), 9),
+    Kind("another multimem model", "run", first(put("fabric.settings.multimem", "other")), 1),
+    Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), 1),
+    Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), "rerun"),
+    Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), "rerun"),
+    Kind("another code digest", "run", every(put("kernel.code_digest", "sha256:" + "4" * 64), "all_reduce"), "rerun"),
+)  # fmt: skip
+
+ORIGIN = (
+    Kind("an unchanged commit with changes", "measured", first(_dirty), 2),
+    Kind("a commit that is no commit's name", "measured", first(put("environment.git.commit", "main")), 2),
+    Kind("a difference that no record names", "measured", lambda folder: (world(folder, 0) / "source.diff").write_text("x"), 2),
+    Kind("another difference", "measured", both(_with_difference(), lambda folder: (world(folder, 0) / "source.diff").write_text("x")), 2),
+    Kind("more changed files than are counted", "measured", _with_difference(changed=["a", "b"]), 2),
+    Kind("changes with a digest and no changed file", "measured", _with_difference(changed_files=0), 2),
+    Kind("other PTX", "measured", replace_in("*.ptx", "an invented", "another"), 3),
+    Kind("PTX that is gone", "measured", remove("*.ptx"), 3),
+    Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), 2),
+    Kind("a record older than its commit", "run", every(lambda document: document.update(
+        started="2020-01-01T00:00:00.000+00:00", ended="2020-01-01T00:00:00.000+00:00", duration_s=0.0)), 2),
+    Kind("a password", "run", first(put("environment.variables.allowed", {"NCCL_X": "https://a:b@c.de"})), 6),
+)  # fmt: skip
+
+SEAL = (
+    Kind("a record, and no new seal", "measured", _unsealed(first(put("duration_s", 1.001))), 18),
+    Kind("a file that is not sealed", "measured", _unsealed(lambda folder: (world(folder, 0) / "more").touch()), 18),
+    Kind("a pipe among the files", "measured", _unsealed(lambda folder: os.mkfifo(world(folder, 0) / "pipe")), 18),
+    Kind(
+        "a link out of the folder",
+        "measured",
+        _unsealed(lambda folder: (world(folder, 0) / "l").symlink_to("/etc")),
+        18,
+    ),
+    Kind("a manifest line", "measured", _unsealed(replace_in(MANIFEST, "  command.json", "  other.json")), 18),
+)
+
+
+def _page(old: str, new: str) -> Change:
+    """Write the report of the records into their folder, with a text replaced by a pattern."""
+
+    def changed(folder: Path) -> None:
+        from reports.html import page
+
+        text = page(read([folder]))
+        there = re.sub(old, new, text, count=1, flags=re.DOTALL)
+        assert there != text
+        (folder / "report.html").write_text(there, encoding="utf-8")
+
+    return changed
+
+
+def _figure(folder: Path) -> None:
+    from reports.figures import draw
+
+    path = folder / "curves.svg"
+    draw(read([folder]), path)
+    path.write_text(re.sub(r"\nL ([0-9.]+) ", "\nL 1 ", path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _table(folder: Path) -> None:
+    from reports.table import table
+
+    text = table.markdown(read([folder]))
+    there = re.sub(r"\| [0-9]+\.[0-9]+ \|", "| 0.01 |", text, count=1)
+    assert there != text
+    (folder / "table.md").write_text(there, encoding="utf-8")
+
+
+SHOWN = (
+    Kind("a figure that programs read in a report", "measured", _page(r'"median_us":[0-9.]+', '"median_us":1.0'), 12),
+    Kind(
+        "a figure that people read in a report",
+        "measured",
+        _page(r"(<td[^>]*>)[0-9]+\.[0-9]+</td>", r"\g<1>0.1</td>"),
+        12,
+    ),
+    Kind("a sentence of a report", "measured", _page(r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200"), 12),
+    Kind("a figure of a table", "measured", _table, 12),
+    Kind("a curve of a picture", "measured", _figure, 12),
+)
+
+UNFINDABLE = (
+    Kind(
+        "all samples, with noise of their own", "measured", every(_noise), NOWHERE,
+        "times that a clock could have given; a signature of who measured, or the same cases timed again on that machine",
+    ),
+    Kind(
+        "a slow world left out", "measured", _dropped_world, NOWHERE,
+        "no file of the others names it; a signature over all worlds, or the tracker that it was sent to",
+    ),
+    Kind(
+        "temperatures and power", "measured", every(put("timing.devices.0.before.temperature_c", 20)), NOWHERE,
+        "readings of a moment; a signature",
+    ),
+    Kind(
+        "another host", "measured", every(put("environment.host.name", "elsewhere")), NOWHERE,
+        "a name; a signature whose key belongs to that host",
+    ),
+    Kind(
+        "another CPU", "measured", every(put("environment.host.cpu_model", "Better CPU")), NOWHERE,
+        "the record's word; a signature, or the same cases timed again there",
+    ),
+    Kind(
+        "another version of a library in all worlds", "measured", every(put("environment.packages.torch", "9.9")), NOWHERE,
+        "the record's word; a signature, or the same cases timed again with that version",
+    ),
+    Kind(
+        "a variable withheld that mattered", "measured", every(put("environment.variables", {"allowed": {}, "withheld": 4})),
+        NOWHERE, "only the number of other variables is kept; a signature",
+    ),
+    Kind(
+        "times of a whole command moved by seconds", "measured",
+        both(
+            every(lambda document: document.update(
+                started=document["started"].replace(":00Z", ":03Z"), ended=document["ended"].replace(":01Z", ":04Z"))),
+        ),
+        NOWHERE, "still within its command; a signature with a trusted time, or the tracker's own times",
+    ),
+    Kind(
+        "a commit that git does not have", "measured", every(put("environment.git.commit", "9" * 40)), NOWHERE,
+        "\"commit unknown here\" (item 2 is not verified); the commit itself, pushed where others have it",
+    ),
+    Kind(
+        "gaps that are not named", "measured", every(put("environment.not_captured", {})), NOWHERE,
+        "a reason for what is missing is the record's word; a signature",
+    ),
+    Kind(
+        "a cubin's digest", "measured", every(put("kernel.cubin_digest", "sha256:" + "6" * 64), "one_shot"), NOWHERE,
+        "assemblers differ and cubins are not kept; a rerun with the same assembler",
+    ),
+)  # fmt: skip
+
+KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE)
+"""All kinds."""

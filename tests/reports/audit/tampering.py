@@ -1,0 +1,247 @@
+"""Kinds of tampering: what a liar may change in a set before it is sealed again, and the item that finds it.
+
+Two sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run` is
+what a command leaves that ran in the simulator. A kind changes files of one of them. item is the number of the item
+that has a FINDING then; LOAD if the set can't be read any more; NOWHERE if no software can find it, with the reason
+and what would, which reports/audit/README.md lists.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reports.record.record import Record, load
+from reports.record.seal import seal
+from tests.reports.audit.complete_set import CONFIGURATION, ENVIRONMENT, PTX, STATE, UUIDS, kernel
+from tests.reports.audit.invented_records import one
+from tests.reports.synthetic import KIB
+
+LOAD, NOWHERE = "load", "nowhere"
+
+Document = dict[str, Any]
+Change = Callable[[Path], None]
+
+SAMPLES = 12
+OVERRIDES = ["+exp=x", "seed=0"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of tampering: name, the set that it changes, the change, where it is found. why: of NOWHERE."""
+
+    name: str
+    of: str
+    change: Change
+    found: int | str
+    why: str = ""
+
+
+# The invented set.
+
+
+def name_of(world: int) -> str:
+    return f"20260101T0{world}0000Z-all_reduce-0000000{world}"
+
+
+def environment() -> Document:
+    found = copy.deepcopy(ENVIRONMENT)
+    found["git"] |= {"untracked_files": 0, "changed": [], "untracked": [], "diff_digest": ""}
+    for gpu in found["gpus"]:
+        gpu |= {"model": "NVIDIA H200", "nvlink": {"count": 18, "active": 18}}
+    device = {"name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132, "l2_bytes": 62914560}
+    found["world"] = {"ranks": [{"rank": at, "device": device | {"uuid": uuid}} for at, uuid in enumerate(UUIDS)]}
+    found["launch"] |= {"nodes": 1}
+    return found
+
+
+def configuration() -> Document:
+    timing = CONFIGURATION["timing"] | {"warmup": 3, "samples": SAMPLES}
+    return {**CONFIGURATION, "seed": 0, "launches": 2, "check": {"results": True, "races": False}, "timing": timing}
+
+
+def members() -> list[Record]:
+    """Our kernel and a baseline in four worlds, with samples of their own."""
+    source = random.Random(0)
+    found = []
+    for world in range(4):
+        for algorithm, other, us in (("one_shot", "nccl", 10.0), ("nccl", "one_shot", 20.0)):
+            rows = [[us * source.uniform(1, 1.05) for _ in range(SAMPLES)] for _ in UUIDS]
+            state = STATE | {"other_processes": 0}
+            timing = {
+                "samples_us": rows,
+                "interleaved_with": (other,),
+                "l2_bytes": 62914560,
+                "devices": tuple({"before": state | {"uuid": uuid}, "after": state | {"uuid": uuid}} for uuid in UUIDS),
+            }
+            request = {
+                "command": name_of(world),
+                "command_line": ["python", "-m", "symlab", "run", *OVERRIDES],
+                "job": 0,
+                "jobs": 1,
+                "overrides": OVERRIDES,
+                "configuration": configuration(),
+                "resolved": {"dtype": "bfloat16", "accumulator": "float32", "reduction": "sum"},
+            }
+            made: Document = {"kernel": kernel()} if algorithm == "one_shot" else {}
+            made |= {"request": request, "environment": environment(), "timing": timing, "library": ""}
+            made |= {} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
+            record = one(algorithm, KIB, world=world, us=us, **made)
+            found.append(_described(record))
+    return found
+
+
+def _described(record: Record) -> Record:
+    from dataclasses import replace
+
+    assert record.fabric is not None
+    return replace(record, fabric=replace(record.fabric, description="NVIDIA H200, libnvshmem 3.8.0"))
+
+
+def make_measured(folder: Path) -> None:
+    """Write the invented set as commands leave it."""
+    by_command: dict[str, list[Record]] = {}
+    for record in members():
+        by_command.setdefault(record.request.command, []).append(record)
+    for world, (name, some) in enumerate(by_command.items()):
+        here = folder / name
+        (here / "ptx").mkdir(parents=True)
+        (here / "ptx" / f"{hashlib.sha256(PTX.encode()).hexdigest()}.ptx").write_text(PTX, encoding="utf-8")
+        for record in some:
+            (here / f"{record.id}.json").write_text(record.to_json(), encoding="utf-8")
+        (here / "configuration.yaml").write_text(yaml.safe_dump(configuration()), encoding="utf-8")
+        job = {"number": 0, "overrides": OVERRIDES, "cases": [record.id for record in some], "differs": {}}
+        document = {
+            "schema": 1,
+            "command": name,
+            "command_line": list(some[0].request.command_line),
+            "started": f"2026-01-01T0{world}:00:00.000+00:00",
+            "plan": {"experiment": "x", "fabric": "nvshmem", "configuration": configuration()},
+            "jobs": [job],
+            "ended": f"2026-01-01T0{world}:00:05.000+00:00",
+            "counts": {"PASSED": len(some)},
+            "exit_code": 0,
+            "outcome": "complete",
+        }
+        (here / "command.json").write_text(json.dumps(document), encoding="utf-8")
+    reseal(folder)
+
+
+def reseal(folder: Path) -> None:
+    """Seal every command's folder by the project's own seal."""
+    for path in sorted(folder.rglob("command.json")):
+        if path.is_file():
+            seal(path.parent)
+
+
+# How files are changed.
+
+
+def record_paths(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.rglob("*.json") if path.name not in ("command.json",) and path.parent.name != "shared"
+    )
+
+
+def edit(path: Path, change: Callable[[Document], object]) -> None:
+    """Change a record's document, whose environment and request are in full then."""
+    record = load(path)
+    document = json.loads(record.to_json())
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def every(change: Callable[[Document], object], text: str = "") -> Change:
+    """Change the documents of all records whose path has a text."""
+
+    def changed(folder: Path) -> None:
+        for path in record_paths(folder):
+            if text in str(path):
+                edit(path, change)
+
+    return changed
+
+
+def first(change: Callable[[Document], object], text: str = "one_shot") -> Change:
+    """Change the document of the first record whose path has a text."""
+    return lambda folder: edit(next(path for path in record_paths(folder) if text in path.name), change)
+
+
+def command(change: Callable[[Document], object]) -> Change:
+    """Change the first command.json."""
+
+    def changed(folder: Path) -> None:
+        path = sorted(folder.rglob("command.json"))[0]
+        document = json.loads(path.read_text(encoding="utf-8"))
+        change(document)
+        path.write_text(json.dumps(document), encoding="utf-8")
+
+    return changed
+
+
+def put(path: str, value: Any) -> Callable[[Document], object]:
+    """Set the value at a dotted path; with a function, what it makes of the value that is there."""
+
+    def change(document: Document) -> None:
+        *ways, key = path.split(".")
+        inner: Any = document
+        for way in ways:
+            inner = inner[int(way)] if isinstance(inner, list) else inner[way]
+        at: Any = int(key) if isinstance(inner, list) else key
+        inner[at] = value(inner.get(key) if isinstance(inner, dict) else inner[at]) if callable(value) else value
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def changed(folder: Path) -> None:
+        for change in changes:
+            change(folder)
+
+    return changed
+
+
+def scaled(factor: float) -> Callable[[Any], Any]:
+    return lambda rows: [[value * factor for value in row] for row in rows]
+
+
+def world(folder: Path, number: int) -> Path:
+    return folder / name_of(number)
+
+
+def copy_world(folder: Path, change: Callable[[Document], object] = lambda document: None) -> None:
+    """Make a fifth world of the first, with its name and its times of its own."""
+    text = name_of(4)
+    shutil.copytree(world(folder, 0), folder / text)
+    for path in (folder / text).rglob("*.json"):
+        there = path.read_text(encoding="utf-8").replace(name_of(0), text)
+        path.write_text(there.replace("2026-01-01T00:", "2026-01-01T04:"), encoding="utf-8")
+        if path.name != "command.json":
+            edit(path, change)
+
+
+def replace_in(pattern: str, old: str, new: str) -> Change:
+    """Replace a text in the first file with it."""
+
+    def changed(folder: Path) -> None:
+        for path in sorted(folder.rglob(pattern)):
+            text = path.read_text(encoding="utf-8")
+            if old in text:
+                path.write_text(text.replace(old, new), encoding="utf-8")
+                return
+        raise AssertionError(f"no {pattern} has {old}")
+
+    return changed
+
+
+def remove(pattern: str) -> Change:
+    return lambda folder: sorted(folder.rglob(pattern))[0].unlink()

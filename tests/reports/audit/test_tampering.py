@@ -1,0 +1,176 @@
+"""Each kind of tampering, sealed again by the project's own seal, is found where it is said to be, or listed."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.audit.checklist import Audit, check
+from reports.audit.items import Outcome
+from reports.record.bundle import read
+from reports.record.record import Record
+from reports.record.seal import MANIFEST
+from tests.reports.audit.complete_set import answer
+from tests.reports.audit.tampered_kinds import KINDS, SHOWN
+from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
+
+ROOT = Path(__file__).parents[3]
+README = ROOT / "reports" / "audit" / "README.md"
+
+RERUN = "rerun"
+
+HEADING = "## What no software here can find"
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured") / "records"
+    make_measured(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a command leaves: all_reduce and broadcast in the simulator, said to be of an unchanged HEAD."""
+    from runner.environment.commits import tree_of
+
+    folder = tmp_path_factory.mktemp("run") / "records"
+    for op, algorithms in (("all_reduce", "one_shot,two_shot"), ("broadcast", "push")):
+        words = [f"op={op}", f"algorithms=[{algorithms}]", "sizes.list=[64]", "world_size=2", "dtype=float32"]
+        words += ["fabric.name=simulator", "track=none", f"records={folder}"]
+        subprocess.run([sys.executable, "-m", "symlab", "run", "-q", *words], cwd=ROOT, check=True, capture_output=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    tree = tree_of(ROOT, head.stdout.strip())
+    if isinstance(tree, str):
+        pytest.skip(f"git does not have the commit: {tree}")
+    git = {"commit": head.stdout.strip(), "branch": "main", "dirty": False, "changed_files": 0, "untracked_files": 0}
+    every(put("environment.git", git | {"changed": [], "untracked": [], "diff_digest": ""}))(folder)
+    every(put("environment.sources", dict(tree.sources)))(folder)
+    for path in folder.rglob("source*.diff"):
+        path.unlink()
+    reseal(folder)
+    return folder
+
+
+def worker(records: list[Record], places: list[Path]) -> dict[str, Any]:
+    """What the worker says, without a process of its own and without the sources, which no kind changes."""
+    from runner import audit_worker
+    from runner.environment.commits import commits
+
+    jobs = audit_worker.jobs_of(records)
+    recomposed, configurations = audit_worker.configurations(jobs, lambda text: None)
+    return answer() | {
+        "configurations": configurations,
+        "cases": audit_worker.cases(jobs, recomposed),
+        "inputs": audit_worker.inputs(records, 1 << 20, lambda text: None),
+        "secrets": audit_worker.secrets(records),
+        "commits": commits(records, places),
+    }
+
+
+def audited(folder: Path, of: str) -> Audit:
+    """The checklist of a folder. What the worker says of the invented set is invented, too."""
+    records = read([folder])
+    said = worker(records, [folder]) if of == "run" else copy.deepcopy(answer())
+    return check(records, [folder], ask=lambda *_: (said, ""))
+
+
+def findings(audit: Audit) -> dict[int, str]:
+    return {
+        item.number: "\n".join(point.evidence for point in item.points if point.outcome is Outcome.FINDING)
+        for item in audit.items
+        if item.outcome is Outcome.FINDING
+    }
+
+
+def tampered(kind: Kind, base: Path, folder: Path) -> Path:
+    """The set with the change, sealed again; but for kinds that say themselves that they are not."""
+    place = Path(shutil.copytree(base, folder / "records", symlinks=True))
+    manifests = {path: path.read_bytes() for path in place.rglob(MANIFEST)}
+    kind.change(place)
+    mark = place / "unsealed"
+    if mark.exists():
+        mark.unlink()
+        changed_itself = any(path.read_bytes() != data for path, data in manifests.items())
+        for path, data in manifests.items() if not changed_itself else ():
+            path.write_bytes(data)
+    else:
+        reseal(place)
+    return place
+
+
+def is_slow(kind: Kind) -> bool:
+    return kind.of == "run" or kind in SHOWN
+
+
+def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
+    marks = {True: [pytest.mark.slow], False: []}
+    return [pytest.param(kind, id=kind.name, marks=marks[is_slow(kind)]) for kind in KINDS if wanted(kind)]
+
+
+@pytest.mark.parametrize("of", ["measured", pytest.param("run", marks=pytest.mark.slow)])
+def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
+    audit = audited(request.getfixturevalue(of), of)
+    assert findings(audit) == {}
+    assert audit.exit_code == 0
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, NOWHERE, RERUN)))
+def test_it_is_found_and_by_which_item(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
+    assert kind.found in findings(audit), findings(audit)
+    assert audit.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == LOAD))
+def test_it_can_not_be_read(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # each says something else, in one line
+        read([place])
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(place) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == NOWHERE))
+def test_what_nothing_finds_is_listed(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
+    assert findings(audit) == {}, "it is found: say by which item, and take it off the list in the README"
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == RERUN))
+def test_what_only_a_rerun_finds_is_not_found_without(
+    kind: Kind, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
+    assert findings(audit) == {}, "it is found without a rerun: say by which item"
+
+
+def listed(heading: str) -> list[tuple[str, str]]:
+    """The lines of the table below a heading of the README."""
+    text = README.read_text(encoding="utf-8")
+    section = text[text.index(f"{heading}\n") :].removeprefix(heading).partition("\n## ")[0]
+    return re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.MULTILINE)[2:]
+
+
+def test_the_readme_lists_what_nothing_finds() -> None:
+    wanted = [(kind.name, kind.why) for kind in KINDS if kind.found == NOWHERE]
+    assert all(why for _, why in wanted)
+    assert listed(HEADING) == wanted
+
+
+def test_the_readme_counts_the_kinds() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
+    found = sum(kind.found not in (NOWHERE, RERUN) for kind in KINDS)
+    only = sum(kind.found == RERUN for kind in KINDS)
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert f"of {len(KINDS)} kinds of change" in text
+    assert f"{found} are found" in text
+    assert f"{only} only by `--rerun`" in text

@@ -1,0 +1,286 @@
+"""Recorded cases that run again for an audit: which are chosen, what is compared; a record's code never runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.audit.worker import Rerun, ask
+from reports.record.bundle import read
+from reports.record.record import FabricInfo, Record, from_json
+from runner.case.allowed_code import allowed_code
+from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
+from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
+from tests.runner.conftest import BAD, GOOD, Outcome, Script
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
+
+
+@pytest.fixture
+def again(symlab: Callable[..., Outcome], script: Script) -> Callable[..., dict[str, Any]]:
+    """again(records): what a second run on stub worlds gives; the script says what comes out."""
+
+    def run(records: list[Record], number: int | None = None, **how: Any) -> dict[str, Any]:
+        tools = script.tools()
+        wanted = Wanted(number=number, **{"patience_s": None, "reference_up_to_bytes": -1, **how})
+        return rerun(records, wanted, lambda text: None, make=tools.make_world, means=tools.means)
+
+    return run
+
+
+@pytest.fixture
+def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+    def make(*arguments: str) -> list[Record]:
+        return read([symlab(*arguments).folder / "records"])
+
+    return make
+
+
+def test_every_case_runs_again_and_agrees(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8,64]", "world_size=3")
+    found = again(records)
+    assert (found["of"], len(found["agree"]), found["different"], found["stated"]) == (4, 4, [], [])
+    assert found["kernels"] == ["all_reduce/one_shot", "all_reduce/two_shot"]
+    assert all(world.closed for world in script.worlds), "no world is left open"
+    assert len(found["code"]["agree"]) == 4
+
+
+def test_a_case_that_comes_out_wrong_here_is_a_difference(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8]")
+    script.outcomes["one_shot"] = BAD
+    found = again(records)
+    ((case, what),) = found["different"]
+    assert ("one_shot" in case, "wrong is 0 in the record, 3 here" in what) == (True, True)
+
+
+def edited(record: Record, **changes: Any) -> Record:
+    assert record.check is not None
+    return dataclasses.replace(record, check=dataclasses.replace(record.check, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"elements": 63},
+        {"max_absolute_error": 0.125},
+        {"max_ulp_error": 1},
+        {"rms_ulp_error": 0.5},
+        {"method": "bytes"},
+        {"launches": 3},
+        {"ranks_equal_promised": False},
+    ],
+)
+def test_one_edited_figure_is_found(changes: dict[str, Any], made: Any, again: Any) -> None:
+    first, *others = made("sizes=[8]")
+    found = again([edited(first, **changes), *others])
+    assert [case for case, _ in found["different"]] == [first.id]
+    assert len(found["agree"]) == 1
+
+
+def test_an_edited_kernel_is_found_unless_its_sources_changed(made: Any, again: Any, script: Script) -> None:
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    liar = dataclasses.replace(first, kernel=dataclasses.replace(first.kernel, code_digest="sha256:0"))
+    assert [case for case, _ in again([liar])["code"]["different"]] == [first.id]
+    older = dataclasses.replace(liar, kernel=dataclasses.replace(liar.kernel, source_digest="sha256:0"))
+    found = again([older])
+    assert found["code"]["stated"] == [[first.id, "stated: sources changed"]]
+    assert len(found["agree"]) == 1, "the data is the same all the same"
+    worse = again([edited(older, max_ulp_error=3)])
+    assert (worse["agree"], worse["different"]) == ([], [])
+    ((_, what),) = worse["not_comparable"]
+    assert what.startswith("its code changed since, and max_ulp_error is 3 in the record, 0 here")
+
+
+def test_where_no_order_enters_the_reference_decides_whatever_code_ran(made: Any, again: Any, script: Script) -> None:
+    """The record is right, by other code; what runs today is wrong: the reference says so."""
+    record = published("bulk", 1024)
+    script.outcomes["all_gather"] = dataclasses.replace(BAD, elements=record.check.elements)
+    found = again([record], reference_up_to_bytes=1 << 20)
+    assert found["agree"] == [[record.id, record.case.name, "reference"]]
+    found = again([edited(record, max_ulp_error=3)], reference_up_to_bytes=1 << 20)
+    assert [case for case, _ in found["different"]] == [record.id]
+
+
+def test_a_bound_kept_in_the_simulator_needs_todays_simulator(made: Any, again: Any, script: Script) -> None:
+    first, *_ = made("sizes=[8]")
+    bound = {"method": "bound", "bound": "a formula", "bound_value": 0.5, "bound_used": 0.25}
+    record = with_sources(edited(first, **bound))
+    script.outcomes["one_shot"] = dataclasses.replace(record.check, bound_used=0.5)
+    assert [case for case, _ in again([record])["different"]] == [record.id]
+    older = with_sources(record, simulator="sha256:0")
+    assert [case for case, _ in again([older])["not_comparable"]] == [record.id]
+
+
+def with_sources(record: Record, **changes: str) -> Record:
+    from runner.environment.repository import source_digests
+    from runner.request.validate import CONF
+
+    environment = dataclasses.replace(record.environment, sources=source_digests(CONF.parent) | changes)
+    return dataclasses.replace(record, environment=environment)
+
+
+def test_counters_are_compared_where_the_simulator_is_todays(made: Any, again: Any) -> None:
+    first, *_ = made("sizes=[8]")
+    here = with_sources(first)
+    assert again([here])["counters"]["agree"] == [[first.id, "all_reduce/one_shot"]]
+    more = dataclasses.replace(here, counters={**here.counters, "instructions": 1})
+    ((_, what),) = again([more])["counters"]["different"]
+    assert what == "counter instructions is 1 in the record, 2000 here"
+    other = with_sources(more, simulator="sha256:0")
+    assert again([other])["counters"]["stated"] == [[first.id, "stated: sources changed"]]
+
+
+def test_as_many_as_wanted_with_one_of_each_kernel_first(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8,16,32,64]")
+    before = len(script.ran)
+    found = again(records, number=2, seed=3)
+    assert len(script.ran) == before + 2
+    assert {kernel for _, kernel, _ in found["agree"]} == {"all_reduce/one_shot", "all_reduce/two_shot"}
+    assert {why for _, why in found["stated"]} == {"not among the 2 that were to run again"}
+    assert len(found["agree"]) + len(found["stated"]) == found["of"] == 8
+
+
+def test_the_order_is_that_of_the_seed(made: Any) -> None:
+    cases = with_data(made("sizes=[8,16,32,64]"))
+    orders = {tuple(case.id for case in in_order(cases, seed)) for seed in range(8)}
+    assert len(orders) > 1
+    assert [one.id for one in in_order(cases, 3)] == [one.id for one in in_order(cases, 3)]
+
+
+def test_none_begins_after_the_time(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8]")
+    before = len(script.ran)
+    found = again(records, patience_s=-1.0)
+    assert (len(script.ran), {why for _, why in found["stated"]}) == (before, {"not begun within -1 s"})
+
+
+def test_worlds_of_one_case_count_once_and_each_is_compared(made: Any, again: Any) -> None:
+    (first, *_), (second, *_) = made("sizes=[8]", "algorithms=[one_shot]"), made("sizes=[8]", "algorithms=[one_shot]")
+    assert again([first, second])["of"] == 1
+    found = again([first, edited(second, max_ulp_error=2)])
+    assert (found["agree"], len(found["different"])) == ([], 1)
+
+
+def test_records_without_a_check_or_a_configuration(made: Any, again: Any) -> None:
+    first, second = made("sizes=[8]")
+    bare = dataclasses.replace(first, request=dataclasses.replace(first.request, configuration=None))
+    unchecked = dataclasses.replace(second, check=None, reason="check was off")
+    found = again([bare, unchecked])
+    ((case, why),) = found["stated"]
+    assert (found["of"], case, "holds no configuration" in why) == (1, first.id, True)
+
+
+def test_a_deadline_of_a_record_does_not_hold_the_audit(
+    made: Any, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = made("sizes=[8]", "deadline_s=100000")
+    tools = script.tools()
+    asked: list[float] = []
+
+    def ran(world: Any, contestant: Any, request: Any) -> Any:
+        asked.append(request.deadline_s)
+        return GOOD
+
+    means = dataclasses.replace(tools.means, ran=ran)
+    wanted = Wanted(patience_s=None)
+    rerun(records, wanted, lambda text: None, make=tools.make_world, means=means)
+    assert asked == [60.0, 60.0]
+
+
+def published(algorithm: str, size_bytes: int, dtype: str = "bfloat16") -> Record:
+    name = "all_reduce" if algorithm in ("one_shot", "nccl") else "collectives"
+    records = read([PUBLISHED / "h200-x2" / f"{name}-world1.jsonl.xz"])
+    found = (one for one in records if one.case.algorithm == algorithm and one.case.size_bytes == size_bytes)
+    return next(one for one in found if one.case.dtype == dtype and one.check is not None)
+
+
+def test_records_of_gpus_are_compared_with_the_reference(again: Any) -> None:
+    record = published("one_shot", 262144)
+    assert record.case.size_bytes > SMALL_BYTES
+    found = again([record], reference_up_to_bytes=1 << 20)
+    assert found["agree"] == [[record.id, "all_reduce/one_shot", "reference"]]
+    for changes in ({"elements": record.check.elements - 1}, {"method": "bytes"}, {"rms_ulp_error": 0.5}):
+        found = again([edited(record, **changes)], reference_up_to_bytes=1 << 20)
+        assert (found["agree"], len(found["different"] + found["not_comparable"])) == ([], 1), changes
+    assert again([record], reference_up_to_bytes=1024)["agree"] == []
+
+
+def test_a_library_that_kept_a_bound_is_stated_and_its_elements_are_compared(again: Any) -> None:
+    record = published("nccl", 65536)
+    found = again([record], reference_up_to_bytes=1 << 20)
+    assert (found["agree"], found["stated"]) == ([], [[record.id, "a library ran it, which needs GPUs"]])
+    found = again([edited(record, elements=record.check.elements - 2)], reference_up_to_bytes=1 << 20)
+    assert [case for case, _ in found["different"]] == [record.id]
+
+
+def test_by_the_reference_no_number_of_launches_fills_the_memory() -> None:
+    record = edited(published("one_shot", 1024), launches=MOST_LAUNCHES + 1)
+    with pytest.raises(ValueError, match="at most 1024 are compared"):
+        check_by_reference(record)
+
+
+def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded() -> None:
+    """The real worker, on one published case and on the same with one edited figure."""
+    record = published("one_shot", 1024, "float16")
+    answer, problem = ask([record], 0, rerun=Rerun(1, 0, None))
+    assert (problem, answer is not None and answer["rerun"]["agree"]) == (
+        "",
+        [[record.id, "all_reduce/one_shot", "simulator"]],
+    )
+
+
+EVIL = """
+from pathlib import Path
+
+Path({mark!r}).write_text("ran")
+"""
+
+
+def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Path, again: Any) -> None:
+    """A record whose kernel, configuration and difference would each leave a mark, beside files that would, too."""
+    first, *_ = made("sizes=[8]")
+    folder, mark = tmp_path / "sent", tmp_path / "mark"
+    folder.mkdir()
+    evil = folder / "evil.py"
+    evil.write_text(EVIL.format(mark=str(mark)))
+    place = f"{evil}:SPEC"
+    (folder / "source.diff").write_text(
+        "--- a/kernels/catalogue.py\n+++ b/kernels/catalogue.py\n@@ -1,0 +1,2 @@\n"
+        f'+from pathlib import Path\n+Path({str(mark)!r}).write_text("ran")\n'
+    )
+    document = json.loads(first.to_json())
+    document["environment"]["git"] |= {"dirty": True, "changed_files": 1, "kept_diff": {"file": "source.diff"}}
+    document["environment"]["git"]["diff"] = (folder / "source.diff").read_text()
+    document["request"]["brought"] = {"one_shot": {"place": place, "digest": "sha256:0"}}
+    document["request"]["configuration"] |= {"algorithms": [place], "cache_dir": str(folder), "records": str(folder)}
+    record = from_json(json.dumps(document))
+    (folder / f"{record.id}.json").write_text(record.to_json())
+    wanted = Wanted(patience_s=None)
+    found = rerun([record], wanted, lambda text: None, allowed_code([folder], folder=tmp_path / "elsewhere"))
+    assert found["agree"] == []
+    assert not mark.exists()
+    answer, problem = ask([record], places=[folder], rerun=Rerun(None, 0, None))
+    assert problem == ""
+    assert answer is not None
+    assert not mark.exists()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["evil.py", "source.diff", f"{record.id}.json"])
+    rerun([record], wanted, lambda text: None, allowed_code([folder], [folder], changed=True))
+    assert mark.exists(), "the trap works where a user names the folder"
+
+
+def test_gpus_are_never_asked(made: Any, again: Any, script: Script) -> None:
+    """A record of GPUs runs again on a simulated world, whatever its configuration names."""
+    first, *_ = made("sizes=[8]")
+    fabric = first.fabric
+    assert isinstance(fabric, FabricInfo)
+    gpus = dataclasses.replace(fabric, name="nvshmem", simulated=False, settings={})
+    asked = {**(first.request.configuration or {}), "fabric": {"name": "nvshmem"}}
+    request = dataclasses.replace(first.request, configuration=asked)
+    again([dataclasses.replace(first, fabric=gpus, request=request, counters={})])
+    assert script.worlds[-1].fabric.simulated
