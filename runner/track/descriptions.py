@@ -47,8 +47,9 @@ def curve_note(curve: Series, report: str) -> str:
 def command_note(
     records: Sequence[Record], cases_not_run: int, command_line: str, links: str, problems: Sequence[str]
 ) -> str:
-    """Of a command: how it went, the links, the table if it is short enough."""
-    lines = [f"**{outcome(records, cases_not_run)}**", "", f"`{command_line}`" if command_line else "", "", links]
+    """Of a command: the links, how it went, the table if it is short enough. The links come first: MLflow covers what
+    follows the first lines until a reader asks for more."""
+    lines = [links, "", f"**{outcome(records, cases_not_run)}**", "", f"`{command_line}`" if command_line else ""]
     lines += [f"- not there: {problem}" for problem in problems]
     text = "\n".join(lines)
     if records:

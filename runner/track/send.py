@@ -281,7 +281,7 @@ class CommandRun:
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
-        links = f"{self._report}, {charts_link(self._experiment_id, self._command)}"
+        links = f"{charts_link(self._experiment_id, self._command)}, {self._report}"
         tags = {
             "status": status_tag(records, missing),
             **origin_tags(records),

@@ -44,7 +44,7 @@ def test_many_reasons_are_cut() -> None:
 
 def test_a_command_has_its_table_if_that_is_short_enough() -> None:
     short = command_note([record()], 0, "python -m runner", "LINKS", ["figures: no room"])
-    assert short.startswith("**1 case: 1 passed**\n\n`python -m runner`\n\nLINKS\n- not there: figures: no room\n\n")
+    assert short.startswith("LINKS\n\n**1 case: 1 passed**\n\n`python -m runner`\n- not there: figures: no room\n\n")
     assert "| size |" in short
     many = [record(size_bytes=KIB + 4 * number) for number in range(300)]
     long = command_note(many, 0, "", "LINKS", [])
