@@ -39,13 +39,15 @@ class Foreign:
 
     name: unique, as the table has it. package: of constraints.txt here, whose version the table states. case: the
     launch on a number of ranks. promise: what the check holds results to, `bit for bit` or a bound; for a kernel with
-    forms that the simulator does not have, `unsupported: ` and these forms.
+    forms that the simulator does not have, `unsupported: ` and these forms. race: of a kernel in which the race checker
+    is right to find one, the name under which simulator/README.md explains it; "" for those that have to be clean.
     """
 
     name: str
     package: str
     case: Callable[[int], Case]
     promise: str = BITWISE
+    race: str = ""
     ranks: tuple[int, ...] = RANKS
     needs_host_compiler: bool = False
 
@@ -65,6 +67,7 @@ class Outcome:
     kernel: Foreign
     steps: tuple[int, ...]
     verdict: str
+    races: str = "-"
 
     @property
     def row(self) -> str:
@@ -74,35 +77,43 @@ class Outcome:
         ranks = ", ".join(map(str, kernel.ranks))
         orders = f"fair, {SEEDS} random" if self.steps else "-"
         package = f"{kernel.package} {versions()[kernel.package]}"
-        return f"| {kernel.name} | {package} | {ranks} | {orders} | {steps} | {self.verdict} |"
+        return f"| {kernel.name} | {package} | {ranks} | {orders} | {steps} | {self.races} | {self.verdict} |"
 
 
-HEAD = "| kernel | from | ranks | orders | steps (fair) | outcome |\n| --- | --- | --- | --- | ---: | --- |"
+HEAD = (
+    "| kernel | from | ranks | orders | steps (fair) | races | outcome |\n| --- | --- | --- | --- | ---: | --- | --- |"
+)
 
 
 @cache
 def outcome(kernel: Foreign) -> Outcome:
     """Compile the kernel, list what the simulator lacks of it, run it in all orders on all numbers of ranks, and check
-    each result. The verdict is the kernel's promise, the unsupported forms, or what went wrong."""
+    each result; the race checker watches the fair order. The verdict is the kernel's promise, the unsupported forms, or
+    what went wrong."""
     cases = {ranks: kernel.case(ranks) for ranks in kernel.ranks}
     lacking = sorted({one.form for case in cases.values() for one in missing_forms(case.module.ptx)})
     if lacking:
         return Outcome(kernel, (), f"unsupported: {', '.join(f'`{one}`' for one in lacking)}")
     steps = []
+    races: set[str] = set()
     for ranks, case in cases.items():
         for schedule in ("fair", "random"):
             try:
-                how = {"entry": case.module.facts.get("entry"), **case.launch}
+                how = {"entry": case.module.facts.get("entry"), **case.launch, "races": schedule == "fair"}
                 with redirect_stderr(io.StringIO()):  # what kernels print
                     done = symlab.simulate(case.module.ptx, ranks=ranks, schedule=schedule, seeds=SEEDS, **how)
                 for run in done.runs:
                     case.check(run.outputs)
+                races |= {one.sentence() for one in done.findings or () if one.severity != "advisory"}
             except (AssertionError, symlab.WorldFailure) as error:
                 what = (str(error).splitlines() or ["its check failed"])[0]
                 return Outcome(kernel, tuple(steps), f"FAILED on {ranks} ranks, {schedule}: {what}")
             if schedule == "fair":
                 steps.append(done.runs[0].counts["steps"])
-    return Outcome(kernel, tuple(steps), kernel.promise)
+    if bool(races) != bool(kernel.race):
+        what = min(races, default="no race is found, though one is known")
+        return Outcome(kernel, tuple(steps), f"FAILED: {what}")
+    return Outcome(kernel, tuple(steps), kernel.promise, kernel.race or "none")
 
 
 def held(name: str, found: torch.Tensor, expected: torch.Tensor, rank: int) -> None:

@@ -247,7 +247,10 @@ _CASES: dict[str, Callable[[int], Case]] = {
     f"{TRTLLM}, two shot, pushes, bfloat16": partial(two_shot, True, torch.bfloat16),
 }
 KERNELS = (
-    *(Foreign(name, PACKAGE, case, needs_host_compiler=True) for name, case in _CASES.items()),
+    *(
+        Foreign(name, PACKAGE, case, race="flag" if name.startswith(TRTLLM) else "", needs_host_compiler=True)
+        for name, case in _CASES.items()
+    ),
     *(
         Foreign(
             f"{TRTLLM}, Lamport's one shot and RMS norm, {how}, bfloat16",

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 import simulator
+import symlab
 from tests.foreign.__main__ import rows
 from tests.foreign.cases import Foreign, outcome
 from tests.foreign.catalogue import KERNELS
 from tests.foreign.environment import toolkit
 
 pytestmark = pytest.mark.foreign
-TABLE = rows((Path(simulator.__file__).parent / "README.md").read_text(encoding="utf-8"))
+README = (Path(simulator.__file__).parent / "README.md").read_text(encoding="utf-8")
+TABLE = rows(README)
 
 
 @pytest.mark.slow
@@ -30,6 +32,27 @@ def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: F
     found = outcome(kernel)
     assert found.verdict == kernel.promise
     assert found.row in TABLE, "python -m tests.foreign --readme writes the table"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [one for one in KERNELS if one.race], ids=str)
+def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Foreign) -> None:
+    if kernel.absent:
+        pytest.skip(kernel.absent)
+    assert f"\n- {kernel.race}: " in README
+    orders = [("adversarial", "strong"), ("random", "weak")] if kernel.race == "flag" else [("random", "weak")]
+    for schedule, memory in orders:
+        assert any(_is_wrong(kernel, seed, schedule=schedule, memory=memory) for seed in range(40)), (schedule, memory)
+
+
+def _is_wrong(kernel: Foreign, seed: int, **order: str) -> bool:
+    case = kernel.case(2)
+    how = {"entry": case.module.facts.get("entry"), **case.launch, **order}
+    try:
+        case.check(symlab.simulate(case.module.ptx, ranks=2, seeds=[seed], **how).outputs)
+    except (AssertionError, symlab.WorldFailure):
+        return True
+    return False
 
 
 @pytest.mark.slow

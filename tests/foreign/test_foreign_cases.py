@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -43,13 +44,28 @@ def test_a_kept_promise_is_the_verdict() -> None:
     assert len(found.steps) == 3
     steps = " / ".join(map(str, found.steps))
     assert (
-        found.row == f"| noted | {PACKAGE} {versions()[PACKAGE]} | 2, 4, 8 | fair, 3 random | {steps} | bit for bit |"
+        found.row
+        == f"| noted | {PACKAGE} {versions()[PACKAGE]} | 2, 4, 8 | fair, 3 random | {steps} | none | bit for bit |"
     )
 
 
 def test_a_wrong_result_is_told() -> None:
     found = outcome(kernel("add.u32 %r, %r, 1;", rank_is_noted))
     assert found.verdict == "FAILED on 2 ranks, fair: out on rank 0 is [1].., expected [0].."
+
+
+def test_a_race_that_is_not_known_is_told_and_so_is_a_known_one_that_is_gone() -> None:
+    clean = kernel("", rank_is_noted)
+    racing = replace(clean, case=racing_case)
+    assert outcome(racing).verdict.startswith("FAILED: race: ")
+    assert outcome(replace(racing, race="known")).races == "known"
+    assert outcome(replace(clean, race="known")).verdict == "FAILED: no race is found, though one is known"
+
+
+def racing_case(ranks: int) -> Case:
+    """Two blocks store to one word."""
+    case = kernel("", rank_is_noted).case(ranks)
+    return replace(case, launch={**case.launch, "grid": 2})
 
 
 def test_a_fault_is_told() -> None:
@@ -62,7 +78,7 @@ def test_forms_that_the_simulator_does_not_have_are_listed_even_where_they_never
     never = "setp.eq.u32 %p, 0, 1; @%p wgmma.fence.sync.aligned; @%p frobnicate.u32 %r, 1;"
     found = outcome(kernel(never, rank_is_noted))
     assert found.verdict == "unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned`"
-    assert found.row.endswith("| - | - | unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned` |")
+    assert found.row.endswith("| - | - | - | unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned` |")
 
 
 def test_a_kind_a_shape_or_a_sign_of_zero_that_differs_is_not_held() -> None:

@@ -175,7 +175,7 @@ __device__ void count(Counts *to, int value) {
   if (value == 77) atomicExch(&to->swapped, value);
   atomicSub(&to->cut, value);
   atomicXor(&to->mixed, value);
-  for (int old = to->turned, seen;; old = seen) {
+  for (int old = *(volatile int *)&to->turned, seen;; old = seen) {
     seen = atomicCAS(&to->turned, old, old + value % 5);
     if (seen == old) break;
   }
@@ -188,7 +188,7 @@ __device__ void count(Counts *to, int value) {
   atomicAdd(&to->large, (unsigned long long)value << 33);
   atomicAdd(&to->halves, __floats2half2_rn(1.f, value % 3));
   atomicAdd(&to->brains, __floats2bfloat162_rn(1.f, value % 2));
-  for (unsigned short old = to->narrow, seen;; old = seen) {
+  for (unsigned short old = *(volatile unsigned short *)&to->narrow, seen;; old = seen) {
     seen = atomicCAS(&to->narrow, old, (unsigned short)(old + 1));
     if (seen == old) break;
   }
