@@ -10,15 +10,13 @@ from pathlib import Path
 from reports import sent
 from reports.numerics.study import Series
 from reports.record.record import Record
-from reports.sent import WORST_FIRST as WORST_FIRST
 from reports.sent import is_second
-from reports.sent import worst as worst
 from reports.table.compare import is_baseline
 
 COLOUR_TAG = "mlflow.runColor"
 """MLflow draws a run in this colour wherever it shows it."""
 
-_ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
+ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
 """Of Okabe and Ito's palette, which people who see no red or no green can tell apart."""
 
 _IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
@@ -70,7 +68,7 @@ def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...
 
 def study_colour(curve: Series) -> dict[str, str]:
     """A tag for the colour of a study's curve in MLflow's charts: that of its accumulator."""
-    return {COLOUR_TAG: _ACCUMULATORS[curve.accumulator]} if curve.accumulator in _ACCUMULATORS else {}
+    return {COLOUR_TAG: ACCUMULATORS[curve.accumulator]} if curve.accumulator in ACCUMULATORS else {}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:
@@ -80,9 +78,9 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
 
     colour = str(look(records[0].case.algorithm)["color"])
     tags = sent.series_tags(records, cases_not_run)
-    return tags | {COLOUR_TAG: _paler(colour) if is_baseline(records[0]) else colour}
+    return tags | {COLOUR_TAG: paler(colour) if is_baseline(records[0]) else colour}
 
 
-def _paler(colour: str) -> str:
+def paler(colour: str) -> str:
     """A colour, #rrggbb, halfway to white."""
     return "#" + "".join(f"{(int(colour[place : place + 2], 16) + 255) // 2:02x}" for place in (1, 3, 5))
