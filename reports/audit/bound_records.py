@@ -16,6 +16,8 @@ from reports.record.record import CHECK_WAS_OFF, Check, Record
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing
 
+NO_STRESS = "none"
+
 FEWEST_CALLS, MOST_CALLS = 4, 50
 """Calls of a sample if their number was not given; those of runner/timing/measure.py."""
 
@@ -57,13 +59,26 @@ def _check(record: Record) -> Iterator[str]:
             f"{check.elements:,} elements were compared, {case.op} of {case.size_bytes} B on {case.world_size} ranks "
             f"gives {each * check.launches:,} in {check.launches} launches"
         )
-    launches = asked.get("launches")
-    if type(launches) is int and record.case.op in asked.get("op", "") and launches != check.launches:
-        yield f"{check.launches} launches were compared, the configuration asked for {launches}"
+    launches = launches_checked(record)
+    if launches is not None and launches != check.launches:
+        asked_for = "a case under stress has" if case.stress != NO_STRESS else "the configuration asked for"
+        yield f"{check.launches} launches were compared, {asked_for} {launches}"
     if check.results is not None and check.results > case.world_size:
         yield f"{check.results} different results on {case.world_size} ranks"
     yield from _errors(check)
     yield from _moved(record)
+
+
+def launches_checked(record: Record) -> int | None:
+    """Return the number of launches that a check must be of; None if the record does not say.
+
+    Under stress the check is of the case's first launch; outputs of all others become its faults.
+    """
+    if record.case.stress != NO_STRESS:
+        return 1
+    asked = record.request.configuration or {}
+    launches = asked.get("launches")
+    return launches if type(launches) is int and record.case.op in asked.get("op", "") else None
 
 
 def _errors(check: Check) -> Iterator[str]:
