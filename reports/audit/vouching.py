@@ -35,8 +35,8 @@ NUMBER = 21
 UNSIGNED = "unsigned"
 
 MAX_VERIFIED = 500
-"""Maximum number of signatures that an audit verifies: three processes each, about 10 s in all. A bundle of a few KB can
-hold thousands."""
+"""Maximum number of signatures that an audit verifies: three processes each, about 10 s in all. A bundle of a few KB
+can hold thousands."""
 
 
 @dataclass(frozen=True, slots=True)
