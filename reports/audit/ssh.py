@@ -11,11 +11,12 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from reports.record.reading import contents
 from reports.record.signed import BEGIN, END
 
 NAMESPACE = "symlab"
@@ -62,6 +63,11 @@ class Verified:
     key: str = ""
     says: str = ""
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the name is a pattern of the list's, such as "*@example.org", and so names no person."""
+        return any(one in self.name for one in "*?")
+
 
 def sign(text: str, key: Path) -> str:
     """Return the signature of a text. key: a private key, or the public key of one that an agent holds. ssh-keygen asks
@@ -106,15 +112,57 @@ def verified(signature: str, text: str, signers: Path | None) -> Verified:
             return Verified(State.BAD, key=key)
         if signers is None:
             return Verified(State.UNLISTED, key=key)
-        found = _asked("find-principals", text, "-s", str(path), "-f", str(signers))
+        return _of_list(path, text, key, contents(signers))
+
+
+def _of_list(signature: Path, text: str, key: str, data: bytes) -> Verified:
+    """Return whom a list of signers names for a signature that is right: a name before a pattern.
+
+    A key can have several lines, one a namespace or a period. ssh-keygen names the principals of the first one only, so
+    it gets each line by itself, at its own place in the list.
+    """
+    patterns: list[Verified] = []
+    reasons: list[str] = []
+    path = signature.with_name("signers")
+    for lines in _lines_with(_fields(signature.read_text(encoding="ascii"))[0], data):
+        path.write_bytes(lines)
+        arguments = "-s", str(signature), "-f", str(path)
+        found = _asked("find-principals", text, *arguments)
         said = found.stderr
         names = found.stdout.splitlines() if found.returncode == 0 else []
         for name in (one for line in names for one in line.split(",") if not one.startswith("!")):
-            done = _asked("verify", text, "-s", str(path), "-f", str(signers), "-I", name, "-n", NAMESPACE)
-            if done.returncode == 0:
-                return Verified(State.KNOWN, name, key)
-            said = done.stderr
-    return Verified(State.UNKNOWN, key=key, says=_reason(said, signers))
+            done = _asked("verify", text, *arguments, "-I", name, "-n", NAMESPACE)
+            if done.returncode:
+                said = done.stderr
+                continue
+            one = Verified(State.KNOWN, name, key)
+            if not one.is_pattern:
+                return one
+            patterns.append(one)
+        reasons.append(_reason(said, path))
+    says = "; line ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return patterns[0] if patterns else Verified(State.UNKNOWN, key=key, says=says)
+
+
+def _lines_with(key: bytes, data: bytes) -> Iterator[bytes]:
+    """Yield a list of signers for each of its lines with a key, or with the authority of a certificate; the whole list
+    if there is none: what a line means is ssh-keygen's to say. The lines before it are empty, and keep its number."""
+    is_certificate = b"-cert-v01@openssh.com" in key[:64]
+    is_none = True
+    for number, line in enumerate(data.split(b"\n")):
+        words = [_decoded(word) for word in line.split() if word.startswith(b"AAAA")]
+        if any(word == key or (is_certificate and len(word) > 16 and word in key) for word in words):
+            is_none = False
+            yield b"\n" * number + line + b"\n"
+    if is_none:
+        yield data
+
+
+def _decoded(word: bytes) -> bytes:
+    try:
+        return base64.b64decode(word)
+    except binascii.Error:
+        return b""
 
 
 def key_of(signature: str) -> str:
@@ -130,11 +178,9 @@ def checked_signers(path: Path) -> Path:
     _need("--signers")
     path = path.expanduser()
     try:
-        path.open("rb").close()
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read (--signers: {error.strerror or error})") from None
-    if not path.is_file():
-        raise ValueError(f"{path}: not a file (--signers); its lines are 'name ssh-ed25519 AAAA..'")
+        contents(path)  # opens no pipe, which would wait for a writer
+    except ValueError as error:
+        raise ValueError(f"--signers {error}; give a file with lines 'name ssh-ed25519 AAAA..'") from None
     return path
 
 
@@ -159,6 +205,14 @@ def _asked(verb: str, text: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def _parts(signature: str) -> tuple[str, str]:
+    """Return a signature's key in words and its namespace. Raises ValueError for what is no signature."""
+    key, namespace = _fields(signature)
+    kind, _ = _field(key)
+    digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+    return f"{_printable(kind).removeprefix('ssh-').upper()} SHA256:{digest}", _printable(namespace)
+
+
+def _fields(signature: str) -> tuple[bytes, bytes]:
     """Return a signature's key and namespace (OpenSSH's PROTOCOL.sshsig). Raises ValueError for anything else."""
     body = signature.strip().removeprefix(BEGIN).removesuffix(END)
     try:
@@ -168,10 +222,7 @@ def _parts(signature: str) -> tuple[str, str]:
     if data[:10] != b"SSHSIG\0\0\0\1":
         raise ValueError("not a signature of ssh, version 1")
     key, rest = _field(data[10:])
-    namespace, _ = _field(rest)
-    kind, _ = _field(key)
-    digest = base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
-    return f"{_printable(kind).removeprefix('ssh-').upper()} SHA256:{digest}", _printable(namespace)
+    return key, _field(rest)[0]
 
 
 def _field(data: bytes) -> tuple[bytes, bytes]:

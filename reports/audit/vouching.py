@@ -7,7 +7,7 @@ one of the statement beside it, if the statement is that of the records as they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reports.audit.completeness import concerns
@@ -16,9 +16,10 @@ from reports.audit.material import Material
 from reports.audit.ssh import State, Verified, key_of, sign, verified
 from reports.record import bundle
 from reports.record.record import Record
-from reports.record.seal import digest_of, faults
+from reports.record.seal import MANIFEST, digest_of, faults
 from reports.record.signatures import signed_folders, signed_of
 from reports.record.signed import (
+    MAX_SIGNATURES,
     SIGNATURES,
     SIGNED,
     Signed,
@@ -32,6 +33,10 @@ from reports.table.text import counted
 NUMBER = 21
 
 UNSIGNED = "unsigned"
+
+MAX_VERIFIED = 500
+"""Maximum number of signatures that an audit verifies: three processes each, about 10 s in all. A bundle of a few KB
+can hold thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,27 @@ class _Claim:
     covered: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True)
+class _Verifier:
+    """Verifies each signature of a text once, and no more than MAX_VERIFIED; left_out counts the others."""
+
+    signers: Path | None
+    found: dict[tuple[str, str], Verified] = field(default_factory=dict)
+    left_out: int = 0
+
+    def all_of(self, signed: Signed) -> list[Verified]:
+        """Return what the signatures of a statement prove, without those that are left out."""
+        found = []
+        for one in dict.fromkeys(signed.signatures):
+            if (one, signed.text) not in self.found:
+                if len(self.found) >= MAX_VERIFIED:
+                    self.left_out += 1
+                    continue
+                self.found[one, signed.text] = verified(one, signed.text, self.signers)
+            found.append(self.found[one, signed.text])
+        return found
+
+
 def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
     """Return item 21. signers: the reader's list of signers, or None. Raises ValueError if ssh-keygen is missing and
     there are signatures."""
@@ -60,12 +86,16 @@ def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
     points: list[Point] = []
     names: dict[str, None] = {}
     covered: set[str] = set()
+    verifier = _Verifier(signers)
     for claim in claims:
-        found, known = _judged(claim, signers, len(material.records))
+        found, known = _judged(claim, verifier, len(material.records))
         points += found
         if known:
             names |= dict.fromkeys(known)
             covered |= claim.covered
+    if verifier.left_out:
+        says = f"{counted(verifier.left_out, 'signature')} not verified: {MAX_VERIFIED} are an audit's maximum"
+        points.append(Point(Outcome.NOT_COMPARABLE, says))
     if not claims:
         where = f"{material.source}: " if material.source else ""
         points.append(Point(Outcome.NOT_CAPTURED, f"{where}no signature; symlab sign FOLDER --key KEY makes one"))
@@ -81,7 +111,7 @@ def _says(points: Sequence[Point], names: Sequence[str]) -> str:
         return "signature not valid"
     if not names:
         return UNSIGNED if Outcome.NOT_CAPTURED in outcomes else "signature not verified"
-    part = "signed in part by" if Outcome.NOT_CAPTURED in outcomes else "signed by"
+    part = "signed in part by" if outcomes & {Outcome.NOT_CAPTURED, Outcome.NOT_COMPARABLE} else "signed by"
     return f"{part} {listed(names)}"
 
 
@@ -125,24 +155,29 @@ def _of_bundles(place: Path) -> Iterator[_Claim]:
                 continue
             covered, problem = statement.covered(digests), ""
             if not statement.is_of(digests):
-                problem = f"changed after signing: {counted(statement.count, 'record')} signed, "
-                problem += f"{len(covered)} of these commands are here, and not the same"
+                how = ", with other contents" if len(covered) == statement.count else ""
+                problem = f"changed after signing: {counted(statement.count, 'record')} signed, the bundle has "
+                problem += f"{counted(len(covered), 'record')} of the same commands{how}"
             yield _Claim(f"{path.name} (records {statement.records})", signed, problem, covered)
 
 
-def _judged(claim: _Claim, signers: Path | None, total: int) -> tuple[list[Point], list[str]]:
+def _judged(claim: _Claim, verifier: _Verifier, total: int) -> tuple[list[Point], list[str]]:
     """Return the points of a claim, and the names of the signers who vouch for its records."""
     if claim.signed is None:
         return [Point(Outcome.FINDING, f"{claim.where}: {claim.problem}")], []
-    found = [verified(one, claim.signed.text, signers) for one in claim.signed.signatures]
-    known = [one.name for one in found if one.state is State.KNOWN]
+    if claim.problem:  # no signature of other content proves anything here
+        return [Point(Outcome.FINDING, f"{claim.where}: {claim.problem}", Ground.COMPARED)], []
+    found = verifier.all_of(claim.signed)
+    known = [_signer(one) for one in found if one.state is State.KNOWN]
     if known:  # another signer whom the reader does not know takes nothing from the one whom he does
         found = [one for one in found if one.state is not State.UNKNOWN]
-    points = [_point(claim, one, signers, total) for one in found]
-    if claim.problem:
-        bad = [one for one in points if one.outcome is Outcome.FINDING]
-        return [Point(Outcome.FINDING, f"{claim.where}: {claim.problem}"), *bad], []
+    points = [_point(claim, one, verifier.signers, total) for one in found]
     return points, [] if any(one.state is State.BAD for one in found) else known
+
+
+def _signer(found: Verified) -> str:
+    """Return who made a signature by a known key, in a few words."""
+    return f"a key of the pattern '{found.name}'" if found.is_pattern else found.name
 
 
 def _point(claim: _Claim, found: Verified, signers: Path | None, total: int) -> Point:
@@ -150,7 +185,8 @@ def _point(claim: _Claim, found: Verified, signers: Path | None, total: int) -> 
     match found.state:
         case State.KNOWN:
             covered = len(claim.covered)
-            says = f"{claim.where}: signed by {found.name} ({found.key}), {counted(covered, 'record')}"
+            note = f"; the pattern in {signers} names no person" if found.is_pattern else ""
+            says = f"{claim.where}: signed by {_signer(found)} ({found.key}), {counted(covered, 'record')}{note}"
             if not covered:  # such as a folder that the audited file does not lie in
                 return Point(Outcome.CAPTURED, says)
             return Point(Outcome.VERIFIED, says, Ground.COMPARED, (covered, max(covered, total)))
@@ -173,7 +209,8 @@ def signed_with(place: Path, key: Path) -> str:
     """Sign a folder with a manifest, or a bundle. Returns what was done, in one line.
 
     Other signatures of the same content stay, one a key; those of other content are replaced. Raises ValueError for
-    what can't be signed: no manifest, or files that differ from it; and for a key that can't be used.
+    what can't be signed: no manifest, files that differ from it, signatures that can't be read, or as many as there may
+    be; and for a key that can't be used.
     """
     is_bundle = place.name.endswith(bundle.SUFFIX) and not place.is_dir()
     manifest = "" if is_bundle else _whole(place)
@@ -185,6 +222,9 @@ def signed_with(place: Path, key: Path) -> str:
     name = key_of(made)
     same = [one for one in earlier if one.text == text]
     others = [each for one in same for each in one.signatures if key_of(each) != name]
+    if len(others) >= MAX_SIGNATURES:
+        most = f"and {MAX_SIGNATURES} signatures are the maximum"
+        raise ValueError(f"{place}: not signed, for {len(others)} other keys signed it, {most}")
     signed = Signed(text, (*others, made))
     if is_bundle:
         # A signer of all of a bundle and signers of its parts do not contradict each other.
@@ -204,20 +244,31 @@ def _whole(folder: Path) -> str:
     """Return the digest of a folder's manifest. Raises ValueError if files differ from it."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: neither a folder nor a bundle ({bundle.SUFFIX}), nothing else can be signed")
+    if not (folder / MANIFEST).exists() and (below := _with_manifest(folder)):
+        raise ValueError(f"{folder}: no command's folder, it has no manifest; sign one of those below: {listed(below)}")
     digest = digest_of(folder)
     if changed := [says for _, says in faults(folder)]:
         raise ValueError(f"{folder}: not signed, for it is not as its manifest has it: {listed(changed)}")
     return digest
 
 
+def _with_manifest(folder: Path) -> list[str]:
+    """Return the folders with a manifest in a folder, and one level further down."""
+    return sorted(str(path.parent) for pattern in ("*", "*/*") for path in folder.glob(f"{pattern}/{MANIFEST}"))
+
+
 def _earlier(place: Path, is_bundle: bool) -> list[Signed]:
-    """Return what was signed before; what can't be read counts as other content."""
+    """Return what was signed before. Raises ValueError for signatures that can't be read: they are not replaced."""
     if is_bundle:
         return bundle.signed_in(place)
+    signatures = place / SIGNATURES
+    if not signatures.is_symlink() and not signatures.exists():  # a statement alone: nothing would be lost
+        return []
     try:
         signed = signed_of(place)
-    except ValueError:
-        return [Signed("", ())]
+    except ValueError as error:
+        what = f"not signed, for the signatures here can't be read ({error})"
+        raise ValueError(f"{place}: {what}; remove {SIGNED} and {SIGNATURES} to sign anew") from None
     return [] if signed is None else [signed]
 
 

@@ -27,6 +27,7 @@ from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
 from reports.record.shared import Known, References, is_shared_file
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
+from reports.record.signed import lines as signed_lines
 
 SUFFIX = ".jsonl.xz"
 
@@ -186,7 +187,7 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
 def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
     """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
     of the time."""
-    data = _lines(records) + "".join(f"{line}\n" for line in sorted({one.line() for one in signed})).encode("ascii")
+    data = _lines(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)

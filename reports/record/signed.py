@@ -23,7 +23,7 @@ SIGNED, SIGNATURES = "signed.txt", "signed.txt.sig"
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 
 MAX_SIGNATURES = 16
-"""Maximum number of signatures of one statement; each costs two processes to verify."""
+"""Maximum number of signatures of one statement; each costs some processes to verify."""
 
 MAX_STATEMENTS = 1000
 """Maximum number of statements in a bundle."""
@@ -65,7 +65,8 @@ class Statement:
         except (ValueError, RecursionError):
             raise ValueError("not a statement of symlab sign") from None
         statement = cls(found["manifest"] or "", found["records"], int(found["count"]), commands)
-        if statement.text() != text:
+        # Each command once: their records would count again and again, which a few bytes can ask for.
+        if statement.text() != text or list(commands) != sorted(set(commands)):
             raise ValueError("not a statement of symlab sign")
         return statement
 
@@ -125,6 +126,17 @@ def _digest_of(each: Sequence[str]) -> str:
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
+def lines(signed: Iterable[Signed]) -> list[str]:
+    """Return a bundle's lines of what was signed, sorted. Raises ValueError for more than can be read again."""
+    found = set(signed)
+    most = max((len(one.signatures) for one in found), default=0)
+    if most > MAX_SIGNATURES:
+        raise ValueError(f"{most} signatures of one statement; {MAX_SIGNATURES} are the maximum")
+    if len(found) > MAX_STATEMENTS:
+        raise ValueError(f"{len(found):,} statements were signed; {MAX_STATEMENTS:,} are a bundle's maximum")
+    return sorted(one.line() for one in found)
+
+
 def split(text: str, where: str) -> tuple[str, ...]:
     """Return each signature of a text of several. Raises ValueError, naming where, for anything else."""
     found = re.findall(rf"{BEGIN}\n[A-Za-z0-9+/=\n]*?{END}\n", text)
@@ -142,6 +154,10 @@ def read_line(line: str, where: str) -> Signed:
         text, signatures = document["statement"], document["signatures"]
         if not isinstance(text, str) or not isinstance(signatures, list):
             raise TypeError
-        return Signed(text, tuple(split(one, where)[0] for one in signatures[: MAX_SIGNATURES + 1]))
+        each = [split(one, where) for one in signatures[:MAX_SIGNATURES]]
+        found = Signed(text, tuple(one for (one,) in each))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{where}: not a statement with its signatures") from None
+    if len(signatures) > MAX_SIGNATURES:
+        raise ValueError(f"{where}: {len(signatures)} signatures; {MAX_SIGNATURES} are the maximum")
+    return found

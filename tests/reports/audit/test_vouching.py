@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import lzma
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reports.audit import ssh
+from reports.audit import ssh, vouching
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Ground, Outcome
 from reports.commands import reports as group
@@ -262,6 +263,68 @@ def test_a_key_that_may_not_vouch_here_or_no_more(
     assert says in findings(audited(folder, tmp_path / "list"))
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_key_with_a_line_for_each_namespace(order: tuple[int, int], place: Path, keys: Path, tmp_path: Path) -> None:
+    """ssh-keygen finds the names of the first line only; the second one counts, and is named with its number."""
+    folder = place / "command0"
+    signed(folder, keys)
+    key = (keys / f"{ALICE}.pub").read_text()
+    lines = [f'{one}-key namespaces="{one}" {key}' for one in ("git", "symlab")]
+    path = tmp_path / "list"
+    path.write_text("# signers\n" + "".join(lines[index] for index in order))
+    audit = audited(folder, path)
+    assert "; signed by symlab-key; " in audit.verdict
+    assert outcomes(audit, 21) == {Outcome.VERIFIED}
+    path.write_text(f"{lines[0]}\n" + lines[1].replace('"symlab"', '"symlab",valid-before="20200101"'))
+    says = findings(audited(folder, path))
+    assert 'line 1: key is not permitted for use in signature namespace "symlab"; line 3: key has expired' in says
+
+
+def test_a_certificate_whose_authority_has_two_lines(keys: Path, tmp_path: Path) -> None:
+    for name in ("authority", "carol"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    line = [
+        "ssh-keygen",
+        "-q",
+        "-s",
+        str(tmp_path / "authority"),
+        "-I",
+        "id",
+        "-n",
+        "carol",
+        str(tmp_path / "carol.pub"),
+    ]
+    subprocess.run(line, check=True)
+    signature = ssh.sign("text\n", tmp_path / "carol-cert.pub")
+    key = (tmp_path / "authority.pub").read_text()
+    lines = [
+        f'{who} cert-authority,namespaces="{space}" {key}' for who, space in (("carol", "git"), ("carol", "symlab"))
+    ]
+    (tmp_path / "list").write_text("".join(lines))
+    found = ssh.verified(signature, "text\n", tmp_path / "list")
+    assert (found.state, found.name) == (ssh.State.KNOWN, "carol")
+    (tmp_path / "list").write_text(lines[0])
+    assert ssh.verified(signature, "text\n", tmp_path / "list").state is ssh.State.UNKNOWN
+    assert ssh.verified(signature, "text\n", keys / "signers").state is ssh.State.UNKNOWN
+
+
+@pytest.mark.parametrize("pattern", ["*@example.org", '"*,!mallory@x"', "alic?@example.org"])
+def test_a_pattern_names_no_person(pattern: str, place: Path, keys: Path, tmp_path: Path) -> None:
+    folder = place / "command0"
+    signed(folder, keys)
+    key = (keys / f"{ALICE}.pub").read_text()
+    path = tmp_path / "list"
+    path.write_text(f"{pattern} {key}")
+    audit = audited(folder, path)
+    name = pattern.strip('"').split(",")[0]
+    assert f"; signed by a key of the pattern '{name}'; " in audit.verdict
+    ((outcome, evidence),) = told(audit)
+    assert outcome is Outcome.VERIFIED
+    assert evidence.endswith(f"; the pattern in {path} names no person")
+    path.write_text(f"{pattern} {key}{ALICE} {key}")
+    assert f"; signed by {ALICE}; " in audited(folder, path).verdict
+
+
 def test_a_signature_made_for_something_else(place: Path, keys: Path) -> None:
     """Such as a commit that git signed: the same key, and another namespace."""
     folder = place / "command0"
@@ -282,6 +345,111 @@ def test_several_signers(place: Path, keys: Path, capsys: pytest.CaptureFixture[
     assert f"; signed by {BOB}; {ALICE}; " in audit.verdict
     assert outcomes(audit, 21) == {Outcome.VERIFIED}
     assert (folder / SIGNATURES).read_text().count(BEGIN) == 3
+
+
+def test_the_17th_signature_is_refused_and_the_others_stay(
+    place: Path, keys: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the third, with two as the maximum."""
+    monkeypatch.setattr(vouching, "MAX_SIGNATURES", 2)
+    path = bundled(place / "command1", place.with_name("one.jsonl.xz"))
+    for what in (place / "command0", path):
+        signed(what, keys, ALICE, BOB, ALICE)
+        before = digests(what)
+        capsys.readouterr()
+        assert main(["sign", str(what), "--key", str(keys / EVE)]) == 2
+        assert "not signed, for 2 other keys signed it, and 2 signatures are the maximum" in capsys.readouterr().err
+        assert digests(what) == before
+        signed(what, keys, BOB)
+
+
+def digests(place: Path) -> dict[str, bytes]:
+    found = [place, *place.rglob("*")]
+    return {str(path): path.read_bytes() for path in found if path.is_file()}
+
+
+def test_signatures_that_can_not_be_read_are_not_replaced(
+    place: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = place / "command0"
+    for change in (many, more_text, without_statement, linked):
+        signed(folder, keys)
+        change(folder)
+        before = digests(folder)
+        capsys.readouterr()
+        assert main(["sign", str(folder), "--key", str(keys / BOB)]) == 2
+        said = capsys.readouterr().err
+        assert "not signed, for the signatures here can't be read (" in said
+        assert f"remove {SIGNED} and {SIGNATURES} to sign anew" in said
+        assert digests(folder) == before
+        for name in (SIGNED, SIGNATURES):
+            (folder / name).unlink(missing_ok=True)
+    signed(folder, keys)
+    without_signatures(folder)  # as an interrupted command leaves it: no signature is lost
+    signed(folder, keys, BOB)
+    assert f"; signed by {BOB}; " in audited(folder, keys / "signers").verdict
+
+
+def with_statements(place: Path, keys: Path, number: int, *, is_other: bool) -> Path:
+    """A bundle with statements that name a manifest each, of its records or of others, each signed twice with one
+    signature."""
+    path = bundled(place / "command0", place.with_name("one.jsonl.xz"))
+    found = bundle.unpacked(path)
+    digests = [f"sha256:{index:064x}" for index in range(number)]
+    texts = [dataclasses.replace(statement_of(found), manifest=digest) for digest in digests]
+    if is_other:
+        texts = [dataclasses.replace(one, records=digest) for one, digest in zip(texts, digests, strict=True)]
+    signature = ssh.sign(texts[0].text(), keys / ALICE)
+    bundle.write(found, path, signed=[Signed(one.text(), (signature,) * 2) for one in texts])
+    return path
+
+
+def test_signatures_of_other_content_are_not_verified(place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = with_statements(place, keys, 40, is_other=True)
+    monkeypatch.setattr(vouching, "verified", lambda *_: pytest.fail("verified"))
+    audit = audited(path, keys / "signers")
+    assert findings(audit).count("changed after signing") == 40
+    assert {point.ground for point in audit.items[-1].points} == {Ground.COMPARED}
+
+
+def test_an_audit_verifies_each_signature_once_and_no_more_than_its_maximum(
+    place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = with_statements(place, keys, 12, is_other=False)
+    asked = []
+
+    def counting(signature: str, text: str, signers: Path | None) -> ssh.Verified:
+        asked.append((signature, text))
+        return ssh.verified(signature, text, signers)
+
+    monkeypatch.setattr(vouching, "verified", counting)
+    monkeypatch.setattr(vouching, "MAX_VERIFIED", 5)
+    audit = audited(path, keys / "signers")
+    assert len(asked) == len(set(asked)) == 5
+    assert (Outcome.NOT_COMPARABLE, "7 signatures not verified: 5 are an audit's maximum") in told(audit)
+    monkeypatch.setattr(vouching, "MAX_VERIFIED", 12)
+    assert Outcome.NOT_COMPARABLE not in outcomes(audited(path, keys / "signers"), 21)
+
+
+def test_a_signer_beside_signatures_that_were_not_verified_signed_in_part(
+    place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed(place / "command0", keys, ALICE, BOB)
+    monkeypatch.setattr(vouching, "MAX_VERIFIED", 1)
+    audit = audited(place / "command0", keys / "signers")
+    assert f"; signed in part by {ALICE}; " in audit.verdict
+    assert (Outcome.NOT_COMPARABLE, "1 signature not verified: 1 are an audit's maximum") in told(audit)
+
+
+def test_a_list_that_is_a_pipe_is_refused_at_once(place: Path, keys: Path, tmp_path: Path) -> None:
+    """Without a writer, an open of it would wait for ever."""
+    os.mkfifo(tmp_path / "list")
+    line = ["audit", str(place), "--signers", str(tmp_path / "list")]
+    program = f"from symlab.command import main; import sys; sys.exit(main({line!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.endswith("list: can't be read (it is a pipe); give a file with lines 'name ssh-ed25519 AAAA..'")
 
 
 def test_a_folder_that_was_sealed_again_is_signed_anew(
@@ -338,9 +506,12 @@ def faster(record: Record) -> Record:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda found: [faster(found[0]), *found[1:]], "2 of these commands are here, and not the same"),
-        (lambda found: found[1:], "1 of these commands are here, and not the same"),
-        (lambda found: [*found, faster(found[0])], "3 of these commands are here, and not the same"),
+        (
+            lambda found: [faster(found[0]), *found[1:]],
+            "2 records signed, the bundle has 2 records of the same commands, with other contents",
+        ),
+        (lambda found: found[1:], "2 records signed, the bundle has 1 record of the same commands"),
+        (lambda found: [*found, faster(found[0])], "2 records signed, the bundle has 3 records of the same commands"),
     ],
     ids=["one changed", "one left out", "one added"],
 )
@@ -377,7 +548,9 @@ def test_a_bundle_is_signed_as_a_whole(place: Path, keys: Path) -> None:
     assert Statement.read(one.text).manifest == ""
     shutil.copy(path, place / "command0")  # no manifest lists it: the folder is as open as any
     path.write_bytes(bundle.packed(bundle.unpacked(path)[1:], signed=[one]))
-    assert "changed after signing: 4 records signed, 3 of these" in findings(audited(path, keys / "signers"))
+    assert "changed after signing: 4 records signed, the bundle has 3 records of the same" in findings(
+        audited(path, keys / "signers")
+    )
 
 
 def test_the_folder_of_everything_published(place: Path, keys: Path) -> None:
@@ -400,7 +573,9 @@ def test_a_good_signature_inside_a_folder_that_was_sealed_around_it(place: Path,
     signed(place / "command0", keys)
     resealed(place / "command0")
     seal(place)
-    assert "changed after signing" in findings(audited(place, keys / "signers"))
+    audit = audited(place, keys / "signers")
+    assert "changed after signing" in findings(audit)
+    assert {point.ground for point in audit.items[-1].points if point.outcome is Outcome.FINDING} == {Ground.COMPARED}
 
 
 def test_what_can_not_be_signed(place: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -410,7 +585,10 @@ def test_what_can_not_be_signed(place: Path, keys: Path, capsys: pytest.CaptureF
         return line
 
     folder = place / "command0"
-    assert "there is no manifest here" in refused(place, keys / ALICE)
+    above = refused(place, keys / ALICE)
+    assert above.endswith(f"it has no manifest; sign one of those below: {folder}; {place / 'command1'}")
+    (place / "empty").mkdir()
+    assert "there is no manifest here" in refused(place / "empty", keys / ALICE)
     assert "neither a folder nor a bundle" in refused(folder / "command.json", keys / ALICE)
     assert "no such key (--key); give the file of an SSH key" in refused(folder, keys / "nothing")
     assert "is not a key of ssh; make one with ssh-keygen" in refused(folder, folder / "command.json")
@@ -488,7 +666,9 @@ def test_without_ssh_keygen(place: Path, keys: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_list_that_can_not_be_read_and_two_sets(place: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(place), "--signers", str(keys / "none")]) == 2
-    assert "can't be read (--signers" in capsys.readouterr().err
+    assert f"--signers {keys / 'none'}: can't be read (No such file" in capsys.readouterr().err
+    assert main(["audit", str(place), "--signers", str(place)]) == 2
+    assert "can't be read (it is a folder); give a file with lines 'name ssh-ed25519" in capsys.readouterr().err
     assert main(["audit", str(place), str(place), "--signers", str(keys / "signers")]) == 2
     assert "audit each of them alone" in capsys.readouterr().err
 
@@ -497,7 +677,17 @@ def test_a_statement_is_read_as_it_was_written_and_in_no_other_form() -> None:
     made = Statement("sha256:" + "0" * 64, "sha256:" + "1" * 64, 3, ("a", 'b "\n c'))
     assert Statement.read(made.text()) == made
     assert Statement.read(dataclasses.replace(made, manifest="").text()).manifest == ""
-    for other in (made.text() + "\n", made.text().upper(), made.text().replace('"a"', '"\\u0061"'), "", "command: 3\n"):
+    twice = dataclasses.replace(made, commands=("a", "a")).text()
+    unsorted = dataclasses.replace(made, commands=("b", "a")).text()
+    for other in (
+        twice,
+        unsorted,
+        made.text() + "\n",
+        made.text().upper(),
+        made.text().replace('"a"', '"\\u0061"'),
+        "",
+        "command: 3\n",
+    ):
         with pytest.raises(ValueError, match="not a statement of symlab sign"):
             Statement.read(other)
 
@@ -507,6 +697,12 @@ def test_the_digest_of_records_is_of_their_content_alone() -> None:
     assert records_digest(found) == records_digest([*reversed(found), found[0]])
     for changed in (found[1:], [faster(found[0]), *found[1:]]):
         assert records_digest(changed) != records_digest(found)
+
+
+def added(path: Path, *signed: Signed) -> None:
+    """Write a bundle with statements that symlab would not write."""
+    lines = bundle._lines(records(1)) + "".join(f"{one.line()}\n" for one in signed).encode("ascii")
+    path.write_bytes(lzma.compress(lines))
 
 
 @pytest.mark.parametrize(
@@ -528,6 +724,24 @@ def test_a_damaged_line_of_a_bundle(line: str, tmp_path: Path) -> None:
 def test_a_bundle_of_many_statements_is_refused_before_any_is_verified(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl.xz"
     signature = f"{BEGIN}\nAAAA\n-----END SSH SIGNATURE-----\n"
-    bundle.write(records(1), path, signed=[Signed(str(number), (signature,)) for number in range(1001)])
+    found = [Signed(str(number), (signature,)) for number in range(1001)]
+    with pytest.raises(ValueError, match="1,001 statements were signed; 1,000 are a bundle's maximum"):
+        bundle.write(records(1), path, signed=found)
+    assert not path.exists()
+    added(path, *found)
     with pytest.raises(ValueError, match="more than 1,000 statements were signed"):
+        bundle.signed_in(path)
+
+
+def test_a_line_of_17_signatures_is_refused_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.xz"
+    signature = f"{BEGIN}\nAAAA\n-----END SSH SIGNATURE-----\n"
+    signed = Signed("text", (signature,) * 17)
+    with pytest.raises(ValueError, match="17 signatures of one statement; 16 are the maximum"):
+        bundle.write(records(1), path, signed=[signed])
+    added(path, signed)
+    with pytest.raises(ValueError, match="17 signatures; 16 are the maximum"):
+        bundle.signed_in(path)
+    added(path, Signed("text", (signature * 2,)))
+    with pytest.raises(ValueError, match="not a statement with its signatures"):
         bundle.signed_in(path)
