@@ -41,6 +41,10 @@ class Told:
         return [step for step in self.data if step.data is Data.DIFFERENT]
 
     @property
+    def is_compared(self) -> bool:
+        return any(step.is_compared for step in self.data)
+
+    @property
     def is_changed(self) -> bool:
         return bool(self.changes or self.data_changes)
 
@@ -97,19 +101,29 @@ class History:
             parts.append(f"too few worlds for change points in {counted(few, 'case')} ({LEAST_WORLDS} are the minimum)")
         if simulated := sum(one.series.is_simulated for one in self.told):
             parts.append(f"{counted(simulated, 'case')} simulated, which have no times")
-        followed = [one for one in self.told if one.data]
-        different = sum(bool(one.data_changes) for one in followed)
-        parts.append(f"data changed in {different:,} of {counted(len(followed), 'case')}")
-        return "; ".join(parts)
+        if compared := self._compared:
+            different = sum(bool(one.data_changes) for one in self.told)
+            parts.append(f"data changed in {different:,} of {counted(compared, 'case')}")
+        return "; ".join([*parts, *self._without_data])
+
+    @property
+    def _compared(self) -> int:
+        """The number of series of which some data could be compared."""
+        return sum(one.is_compared for one in self.told)
+
+    @property
+    def _without_data(self) -> list[str]:
+        """What is said of the other series."""
+        others = len(self.told) - self._compared
+        return [f"no data could be compared in {counted(others, 'case')}"] if others else []
 
     @property
     def without_changes(self) -> str:
         """What is said where nothing changed: what was looked at, and what could not be."""
         searched = sum(len(one.series.timed) >= LEAST_WORLDS for one in self.told)
-        followed = sum(bool(one.data) for one in self.told)
         times = f"no change of times in {counted(searched, 'case')}" if searched else "no times could be searched"
-        data = f"no change of data in {counted(followed, 'case')}" if followed else "no data could be compared"
-        return f"{times}; {data}"
+        data = [f"no change of data in {counted(self._compared, 'case')}"] if self._compared else []
+        return "; ".join([times, *data, *self._without_data])
 
     @cached_property
     def versions(self) -> dict[Version, int]:
@@ -186,7 +200,7 @@ class History:
             "last: the median over the worlds of the first version and of the last",
             *([times] if any(one.series.timed for one in self.told) else []),
             *([simulated] if any(one.series.is_simulated for one in self.told) else []),
-            "data: what every launch gave every rank, each world against the one before",
+            "data: what every launch gave every rank, each world against the last one before it that has data",
         )
 
     def document(self) -> dict[str, Any]:
@@ -218,7 +232,10 @@ class History:
                 {**asdict(change), "what_differs": differing(series, change), "worlds": _ends(series, change)}
                 for change in one.changes
             ],
-            "data_steps": [{"at": step.at, "data": str(step.data), "remark": step.remark} for step in one.data],
+            "data_steps": [
+                {"before": step.before, "at": step.at, "data": str(step.data), "remark": step.remark}
+                for step in one.data
+            ],
         }
 
     def _point_document(self, point: Point) -> dict[str, Any]:
@@ -247,7 +264,7 @@ class History:
         return Line(cells, {"ratio": _BAD if change.ratio > 1 else _GOOD, "what differs": "text"}, _raw(one.series))
 
     def _data_line(self, one: Told, step: DataStep) -> Line:
-        before, after = (one.series.points[at] for at in (step.at - 1, step.at))
+        before, after = (one.series.points[at] for at in (step.before, step.at))
         digests = f"{before.data_digest or '-'} to {after.data_digest or '-'}"
         cells = {
             **case_cells(one.series),

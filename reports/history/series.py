@@ -67,6 +67,16 @@ class Point:
         return " ".join(dict.fromkeys(str(record.status) for record in self.records))
 
     @property
+    def has_data(self) -> bool:
+        """Whether it has data that was found right."""
+        return any(record.verified for record in self.records)
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether one of its records ended without a check of its data."""
+        return any(record.status is Status.PASSED and not record.verified for record in self.records)
+
+    @property
     def data_digest(self) -> str:
         """The digest of what every launch gave every rank, 12 digits; "" if the records do not say."""
         check = next((record.check for record in self.records if record.check is not None), None)
@@ -109,20 +119,41 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class DataStep:
-    """Whether the data of a point is that of the point before it: index of the later one, and what is said."""
+    """Whether the data of a point is that of an earlier one: the index of each, and what is said."""
 
+    before: int
     at: int
     data: Data
     remark: str
 
+    @property
+    def is_compared(self) -> bool:
+        return self.data is not Data.NOT_COMPARABLE
+
 
 def data_steps(series: Series) -> list[DataStep]:
-    """Return a step from each point of a series to the next."""
+    """Return a step to each point of a series but the first, from the last one before it that it can be compared with.
+
+    A point with verified data is compared with the last that has some, with digests if both can have them; one that
+    broke or was wrong with the last that was checked or broke, so that a case that stays broken changed once.
+    """
     steps = []
     for at in range(1, len(series.points)):
-        found = data_of(series.points[at - 1].records, series.points[at].records)
-        steps.append(DataStep(at, found.data, found.remark))
+        before = _compared_with(series.points[:at], series.points[at])
+        found = data_of(series.points[before].records, series.points[at].records)
+        steps.append(DataStep(before, at, found.data, found.remark))
     return steps
+
+
+def _compared_with(earlier: Sequence[Point], point: Point) -> int:
+    """Return the index of the point to compare with; the last one if none has data."""
+    if not point.has_data:
+        wanted = [at for at, one in enumerate(earlier) if one.has_data or not one.is_unchecked]
+    else:
+        wanted = [at for at, one in enumerate(earlier) if one.has_data]
+        if point.data_digest:
+            wanted = [at for at in wanted if earlier[at].data_digest] or wanted
+    return wanted[-1] if wanted else len(earlier) - 1
 
 
 def version_of(record: Record) -> Version:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simulator.litmus.program import (
+    BARRIERS,
     Access,
     Address,
     Barrier,
@@ -32,6 +33,7 @@ from simulator.litmus.program import (
     Thread,
     WaitGroup,
 )
+from simulator.litmus.unfold import barrier_names
 
 ENTRY = "litmus"
 LOCATION_BYTES = 32
@@ -143,6 +145,23 @@ def kernel_of(program: Program, *, unit: Literal["lane", "warp"] = "lane", has_s
 def _has_counts(program: Program) -> bool:
     """Whether some barrier counts threads."""
     return any(isinstance(one, Barrier) and one.count is not None for one in _all_of(program))
+
+
+def _own_barriers(program: Program, *, needs_begin: bool) -> tuple[int | None, int | None]:
+    """The barriers before a thread's first instruction and after its last, where there is one: such as the program does
+    not use. Raises NotCompiled if too few are left."""
+    needs = [_has_counts(program), needs_begin]
+    names = [one.name for one in _all_of(program) if isinstance(one, Barrier)]
+    has_registers = any(isinstance(name, str) for name in names)
+    used = set(barrier_names(program) if has_registers else names)
+    free = [number for number in range(BARRIERS) if number not in used]
+    if len(free) < sum(needs):
+        raise NotCompiled(
+            f"the program uses {BARRIERS - len(free)} barriers of {BARRIERS}, "
+            f"and the kernel needs {sum(needs)} of its own"
+        )
+    finish, begin = (free.pop() if needed else None for needed in needs)
+    return begin, finish
 
 
 def _all_of(program: Program) -> list[Instruction]:
@@ -298,6 +317,7 @@ class _Writer:
         self.program, self.spots, self.shared, self.slots, self.has_starts = program, spots, shared, slots, has_starts
         self.names = [name for name in (*program.memory.initial, *program.memory.aliases) if name not in shared]
         self.has_counts = _has_counts(program)
+        self.begin, self.finish = _own_barriers(program, needs_begin=self.has_counts or bool(shared))
         self.lines: list[str] = []
         self.labels = 0
         self.note = ""
@@ -358,8 +378,8 @@ class _Writer:
                 self._add(f"st.shared.u32 [{_at(name)}+{4 * word}], {value}")
         if mine:
             self._add("fence.proxy.async")
-        if self.has_counts or self.shared:  # until other threads have returned, and shared memory is as it begins
-            self._add("barrier.sync 14")
+        if self.begin is not None:  # until other threads have returned, and shared memory is as it begins
+            self._add(f"barrier.sync {self.begin}")
         if self.has_starts:
             self._label(f"WAIT{number}")
             self._add("mov.u64 %now, %globaltimer")
@@ -386,8 +406,8 @@ class _Writer:
         self._keep(number)
         self._add("mov.u64 %w0, 1")
         self._store(number, "", "%w0")
-        if self.has_counts:  # a thread that has returned would count as one that has come
-            self._add("barrier.sync 15")
+        if self.finish is not None:  # a thread that has returned would count as one that has come
+            self._add(f"barrier.sync {self.finish}")
         self._add("ret")
 
     def _keep(self, number: int) -> None:

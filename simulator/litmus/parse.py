@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from simulator.litmus.program import (
+    BARRIERS,
     SCOPES,
     Access,
     Address,
@@ -339,7 +340,10 @@ def _fence(head: str, words: list[str], line: str) -> Instruction:
 def _barrier(kind: Literal["sync", "arrive"], operands: list[str], line: str) -> Barrier:
     if not operands or len(operands) > 2 or (kind == "arrive" and len(operands) != 2):
         raise ValueError(f"'{line}': write bar.sync ID, bar.sync ID, COUNT or bar.arrive ID, COUNT")
-    return Barrier(kind, _operand(operands[0]), _number(operands[1]) if len(operands) == 2 else None, line)
+    name = _operand(operands[0])
+    if isinstance(name, int) and not 0 <= name < BARRIERS:
+        raise ValueError(f"'{line}': there is no barrier {name}, a block has 0 to {BARRIERS - 1}")
+    return Barrier(kind, name, _number(operands[1]) if len(operands) == 2 else None, line)
 
 
 def _bulk(head: str, operands: list[str], line: str) -> Instruction:

@@ -9,6 +9,9 @@ WORD_BITS = 32
 SCOPES = ("cta", "cluster", "gpu", "sys")
 """Narrow to wide (8.5)."""
 
+BARRIERS = 16
+"""The number of barriers of a block: 0 to 15."""
+
 USERS = 0
 """The number of threads of a barrier that waits for all threads that get to it, as published suites read barriers."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from simulator.litmus.meet import Arrival, meetings
 from simulator.litmus.program import (
+    BARRIERS,
     USERS,
     Access,
     Address,
@@ -182,7 +183,7 @@ class Skeleton:
 
 def skeletons(program: Program) -> Iterator[Skeleton]:
     """Yield all skeletons of a program. Loops end in their first turn: README.md says why that loses nothing."""
-    names = _barrier_names(program)
+    names = barrier_names(program)
     ways = [list(_ways(number, thread, program.memory, names)) for number, thread in enumerate(program.threads)]
     for thread, found in zip(program.threads, ways, strict=True):
         if not found:
@@ -210,8 +211,8 @@ def _arrivals(program: Program, ways: Sequence[Way]) -> list[list[Arrival]]:
     return found
 
 
-def _barrier_names(program: Program) -> tuple[int, ...]:
-    """The numbers that a barrier in a register may have: all of the program's that are a barrier's."""
+def barrier_names(program: Program) -> tuple[int, ...]:
+    """Return the numbers that a barrier in a register may have: all of the program's that are a barrier's."""
     numbers = {0, *(value for thread in program.threads for _, value in thread.registers)}
     numbers.update(value for words in program.memory.initial.values() for value in words)
     for one in (one for thread in program.threads for one in thread.instructions):
@@ -221,7 +222,7 @@ def _barrier_names(program: Program) -> tuple[int, ...]:
         elif isinstance(one, Barrier):
             operands = (one.name,)
         numbers.update(operand for operand in operands if isinstance(operand, int))
-    return tuple(sorted(number for number in numbers if 0 <= number < 16))
+    return tuple(sorted(number for number in numbers if 0 <= number < BARRIERS))
 
 
 def _joined(

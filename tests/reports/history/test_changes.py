@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reports.history.changes import ALPHA, LEAST_WORLDS, changes, family
+from reports.history.changes import ALPHA, LEAST_WORLDS, _intervals, changes, family
 
 Make = Callable[[np.random.Generator, int], Any]
 
@@ -149,6 +150,91 @@ def test_a_change_that_is_taken_back_is_two() -> None:
         named = changes(np.exp(logs))
         counts.append([one.at for one in named])
     assert sum(places == [12, 24] for places in counts) >= 36
+
+
+def levels(draw: np.random.Generator, parts: tuple[int, ...], *, is_stair: bool = False) -> Any:
+    """Parts of these numbers of worlds, each 30 % above the one before, or alternately up and down."""
+    logs = [np.full(count, np.log(1.3) * (at if is_stair else at % 2)) for at, count in enumerate(parts)]
+    return np.exp(np.concatenate(logs) + draw.normal(0, 0.003, sum(parts)))
+
+
+def found_all(parts: tuple[int, ...], *, is_stair: bool = False) -> float:
+    """The share of series of which exactly the true changes are named, each at its place."""
+    draw = np.random.default_rng(9)
+    named = [changes(levels(draw, parts, is_stair=is_stair)) for _ in range(20)]
+    return float(np.mean([[one.at for one in each] == list(np.cumsum(parts)[:-1]) for each in named]))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(8, 8, 8), (6, 6, 6), (4, 4, 4), (20, 5, 15), (20, 4, 20), (30, 10, 10), (40, 5, 5), (6, 6, 6, 6), (8,) * 6],
+)
+def test_left_and_right_of_a_change_are_searched_again(parts: tuple[int, ...]) -> None:
+    assert found_all(parts) >= 0.95
+
+
+@pytest.mark.parametrize("parts", [(4, 4, 40), (20, 4, 20), (8, 8, 8, 8)])
+def test_of_stairs_the_middle_of_a_stair_is_no_change(parts: tuple[int, ...]) -> None:
+    assert found_all(parts, is_stair=True) >= 0.95
+
+
+def test_what_no_step_stands_out_of_is_not_found() -> None:
+    """Said in the README: fewer than 4 worlds, even stairs, and a time that goes up and down all the time."""
+    assert found_all((20, 3, 20)) == 0
+    assert found_all((8,) * 6, is_stair=True) == 0
+    assert found_all((8,) * 10) == 0
+
+
+def test_intervals_of_changes_that_are_close_hold_the_truth() -> None:
+    draw = np.random.default_rng(10)
+    named = [one for _ in range(40) for one in changes(levels(draw, (8, 8, 8)))]
+    assert np.mean([one.low <= (1.3 if one.at == 8 else 1 / 1.3) <= one.high for one in named]) >= 0.95
+    assert all(one.first <= one.at <= one.last <= one.first + 2 for one in named)
+
+
+def named_beside(make: Make, count: int, at: int, step: float, trials: int) -> tuple[float, float]:
+    """The shares of series with one change in which something is named, and in which more than one change is."""
+    draw = np.random.default_rng(11)
+    named = []
+    for _ in range(trials):
+        logs = make(draw, count)
+        logs[at:] += np.log(step)
+        named.append(len(changes(np.exp(logs))))
+    return float(np.mean(np.array(named) > 0)), float(np.mean(np.array(named) > 1))
+
+
+@pytest.mark.parametrize("kind", ["independent, 0.5 %", "lag-1 correlation 0.9", "linear drift of 4 %", "two modes"])
+def test_beside_a_change_few_series_name_another(kind: str) -> None:
+    found, more = named_beside(UNCHANGED[kind], 24, 8, 1.3, 60)
+    assert found > 0.9
+    assert more < ALPHA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "at"), [(16, 8), (20, 10), (24, 8), (40, 12)])
+@pytest.mark.parametrize("kind", UNCHANGED)
+def test_beside_a_change_few_series_of_any_kind_name_another(kind: str, count: int, at: int) -> None:
+    for step in (1.1, 1.3):
+        assert named_beside(UNCHANGED[kind], count, at, step, 200)[1] < ALPHA
+
+
+def test_the_family_has_a_test_for_each_part_beside_a_change() -> None:
+    """Intervals without the change and the two parts beside it: no more tests than the series is charged for."""
+    for count in range(LEAST_WORLDS, 100):
+        for at in range(4, count - 3):
+            spans = {(start, end) for start, end in _intervals(count) if not start < at < end} | {(0, at), (at, count)}
+            assert sum(max(0, end - start - LEAST_WORLDS + 1) for start, end in spans) <= family(count)
+
+
+def test_a_long_series_takes_little_memory() -> None:
+    """Matrices of worlds by worlds would take 500 MB here."""
+    draw = np.random.default_rng(12)
+    tracemalloc.start()
+    for count in (1000, 1001):
+        changes(np.exp(draw.normal(0, 0.01, count)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 def test_a_change_on_top_of_drift_is_the_step_alone() -> None:

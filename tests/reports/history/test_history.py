@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import lzma
 import re
@@ -96,6 +97,53 @@ def test_the_same_data_is_said_to_be_the_same() -> None:
     found = history_of(without_times(["x"] * 4))
     assert found.told[0].data_text == "same"
     assert "data changed in 0 of 1 case" in found.verdict
+
+
+def unchecked(record: Record) -> Record:
+    return dataclasses.replace(record, check=None, reason="check was off")
+
+
+def test_an_unchecked_world_hides_no_change_of_data() -> None:
+    first, middle, last = without_times(["x", "x", "y"])
+    found = history_of([first, unchecked(middle), last])
+    (one,) = found.told
+    assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
+    assert "data changed in 1 of 1 case" in found.verdict
+    (data,) = found.change_sheets()
+    assert "version 1" in data.groups[0][0].cells["before"]
+    assert "version 3" in data.groups[0][0].cells["after"]
+    broke = broken(Status.FAILED, **{name: getattr(last, name) for name in ("request", "started", "ended", "fabric")})
+    (one,) = history_of([first, unchecked(middle), broke]).told
+    assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
+
+
+def test_a_world_without_digests_hides_no_change_of_data() -> None:
+    first, middle, last = without_times(["x", "x", "y"])
+    assert middle.check is not None
+    older = dataclasses.replace(
+        middle, check=dataclasses.replace(middle.check, output_digests=None, input_digests=None)
+    )
+    (one,) = history_of([first, older, last]).told
+    assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
+
+
+def test_what_was_not_compared_is_not_unchanged() -> None:
+    found = history_of([unchecked(record) for record in without_times(["x", "x", "y"])])
+    assert "data changed" not in found.verdict
+    assert found.verdict.endswith("no data could be compared in 1 case")
+    assert found.without_changes == "no times could be searched; no data could be compared in 1 case"
+    both = history_of([*map(unchecked, without_times(["x", "x"])), *stepping(3, 1.0, 1, algorithm="two_shot")])
+    assert both.verdict.endswith("data changed in 0 of 1 case; no data could be compared in 1 case")
+
+
+def test_what_stays_broken_changed_once() -> None:
+    records = stepping(6, 1.0, 3)
+    for at in (3, 4):
+        kept = {name: getattr(records[at], name) for name in ("request", "started", "ended")}
+        records[at] = broken(Status.FAILED, fabric=None, **kept)
+    (one,) = history_of(records).told
+    assert [step.at for step in one.data_changes] == [3]
+    assert (one.data[-1].before, one.data[-1].at, one.data[-1].is_compared) == (2, 5, True)
 
 
 def test_what_broke_or_was_wrong_on_the_way_is_a_change_of_data() -> None:
@@ -211,7 +259,10 @@ def test_nothing_searched_is_not_nothing_found(tmp_path: Path) -> None:
     assert history_of(stepping(2, 2.0, 1)).without_changes == "no times could be searched; no change of data in 1 case"
     both = history_of(stepping(24, 1.0, 12)).without_changes
     assert both == "no change of times in 1 case; no change of data in 1 case"
-    assert history_of([world(0, 10.0)]).without_changes == "no times could be searched; no data could be compared"
+    assert (
+        history_of([world(0, 10.0)]).without_changes
+        == "no times could be searched; no data could be compared in 1 case"
+    )
 
 
 def test_the_same_record_in_two_places_counts_once(tmp_path: Path) -> None:

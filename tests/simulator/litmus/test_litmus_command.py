@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import simulator.litmus
 from symlab.command import main
 from symlab.completion import answer_lines
 
@@ -48,6 +49,12 @@ def test_a_file_whose_condition_holds(tmp_path: Path, capsys: pytest.CaptureFixt
         "3 executions allowed",
         "never T1.r0 == 1 and T1.r1 == 0: holds",
     ]
+
+
+def test_the_example_of_the_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(simulator.litmus.__file__).parent / "README.md").read_text(encoding="utf-8")
+    example = page.split("```")[1].strip("\n")
+    assert example in said(capsys, "mp_no_acquire")
 
 
 def test_a_condition_that_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

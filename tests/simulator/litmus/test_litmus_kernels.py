@@ -130,6 +130,37 @@ def test_a_thread_begins_at_its_time() -> None:
     assert found == {(0, 1): (1, 1), (1, 0): (0, 0)}
 
 
+WAITS = """memory x
+    thread T0 on rank 0 block 0
+        st.weak [x], 1
+    thread T1 on rank 0 block 0
+        {lines}
+        bar.sync {name}, 2
+        ld.weak r0, [x]
+    exists T1.r0 == 1"""
+
+
+@pytest.mark.parametrize("name", [*range(16), "r1"])
+def test_the_kernels_own_barriers_are_none_of_the_programs(name: int | str) -> None:
+    """T1 waits for ever, whatever the number of its barrier is."""
+    program = parsed(WAITS.format(lines="mov r1, 15" if name == "r1" else "", name=name), "waits")
+    (only,) = judged(program, is_explained=False).allowed
+    assert only.blocked
+    counts = tried(program, range(5)).counts
+    assert [blocked for _, blocked in counts] == [("T1",)]
+
+
+def test_all_numbers_of_barriers_but_two_are_free_to_use() -> None:
+    for count, is_free in ((14, True), (15, False)):
+        lines = "\n".join(f"bar.arrive {name}, 2" for name in range(count - 1))
+        program = parsed(WAITS.format(lines=lines, name=count - 1), "many")
+        if is_free:
+            assert "barrier.sync 14;" in kernel_of(program).ptx
+        else:
+            with pytest.raises(NotCompiled, match="uses 15 barriers of 16, and the kernel needs 2 of its own"):
+                kernel_of(program)
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

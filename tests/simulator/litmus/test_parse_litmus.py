@@ -109,6 +109,8 @@ def test_an_instruction(line: str, expected: object) -> None:
         ("fence.sc", "write fence, one of .sc .acq_rel .acquire .release, and one of .cta"),
         ("fence.proxy.tensormap", "litmus programs have fence.proxy.alias and .async"),
         ("bar.arrive 0", "write bar.sync ID, bar.sync ID, COUNT or bar.arrive ID, COUNT"),
+        ("bar.sync 16", "there is no barrier 16, a block has 0 to 15"),
+        ("bar.arrive -1, 2", "there is no barrier -1, a block has 0 to 15"),
         ("cp.async.bulk [x], [y], 6", "copy a multiple of 4 bytes"),
         ("cp.async.bulk.wait_group", "write cp.async.bulk [TO], [FROM], BYTES"),
         ("bra", "write bra LABEL, or bra LABEL if r0 == 1"),
