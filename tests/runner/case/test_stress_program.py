@@ -141,7 +141,7 @@ class TestCombinations:
     def test_who_is_late(
         self, found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, stress: str, late: list[int]
     ) -> None:
-        """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with each replay that has such a launch."""
+        """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with its replay."""
         paused: list[int] = []
         pause = SimulatorFabric.pause
         monkeypatch.setattr(
