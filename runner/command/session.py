@@ -31,7 +31,7 @@ from runner.records.store import Store, StoreError
 from runner.request.options import command_line, config_dir_of
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
-from runner.track.dashboard import advice
+from runner.track.dashboard import told_at
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ class _Session:
         else:
             for remark in self._mirror.remarks:
                 self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
-            self._console.say(f"dashboard: {advice(uri)}")
+            self._console.say(f"dashboard: {told_at(uri, self._mirror.place)}")
 
     def _report(self) -> None:
         """The table of what was done, what went wrong, and where the records lie."""

@@ -10,6 +10,7 @@ a resumption does not begin to send beside it. Nothing that happens here can hur
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -28,6 +29,7 @@ from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets
 from runner.request.validate import TrackRequest
 from runner.track.names import Kept
+from runner.track.patience import patiently
 from runner.track.problems import told
 from runner.track.send import CommandRun
 
@@ -43,6 +45,8 @@ class Connection(NamedTuple):
 
 _UNNOTICED_S = 3.0
 _PARTING_S = 2.0
+_OTHERS_S = 60.0
+"""How long to wait for another process that sends records of the same command: its end is part of this one."""
 
 
 class Mirror:
@@ -65,6 +69,8 @@ class Mirror:
         self._messages, self._answers, self._wait = connect() if connect else in_process(folder)
         self.remarks: tuple[str, ...] = ()
         """After finish: a clause for each part of the report that could not be attached."""
+        self.place = ""
+        """After finish: the place of the command's charts on the server."""
         opening = {
             "uri": track.uri,
             "experiment": track.experiment,
@@ -98,6 +104,7 @@ class Mirror:
             return f"MLflow at {self._uri} got no records: the process that sends them ended unexpectedly"
         said = json.loads(answer)
         self.remarks = tuple(map(str, said["remarks"]))
+        self.place = str(said.get("place", ""))
         return str(said["problem"])
 
     def abandon(self, patience_s: float = 2.0) -> None:
@@ -157,7 +164,7 @@ def in_process(folder: Path) -> Connection:
 
 def follow(messages: IO[str], answers: IO[str]) -> None:
     """Do what the messages say until they end; answer once: {"problem": a clause or "", "remarks": [what is missing of
-    the report]}."""
+    the report], "place": where the charts are}."""
     run: CommandRun | None = None
     kept: dict[Path, Kept] = {}
     remarks: list[str] = []
@@ -168,7 +175,8 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             if "open" in message:
                 opening = message["open"]
                 uri = str(opening["uri"])
-                run = CommandRun(**opening | {"request": RecordedRequest.read(opening["request"])})
+                request = RecordedRequest.read(opening["request"])
+                run = CommandRun(**opening | {"request": request, "patience_s": _OTHERS_S})
                 if "earlier" in message:
                     some = _loaded(message["earlier"])
                     kept |= some
@@ -176,9 +184,9 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             elif "send" in message and run is not None:
                 some = _loaded(message["send"])
                 kept |= some
-                run.send(list(some.values()))
+                patiently(functools.partial(run.send, list(some.values())), run.find_children, uri)
             elif "finish" in message and run is not None:
-                remarks = run.finish(list(kept.values()))
+                remarks = patiently(functools.partial(run.finish, list(kept.values())), run.find_children, uri)
                 break
     except Exception as error:
         problem, ending = told(error, uri), "FAILED"
@@ -186,7 +194,8 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
         if run is not None:
             run.close(ending)
     with contextlib.suppress(OSError, ValueError):
-        answers.write(json.dumps({"problem": problem, "remarks": remarks}) + "\n")
+        place = run.place if run is not None else ""
+        answers.write(json.dumps({"problem": problem, "remarks": remarks, "place": place}) + "\n")
         answers.flush()
 
 

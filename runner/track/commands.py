@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from runner.track.dashboard import DEFAULT_URI
+from runner.track.dashboard import DEFAULT_URI, PORT
 
 
 @click.command(
@@ -31,17 +31,19 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
 
 @click.command("dashboard", epilog="Exit codes: 0 done; 2 the request is wrong; else the server's own.")
 @click.option("--uri", default=DEFAULT_URI, show_default=True, help="MLflow's tracking URI.")
-@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="The port to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="The port to listen on.")
 @click.option("--print", "is_print", is_flag=True, help="Print the command that opens it; start nothing.")
 def dashboard(uri: str, port: int, is_print: bool) -> None:
     """Open MLflow's dashboard on what was tracked.
 
-    Starts MLflow's server for a database until Ctrl-C. A server of your own already runs: its address is printed.
+    Starts MLflow's server for a database until Ctrl-C, and prints the address of the newest command's charts there. A
+    server of your own already runs: its address is printed.
     """
     from reports.tracked import database_path, resolved_uri
     from runner.request.validate import check_uri
     from runner.request_error import RequestError
-    from runner.track.dashboard import JOBS, check_port, open_command
+    from runner.track.dashboard import JOBS, check_port, newest_place, open_command
+    from runner.track.pages import address_of
 
     check_uri(uri, "--uri")
     path = database_path(resolved_uri(uri))
@@ -60,5 +62,7 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
     check_port(port)
     os.environ.setdefault(JOBS, "false")
     print(f"starting MLflow's dashboard at http://127.0.0.1:{port} (it takes about half a minute; Ctrl-C stops it)")
+    if path is not None and (place := newest_place(path)):
+        print(f"charts of the newest command: {address_of(f'http://127.0.0.1:{port}', place)}")
     sys.stdout.flush()
     os.execvp(words[0], words)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from reports.numerics.study import Series
 from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import device_text
 from reports.table.text import counted, reason_of, size_text
-from reports.tracked import COMMAND_TAG, SERIES_TAG
 from runner.track.artifacts import REPORT_NAME, TABLE_NAME
-
-NOTE_TAG = "mlflow.note.content"
+from runner.track.pages import page_of_series, page_of_view, view_key
 
 _LONGEST = 4500
 """Characters of a description; MLflow takes 5,000 of a tag on every server."""
@@ -50,8 +47,9 @@ def curve_note(curve: Series, report: str) -> str:
 def command_note(
     records: Sequence[Record], cases_not_run: int, command_line: str, links: str, problems: Sequence[str]
 ) -> str:
-    """Of a command: how it went, the links, the table if it is short enough."""
-    lines = [f"**{outcome(records, cases_not_run)}**", "", f"`{command_line}`" if command_line else "", "", links]
+    """Of a command: the links, how it went, the table if it is short enough. The links come first: MLflow covers what
+    follows the first lines until a reader asks for more."""
+    lines = [links, "", f"**{outcome(records, cases_not_run)}**", "", f"`{command_line}`" if command_line else ""]
     lines += [f"- not there: {problem}" for problem in problems]
     text = "\n".join(lines)
     if records:
@@ -77,11 +75,9 @@ def report_link(experiment_id: str, run_id: str, name: str = REPORT_NAME) -> str
 
 
 def charts_link(experiment_id: str, command: str) -> str:
-    """A link to MLflow's charts of all series of a command."""
-    search = quote(f"tags.`{COMMAND_TAG}` = '{command}' and tags.`{SERIES_TAG}` != ''")
-    order = quote("tags.`mlflow.runName`")  # by time, MLflow would list commands and hide their series
-    place = f"#/experiments/{experiment_id}/runs?searchFilter={search}&orderByKey={order}&orderByAsc=true"
-    return f"[charts of its series]({place}&compareRunsMode=CHART&workflowType=machine_learning)"
+    """Links to MLflow's charts of a command: its view, and all its series, which are found even if the view is gone."""
+    view, series = page_of_view(experiment_id, view_key(command)), page_of_series(experiment_id, command)
+    return f"[charts]({view}), [charts of its series]({series})"
 
 
 def _what(record: Record) -> str:

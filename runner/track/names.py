@@ -22,7 +22,7 @@ INCOMPLETE = "INCOMPLETE"
 COLOUR_TAG = "mlflow.runColor"
 """MLflow draws a run in this colour wherever it shows it."""
 
-_ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
+ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
 """Of Okabe and Ito's palette, which people who see no red or no green can tell apart."""
 
 _IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
@@ -221,7 +221,7 @@ def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
 
 def study_colour(curve: Series) -> dict[str, str]:
     """A tag for the colour of a study's curve in MLflow's charts: that of its accumulator."""
-    return {COLOUR_TAG: _ACCUMULATORS[curve.accumulator]} if curve.accumulator in _ACCUMULATORS else {}
+    return {COLOUR_TAG: ACCUMULATORS[curve.accumulator]} if curve.accumulator in ACCUMULATORS else {}
 
 
 def study_parameters(curve: Series) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
         "status": status_tag(records, cases_not_run),
         "passed": f"{passed}/{len(records) + cases_not_run}",
         "races": _races(records),
-        COLOUR_TAG: _paler(colour) if is_baseline(records[0]) else colour,
+        COLOUR_TAG: paler(colour) if is_baseline(records[0]) else colour,
         **_what_was_measured(records),
         **origin_tags(records),
     }
@@ -263,7 +263,7 @@ def _races(records: Sequence[Record]) -> str:
     return "not checked" if not checked else "checked" if checked == len(ran) else f"checked in {checked} of {len(ran)}"
 
 
-def _paler(colour: str) -> str:
+def paler(colour: str) -> str:
     """A colour, #rrggbb, halfway to white."""
     return "#" + "".join(f"{(int(colour[place : place + 2], 16) + 255) // 2:02x}" for place in (1, 3, 5))
 

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,10 +28,12 @@ from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
-from runner.track.dashboard import advice
+from runner.track.claim import Claim
+from runner.track.dashboard import told_at
 from runner.track.database import make_ready
-from runner.track.descriptions import NOTE_TAG, charts_link, command_note, curve_note, report_link, series_note
+from runner.track.descriptions import charts_link, command_note, curve_note, report_link, series_note
 from runner.track.names import (
+    COLOUR_TAG,
     INCOMPLETE,
     Kept,
     command_metrics,
@@ -50,11 +52,26 @@ from runner.track.names import (
     study_metrics,
     study_parameters,
 )
+from runner.track.pages import (
+    DIGEST_TAG,
+    NOTE_TAG,
+    PLACE_TAG,
+    SECTION_TAG,
+    command_filter,
+    digest_of,
+    page_of_view,
+    view_key,
+)
+from runner.track.patience import patiently
 from runner.track.problems import check_place, told
-from runner.track.views import experiment_tags
+from runner.track.standing import Standing, comparisons, section_of, standings
+from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
 COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
-LAYOUT = "3"
+NUMBER_TAG = "symlab.number"
+"""Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
+
+LAYOUT = "4"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 ARTIFACTS = "mlartifacts"
@@ -69,6 +86,10 @@ Point = tuple[str, float, int, int]
 """Of a metric: its name, value, time in ms, step."""
 
 
+class InUse(RuntimeError):
+    """Another process sends these records now."""
+
+
 class TrackingError(RuntimeError):
     """MLflow does not take a command's records; a clause that says why."""
 
@@ -77,33 +98,67 @@ class CommandRun:
     """The parent run of a command and its children. Every run that was opened is ended by close, whatever happened."""
 
     def __init__(
-        self, uri: str, experiment: str, request: RecordedRequest, folder: Path | str, started: str = ""
+        self,
+        uri: str,
+        experiment: str,
+        request: RecordedRequest,
+        folder: Path | str,
+        started: str = "",
+        patience_s: float = 0.0,
     ) -> None:
         """Open, or find again, the parent run of a command, from the `request` part of any of its records.
 
-        folder holds the records, and says what was asked for; started is for where it does not say it.
+        folder holds the records, and says what was asked for; started is for where it does not say it. InUse if another
+        process sends this command's records, and still does after patience_s.
         """
         self._folder = Path(folder)
         manifest = self._asked = command_document_of(self._folder)
         self._overrides = {job.number: job.overrides for job in manifest.jobs} if manifest is not None else {}
+        self._uri = uri
         self._client = _client(uri)
         self._open: list[str] = []
         self._experiment_id = _experiment(self._client, uri, experiment)
         self._command = request.command
         self._line = " ".join(request.command_line)
-        found = self._search(f"tags.`{COMMAND_TAG}` = '{self._command}' and tags.`{SERIES_TAG}` = ''", 1)
+        self._title = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
+        self._places: dict[str, str] = {}
+        self._claim = Claim(self._client, self._experiment_id, self._command)
+        if not self._claim.take(patience_s):
+            raise InUse(f"another process sends the records of {self._command} now")
+        try:
+            self._find(request, manifest.started if manifest is not None else started)
+        except BaseException:
+            self.close("FAILED")
+            raise
+
+    def _find(self, request: RecordedRequest, started: str) -> None:
+        """The parent run, found or made, and what it has."""
+        found = self._search(f"{command_filter(self._command)} and tags.`{SERIES_TAG}` = ''", 1)
         self._tags = dict(found[0].data.tags) if found else {}
         self._counts = dict(found[0].data.metrics) if found else {}
+        self._number = int(self._tags.get(NUMBER_TAG, "1"))
         self._children: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._parameters: dict[str, set[str]] = {}
-        self._places: dict[str, str] = {}
+        self._standings: dict[str, dict[str, str]] = {}
         if found:
             self.run_id = str(found[0].info.run_id)
-            children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
-            self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
-            self._parameters = {str(one.info.run_id): set(one.data.params) for one in children}
+            self.find_children()
         else:
-            self.run_id = self._create_parent(request, manifest.started if manifest is not None else started)
+            self.run_id = self._create_parent(request, started)
+
+    def find_children(self) -> None:
+        """The runs of the command's series, as MLflow has them."""
+        children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
+        self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
+        self._names = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_name) for one in children}
+        self._parameters = {str(one.info.run_id): set(one.data.params) for one in children}
+        self._standings = {one.data.tags.get(SERIES_TAG, ""): dict(one.data.tags) for one in children}
+
+    @property
+    def place(self) -> str:
+        """The place of this command's charts on its server."""
+        return page_of_view(self._experiment_id, view_key(self._command))
 
     def has(self, kept: Sequence[Kept]) -> bool:
         """Nothing is left to send: the command is there as a whole, or these very records of it are."""
@@ -148,10 +203,16 @@ class CommandRun:
             self.send(kept)
 
     def _create_parent(self, request: RecordedRequest, started: str) -> str:
-        name = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
+        self._number = self._next_number()
         # Until all is there, and if the end never comes, it is not complete.
-        tags = {COMMAND_TAG: self._command, SERIES_TAG: "", COMPLETE_TAG: "false", "status": INCOMPLETE}
-        run_id = self._create(name, tags | {"mlflow.source.name": "symlab"}, started)
+        tags = {
+            **self._own_tags,
+            SERIES_TAG: "",
+            COMPLETE_TAG: "false",
+            "status": INCOMPLETE,
+            NUMBER_TAG: str(self._number),
+        }
+        run_id = self._create(self._numbered(self._title), tags | {"mlflow.source.name": "symlab"}, started)
         parameters = {
             "experiment": request.experiment,
             "jobs": request.jobs or 1,
@@ -159,6 +220,24 @@ class CommandRun:
         }
         self._log(run_id, (), parameters)
         return run_id
+
+    @property
+    def _own_tags(self) -> dict[str, str]:
+        return {COMMAND_TAG: self._command, DIGEST_TAG: digest_of(self._command)}
+
+    def _next_number(self) -> int:
+        """How many commands of this name the experiment has, and one."""
+        parents = self._search(f"tags.`{SERIES_TAG}` = ''", _CHILDREN)
+        taken = [
+            int(one.data.tags.get(NUMBER_TAG, "1"))
+            for one in parents
+            if str(one.info.run_name).partition(" #")[0] == self._title
+        ]
+        return max(taken, default=0) + 1
+
+    def _numbered(self, name: str) -> str:
+        """A name that those of another command of the same name don't have: worlds are told apart in legends."""
+        return name if self._number == 1 else f"{name} #{self._number}"
 
     def send(self, kept: Sequence[Kept]) -> None:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
@@ -168,8 +247,10 @@ class CommandRun:
         for one in kept:
             request = one.record.request
             self._overrides.setdefault(request.job, request.overrides)
-        for name, members in series_of(kept).items():
-            self._send_series(name, members, missing_of(members, missing))
+        series = series_of(kept)
+        found = standings(series)
+        for name, members in series.items():
+            self._send_series(name, members, missing_of(members, missing), found[name])
 
     def _missing(self, kept: Sequence[Kept]) -> list[tuple[int, str]]:
         """The cases of these records' jobs that none of these records is of."""
@@ -192,15 +273,19 @@ class CommandRun:
         if manifest is not None:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
         ended_ms = max(map(_milliseconds, times))
-        for curve in studied(records):
-            self._send_curve(curve, records, ended_ms)
+        curves = studied(records)
+        for number, curve in enumerate(curves, 1):
+            self._send_curve(curve, records, ended_ms, number)
+        self._place(series_of(kept))
+        self._show(records, bool(curves))
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
-        links = f"{self._report}, {charts_link(self._experiment_id, self._command)}"
+        links = f"{charts_link(self._experiment_id, self._command)}, {self._report}"
         tags = {
             "status": status_tag(records, missing),
             **origin_tags(records),
+            DIGEST_TAG: digest_of(self._command),
             NOTE_TAG: command_note(records, missing, self._line, links, problems),
             SENT_TAG: _digest(kept),
             LAYOUT_TAG: LAYOUT,
@@ -215,30 +300,70 @@ class CommandRun:
             for key, value in command_metrics(records, missing).items()
             if self._counts.get(key) != value  # of a command that was sent before, only what is new
         ]
+        # A time of their own: sent again, they are the same points, and not doubled.
+        metrics += [(key, value, ended_ms, step) for key, value, step in comparisons(records)]
         self._log(self.run_id, metrics, {}, tags)
         self._end(self.run_id, run_status(records, missing), ended_ms)
         return problems
 
+    def _place(self, series: Mapping[str, Sequence[Kept]]) -> None:
+        """Say of each series where it stands among all of the command, which is known at its end only."""
+        for name, standing in standings(series).items():
+            there = self._standings.get(name, {})
+            changed = {key: value for key, value in _standing_tags(standing).items() if there.get(key) != value}
+            if changed and name in self._children:
+                self._log(self._children[name], (), {}, changed)
+                self._standings[name] = there | changed
+
+    def _show(self, records: Sequence[Record], has_curves: bool) -> None:
+        """Save the views of this command in the experiment, in place of the oldest ones."""
+        sections: dict[str, bool] = {}
+        for record in records:
+            name = section_of(record)
+            sections[name] = sections.get(name, False) or record.timing is not None
+        began = min((record.started for record in records), key=_milliseconds, default="")
+        title = f"{self._numbered(self._title)}, {began[:16].replace('T', ' ')}".removesuffix(", ")
+        views = command_views(Drawn(self._command, title, sections, has_curves))
+        present = self._client.get_experiment(self._experiment_id).tags
+        for key, value in command_tags(present, views, time.time_ns() // 1_000_000).items():
+            if value is not None:
+                _tag(self._client, self._experiment_id, key, value)
+            else:
+                with contextlib.suppress(Exception):  # another command was quicker, or the server is too old
+                    self._client.delete_experiment_tag(self._experiment_id, key)
+
+    def show_again(self, kept: Sequence[Kept]) -> None:
+        """Save the views of a command that was sent before: those of later ones may have taken their room."""
+        records = [one.record for one in kept]
+        self._show(records, bool(studied(records)))
+
     def close(self, status: str) -> None:
-        """End every run that is still open. Never raises: it's the way out."""
+        """End every run that is still open, and let others send. Never raises: it's the way out."""
         for run_id in reversed(self._open):
             with contextlib.suppress(Exception):
                 self._client.set_terminated(run_id, status)
         self._open = []
+        self._claim.give_back()
 
     @property
     def _report(self) -> str:
         return report_link(self._experiment_id, self.run_id)
 
-    def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
+    def _send_series(self, series: str, kept: Sequence[Kept], missing: int, standing: Standing) -> None:
         records = [one.record for one in kept]
-        name = series_name(records[0], differing(self._overrides)[records[0].request.job])
+        name = self._numbered(series_name(records[0], differing(self._overrides)[records[0].request.job]))
+        if any(own == name for key, own in self._names.items() if key != series):
+            name = f"{name} job {records[0].request.job}"  # of another that is called the same
         metrics = [
             (key, value, _milliseconds(record.ended), record.case.size_bytes)
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        tags = series_tags(records, missing) | {NOTE_TAG: series_note(records, missing, self._report)}
+        tags = {
+            **series_tags(records, missing),
+            **_standing_tags(standing),
+            NOTE_TAG: series_note(records, missing, self._report),
+        }
         started = min((record.started for record in records), key=_milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
@@ -251,7 +376,7 @@ class CommandRun:
             self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
-    def _send_curve(self, curve: Series, records: Sequence[Record], ended_ms: int) -> None:
+    def _send_curve(self, curve: Series, records: Sequence[Record], ended_ms: int, number: int) -> None:
         """A curve of a study, from several jobs, as an ended child run: metrics with step = world size.
 
         A point's time is that of its last record: sent again, it is the same point, and not doubled.
@@ -261,8 +386,13 @@ class CommandRun:
             case = record.case
             ended[case.world_size] = max(ended.get(case.world_size, 0), _milliseconds(record.ended))
         metrics = [(key, value, ended[step], step) for key, value, step in study_metrics(curve)]
-        tags = {"status": "STUDY", **study_colour(curve), NOTE_TAG: curve_note(curve, self._report)}
-        name = f"study {curve.name}"
+        tags = {
+            "status": "STUDY",
+            **study_colour(curve),
+            PLACE_TAG: f"{number:04d}",
+            NOTE_TAG: curve_note(curve, self._report),
+        }
+        name = self._numbered(f"study {curve.name}")
         started = min((record.started for record in records), key=_milliseconds)
         run_id = self._child(f"{tracked.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
         self._end(run_id, "FINISHED", ended_ms)
@@ -279,9 +409,12 @@ class CommandRun:
         """The run of a series, found or made, with all of this logged."""
         run_id = self._children.get(series)
         if run_id is None:
-            own = {COMMAND_TAG: self._command, SERIES_TAG: series, PARENT_TAG: self.run_id}
+            own = {**self._own_tags, SERIES_TAG: series, PARENT_TAG: self.run_id}
             run_id = self._children[series] = self._create(name, own | tags, started)
+            self._names[series] = name
+            self._standings[series] = tags
             tags = {}
+        self._standings[series] = self._standings.get(series, {}) | tags
         # MLflow refuses another value of a parameter that is there.
         there = self._parameters.setdefault(run_id, set())
         self._log(run_id, metrics, {key: one for key, one in parameters.items() if key not in there}, tags)
@@ -335,6 +468,11 @@ class CommandRun:
             points = points[room:]
 
 
+def _standing_tags(standing: Standing) -> dict[str, str]:
+    """The tags by which views find, sort and colour a series."""
+    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}", COLOUR_TAG: standing.colour}
+
+
 def _milliseconds(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
@@ -369,8 +507,17 @@ def _experiment(client: Any, uri: str, name: str) -> str:
         if found is None:
             raise RuntimeError(f"the experiment {name} can't be made")
     for key, value in experiment_tags(found.tags, time.time_ns() // 1_000_000).items():
-        client.set_experiment_tag(found.experiment_id, key, value)
+        _tag(client, found.experiment_id, key, value)
     return str(found.experiment_id)
+
+
+def _tag(client: Any, experiment_id: str, key: str, value: str) -> None:
+    """Set a tag of an experiment. A database refuses a tag that another process makes at the same moment: then it is
+    there, and can be set."""
+    try:
+        client.set_experiment_tag(experiment_id, key, value)
+    except Exception:
+        client.set_experiment_tag(experiment_id, key, value)
 
 
 def _digest(kept: Sequence[Kept]) -> str:
@@ -383,8 +530,9 @@ def _which(record: Record) -> tuple[object, ...]:
     return record.request.job, record.id, record.started
 
 
-def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
-    """Send the records of one command. Says what was done. TrackingError when MLflow does not take it."""
+def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, str]:
+    """Send the records of one command. Says what was done, and the place of its charts on the server ("" if unknown).
+    TrackingError when MLflow does not take it."""
     run: CommandRun | None = None
     try:
         started = min((one.record.started for one in kept), key=_milliseconds)
@@ -393,15 +541,23 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> str:
             says = f"{counted(len(odd), 'record')} of it in MLflow, as run {run.run_id}, differ from these"
             raise ValueError(f"{says} ({odd[0]}); nothing is sent over them, give another --experiment")
         if run.has(kept):
-            return f"already sent, as run {run.run_id}: nothing done"
-        run.send(kept)
-        problems = [f"; not attached: {problem}" for problem in run.finish(kept)]
-        return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
+            run.show_again(kept)
+            return f"already sent, as run {run.run_id}: nothing done", run.place
+        return _sent(run, kept, uri), run.place
+    except InUse:
+        return "another process sends its records now: nothing done", ""
     except Exception as error:
         raise TrackingError(told(error, uri)) from error
     finally:
         if run is not None:
             run.close("FAILED")
+
+
+def _sent(run: CommandRun, kept: Sequence[Kept], uri: str) -> str:
+    """Send all records of a command to a run of its own; a server that restarts meanwhile is waited for."""
+    patiently(lambda: run.send(kept), run.find_children, uri)
+    problems = [f"; not attached: {problem}" for problem in patiently(lambda: run.finish(kept), run.find_children, uri)]
+    return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
 
 
 def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
@@ -423,11 +579,13 @@ def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str
     """Send all commands, and say how it went. Gives the exit code."""
     for problem in problems:
         print(f"symlab: warning: left out: {problem}", file=sys.stderr)
+    place = ""
     for command, kept in commands.items():
         try:
-            print(f"{command}: {send_folder(kept, uri, experiment)}")
+            said, place = send_folder(kept, uri, experiment)
+            print(f"{command}: {said}")
         except TrackingError as error:
             print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
             return 1
-    print(f"dashboard: {advice(uri)}")
+    print(f"dashboard: {told_at(uri, place)}")
     return 1 if problems else 0

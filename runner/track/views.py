@@ -2,7 +2,9 @@
 
 MLflow keeps a view that a user saves as a tag of the experiment, and lists them all under "Views". Its own charts of a
 metric have linear axes, on which sizes from 1 KiB to 256 MiB lie on one another: views can say logarithmic. Runs that
-are not sorted by time are listed flat, so that series stand beside one another whichever command they are of.
+are not sorted by time are listed flat, so that series stand beside one another whichever command they are of. MLflow
+draws the first 20 runs of a view: they are sorted by their place (runner.track.standing), so that the fastest and the
+baselines are among them. A view's address names its experiment and its key, and opens its charts.
 
 The format of the tag is MLflow's own (3.17) and undocumented: where it changes, a view is not listed and nothing
 else is hurt. A browser test opens every view.
@@ -13,16 +15,27 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reports.tracked import SERIES_TAG
-from runner.track.descriptions import NOTE_TAG
+from runner.track.pages import NOTE_TAG, PLACE_TAG, SECTION_TAG, VIEW_KEYS, command_filter, view_key
+from runner.track.standing import WORST_RATIO
 
-VERSION_TAG, VERSION = "symlab.views", "1"
+VERSION_TAG, VERSION = "symlab.views", "2"
 """Tag of an experiment that these views were written to. Raised when a view changes: what a user has taken away since
 does not come back before that."""
+
+KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
+"""So that MLflow opens an experiment on its runs; else it opens on an empty page about language models."""
+
+VIEW_TAG = "mlflow.sharedViewState."
+"""How the tag of a view begins; its key follows."""
+
+MOST_SECTIONS, MOST_VIEWS = 12, 120
+"""Views made for the sections of one command, and for all commands of an experiment together: MLflow loads all of them
+with each of its pages. Those of the oldest commands make room; `symlab track` makes them again."""
 
 LINEAR, LOGARITHMIC = "linear", "log"
 
@@ -48,6 +61,9 @@ class View:
     columns: tuple[str, ...]
     closed: tuple[str, ...] = ()
     """Sections that are there but closed: MLflow makes a chart of every other metric, and these are for them."""
+    order: str = f"tags.`{PLACE_TAG}`"
+    """By time, MLflow would list commands and hide their series."""
+    is_ascending: bool = True
 
     @property
     def sections(self) -> tuple[str, ...]:
@@ -57,61 +73,141 @@ class View:
 _PARAMETERS = tuple(f"params.`{name}`" for name in ("op", "algorithm", "dtype", "accumulator", "world_size"))
 _OUTCOME = ("tags.`status`", "tags.`passed`")
 
-VIEWS = (
-    View(
-        "symlab-time",
-        "Latency and bus bandwidth over bytes",
-        "metrics.`latency/time_us` > 0",
-        (
-            *(Chart(f"latency/time_us{which}", y=LOGARITHMIC) for which in ("", "_p99")),
-            *(Chart(f"latency/time_us{which}", is_shown=False) for which in ("_min", "_p95", "_max")),
-            *(Chart(f"bandwidth/{name}") for name in ("busbw_gbps", "of_limit")),
-            Chart("bandwidth/algbw_gbps", is_shown=False),
-        ),
-        (*_PARAMETERS, "metrics.`bandwidth/busbw_gbps`", "metrics.`latency/time_us`"),
-        closed=("errors",),
+TIME = View(
+    "symlab-time",
+    "Latency and bus bandwidth over bytes",
+    "metrics.`latency/time_us` > 0",
+    (
+        *(Chart(f"latency/time_us{which}", y=LOGARITHMIC) for which in ("", "_p99")),
+        *(Chart(f"latency/time_us{which}", is_shown=False) for which in ("_min", "_p95", "_max")),
+        *(Chart(f"bandwidth/{name}") for name in ("busbw_gbps", "of_limit")),
+        Chart("bandwidth/algbw_gbps", is_shown=False),
     ),
-    View(
-        "symlab-errors",
-        "Errors over bytes",
-        f"metrics.`errors/wrong` >= 0 and tags.`{SERIES_TAG}` != ''",
-        (
-            *(Chart(f"errors/{name}") for name in ("rms_relative_error", "max_relative_error")),
-            *(Chart(f"errors/{name}") for name in ("max_ulp_error", "wrong")),
-            *(Chart(f"errors/{name}", is_shown=False) for name in ("rms_ulp_error", "max_absolute_error")),
-        ),
-        (*_PARAMETERS, *_OUTCOME),
-        closed=("bandwidth", "latency", "simulator"),
-    ),
-    View(
-        "symlab-study",
-        "Errors over ranks, by accumulator",
-        "metrics.`study/max_ulp_error` >= 0",
-        (
-            *(Chart(f"study/{name}") for name in ("rms_relative_error", "max_relative_error")),
-            *(Chart(f"study/{name}") for name in ("rms_ulp_error", "ranks_agree")),
-            *(Chart(f"study/{name}", is_shown=False) for name in ("max_ulp_error", "results")),
-        ),
-        _PARAMETERS[:4],
-    ),
+    (*_PARAMETERS, "metrics.`bandwidth/busbw_gbps`", "metrics.`latency/time_us`"),
+    closed=("errors",),
 )
+ERRORS = View(
+    "symlab-errors",
+    "Errors over bytes",
+    f"metrics.`errors/wrong` >= 0 and tags.`{SERIES_TAG}` != ''",
+    (
+        *(Chart(f"errors/{name}") for name in ("rms_relative_error", "max_relative_error")),
+        *(Chart(f"errors/{name}") for name in ("max_ulp_error", "wrong")),
+        *(Chart(f"errors/{name}", is_shown=False) for name in ("rms_ulp_error", "max_absolute_error")),
+    ),
+    (*_PARAMETERS, *_OUTCOME),
+    closed=("bandwidth", "latency", "simulator"),
+)
+STUDY = View(
+    "symlab-study",
+    "Errors over ranks, by accumulator",
+    "metrics.`study/max_ulp_error` >= 0",
+    (
+        *(Chart(f"study/{name}") for name in ("rms_relative_error", "max_relative_error")),
+        *(Chart(f"study/{name}") for name in ("rms_ulp_error", "ranks_agree")),
+        *(Chart(f"study/{name}", is_shown=False) for name in ("max_ulp_error", "results")),
+    ),
+    _PARAMETERS[:4],
+)
+COMMANDS = View(
+    "symlab-commands",
+    "Commands: status, counts, worst ratio",
+    f"tags.`{SERIES_TAG}` = ''",
+    (),
+    (
+        "tags.`status`",
+        *(f"metrics.`cases/{name}`" for name in ("requested", "passed", "wrong", "refused", "not_run")),
+        f"metrics.`{WORST_RATIO}`",
+        "tags.`fabric`",
+    ),
+    order="attributes.start_time",
+    is_ascending=False,
+)
+VIEWS = (COMMANDS, TIME, ERRORS, STUDY)
+"""The views that each experiment has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What there is to draw of a command: sections, by name, each with times or without; and whether it is a study."""
+
+    command: str
+    title: str
+    sections: Mapping[str, bool]
+    has_curves: bool = False
+
+
+def command_views(drawn: Drawn) -> list[View]:
+    """The views of one command: that of all its series, or of a study's curves, first; where it has several sections,
+    one for each of the first."""
+    own = command_filter(drawn.command)
+    key = view_key(drawn.command)
+
+    def made(kind: View, number: int, name: str, section: str) -> View:
+        return replace(kind, key=f"{key}-{number}" if number else key, name=name, search=f"{own} and {section}")
+
+    views = []
+    is_timed = any(drawn.sections.values())
+    if drawn.has_curves:
+        views.append(made(STUDY, 0, f"{drawn.title}, over ranks", STUDY.search))
+    else:
+        of_all = TIME.search if is_timed else f"tags.`{SERIES_TAG}` != ''"
+        views.append(made(TIME if is_timed else ERRORS, 0, drawn.title, of_all))
+    if len(drawn.sections) > 1 or drawn.has_curves:
+        for number, (name, timed) in enumerate(list(drawn.sections.items())[:MOST_SECTIONS], 1):
+            kind = TIME if timed else ERRORS
+            views.append(made(kind, number, f"{drawn.title}: {name}", f"tags.`{SECTION_TAG}` = '{name}'"))
+    return views
+
 
 NOTE = (
     "Every run without a parent is a command of symlab; its children are series (one algorithm of one job), and curves "
     "of studies. A command's run holds the report: Artifacts, report.html.\n\n"
     "Under **Views** (above, on the page of runs) stand charts of all series: "
     + "; ".join(view.name for view in VIEWS)
-    + ". There, narrow the search: `params.dtype = 'bfloat16' and params.world_size = '4'`.\n"
+    + ", and those of the latest commands. There, narrow the search: `params.dtype = 'bfloat16' and "
+    "params.world_size = '4'`.\n"
 )
 
 
 def experiment_tags(present: Mapping[str, str], created_ms: int) -> dict[str, str]:
-    """The tags that an experiment lacks, given those it has: its views and its description. A user's stay."""
+    """The tags that an experiment lacks, given those it has: its views, its description and its kind. A user's stay."""
     found = {} if NOTE_TAG in present else {NOTE_TAG: NOTE}
+    found |= {} if KIND_TAG in present else {KIND_TAG: KIND}
     if present.get(VERSION_TAG) != VERSION:
-        found |= {f"mlflow.sharedViewState.{view.key}": saved(view, created_ms) for view in VIEWS}
+        found |= {f"{VIEW_TAG}{view.key}": saved(view, created_ms) for view in VIEWS}
         found[VERSION_TAG] = VERSION
     return found
+
+
+def command_tags(present: Mapping[str, str], views: Sequence[View], created_ms: int) -> dict[str, str | None]:
+    """The tags that an experiment lacks of a command's views, given those it has; None for a tag to take away."""
+    found: dict[str, str | None] = {}
+    for view in views:
+        tag = f"{VIEW_TAG}{view.key}"
+        if _told(present.get(tag, "")) != _told(value := saved(view, created_ms)):
+            found[tag] = value
+    others = [tag for tag in present if tag.startswith(f"{VIEW_TAG}{VIEW_KEYS}")]
+    own = {f"{VIEW_TAG}{view.key}" for view in views}
+    others = sorted((tag for tag in others if tag not in own), key=lambda tag: _created(present[tag]))
+    surplus = len(others) + len(views) - MOST_VIEWS
+    return found | dict.fromkeys(others[: max(surplus, 0)])
+
+
+def _told(value: str) -> tuple[str, str]:
+    """A view's name and state; not when it was made."""
+    try:
+        said = json.loads(value)
+        return str(said["name"]), str(said["state"])
+    except (ValueError, KeyError, TypeError):
+        return "", ""
+
+
+def _created(value: str) -> int:
+    try:
+        return int(json.loads(value)["createdAt"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def saved(view: View, created_ms: int) -> str:
@@ -125,8 +221,8 @@ def _state(view: View) -> dict[str, Any]:
     others = ("Model metrics", "System metrics")
     return {
         "searchFilter": view.search,
-        "orderByKey": "tags.`mlflow.runName`",  # by time, MLflow would list commands and hide their series
-        "orderByAsc": True,
+        "orderByKey": view.order,
+        "orderByAsc": view.is_ascending,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "datasetsFilter": [],

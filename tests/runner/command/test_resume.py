@@ -569,6 +569,7 @@ def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
     """What MLflow shows of one command, without what differs between any two."""
     found = {}
     passing = {"symlab.command", "mlflow.parentRunId", "mlflow.note.content", "symlab.sent", "mlflow.user"}
+    passing |= {"symlab.command_digest", "symlab.number", "symlab.manifest"}
     for run in [*runs["parents"], *runs["children"]]:
         tags = {key: one for key, one in run.data.tags.items() if key not in passing}
         found[run.info.run_name] = run.info.status, tags, dict(run.data.params), dict(run.data.metrics)

@@ -14,6 +14,8 @@ import pytest
 from reports.record import bundle
 from reports.tracked import SERIES_TAG, fetch
 from runner.track.__main__ import main as send
+from runner.track.dashboard import newest_place
+from runner.track.pages import page_of_view, view_key
 from runner.track.views import VIEWS
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 from tests.reports.synthetic import record
@@ -30,6 +32,8 @@ class Dashboard:
     address: str
     experiment: str
     run: str
+    command: str
+    database: Path
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             (SERIES_TAG,),
         ).fetchone()
     with serving(database) as address:
-        yield Dashboard(address, str(experiment), str(run))
+        yield Dashboard(address, str(experiment), str(run), measured[0].request.command, database)
 
 
 def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser: Any, dashboard: Dashboard) -> None:
@@ -76,7 +80,7 @@ def test_errors_over_ranks_are_coloured_by_accumulator(browser: Any, dashboard: 
         assert found == {"rgb(213, 94, 0)", "rgb(0, 114, 178)"}  # native, float32
 
 
-@pytest.mark.parametrize("view", [view.name for view in VIEWS])
+@pytest.mark.parametrize("view", [view.name for view in VIEWS if view.charts])
 def test_every_view_is_listed_and_opens(browser: Any, dashboard: Dashboard, view: str) -> None:
     with page_of(browser, dashboard.address) as page:
         open_view(page, dashboard.address, dashboard.experiment, view)
@@ -105,6 +109,27 @@ def test_the_description_leads_to_the_report_and_to_the_charts(browser: Any, das
         address = page.get_by_role("link", name="charts of its series").first.get_attribute("href")
         page.goto(f"{dashboard.address}/{address}")
         assert len(colours(chart(page, "busbw_gbps"))) == 9
+
+
+def test_a_commands_last_line_opens_its_charts(browser: Any, dashboard: Dashboard) -> None:
+    place = newest_place(dashboard.database)
+    assert place.startswith(f"#/experiments/{dashboard.experiment}/runs?viewStateShareKey=symlab-run-")
+    with page_of(browser, dashboard.address) as page:
+        page.goto(f"{dashboard.address}/{page_of_view(dashboard.experiment, view_key(dashboard.command))}")
+        assert len(colours(chart(page, "latency/time_us"))) == 9
+        assert "1M" in chart(page, "latency/time_us").locator(".xtick text").all_text_contents()
+        assert page.get_by_text("allreduce_gpus").count() >= 1
+
+
+def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser: Any, dashboard: Dashboard) -> None:
+    with page_of(browser, dashboard.address) as page:
+        page.goto(f"{dashboard.address}/{page_of_view(dashboard.experiment, 'symlab-commands', is_table=True)}")
+        page.get_by_text("cases/requested").first.wait_for()
+        assert page.get_by_text("worst/ours_o").count() >= 1
+        page.get_by_role("link", name="allreduce_gpus").first.click()
+        with page.expect_popup() as opened:  # MLflow opens links of descriptions beside
+            page.get_by_role("link", name="charts", exact=True).first.click()
+        assert len(colours(chart(opened.value, "latency/time_us"))) == 9
 
 
 def test_records_come_back_from_a_server(dashboard: Dashboard) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from reports.numerics.study import Point, Series
@@ -42,7 +44,7 @@ def test_many_reasons_are_cut() -> None:
 
 def test_a_command_has_its_table_if_that_is_short_enough() -> None:
     short = command_note([record()], 0, "python -m runner", "LINKS", ["figures: no room"])
-    assert short.startswith("**1 case: 1 passed**\n\n`python -m runner`\n\nLINKS\n- not there: figures: no room\n\n")
+    assert short.startswith("LINKS\n\n**1 case: 1 passed**\n\n`python -m runner`\n- not there: figures: no room\n\n")
     assert "| size |" in short
     many = [record(size_bytes=KIB + 4 * number) for number in range(300)]
     long = command_note(many, 0, "", "LINKS", [])
@@ -66,4 +68,5 @@ def test_links_lead_to_the_pages_own_server() -> None:
     assert report_link("3", "abc") == "[report.html](#/experiments/3/runs/abc/artifacts/report.html)"
     link = charts_link("3", "20260101T000000Z-x-1")
     assert "(#/experiments/3/runs?searchFilter=tags.%60symlab.command%60" in link
-    assert " " not in link.partition("(")[2]
+    for address in re.findall(r"\(([^)]*)\)", link):
+        assert " " not in address

@@ -24,6 +24,7 @@ from runner.track import send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.names import metrics_of
+from runner.track.pages import view_key
 from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
@@ -35,9 +36,13 @@ Runs = Callable[[str], dict[str, list[Any]]]
 def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("+exp=allreduce_bf16", "sizes=[8,16]", f"track.uri={database}", "track.experiment=tree", track=True)
     assert done.code == 0
-    assert f"dashboard: symlab dashboard --uri {database}" in done.out
     runs = mlflow_runs("tree")
     (parent,) = runs["parents"]
+    last = done.out.splitlines()[-1]
+    key = view_key(parent.data.tags["symlab.command"])
+    assert last.startswith(f"dashboard: http://127.0.0.1:5000/#/experiments/{parent.info.experiment_id}/runs?")
+    assert f"viewStateShareKey={key}&compareRunsMode=CHART" in last
+    assert last.endswith(f" (start it: symlab dashboard --uri {database})")
     assert (parent.info.run_name, parent.info.status) == ("allreduce_bf16", "FINISHED")
     assert parent.data.params["experiment"] == "allreduce_bf16"
     assert (parent.data.metrics["cases/run"], parent.data.metrics["cases/passed"]) == (8, 8)

@@ -1,0 +1,59 @@
+"""Addresses of MLflow's pages on what was tracked, and the filters that find a command's runs there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import urllib.parse
+
+from reports.tracked import COMMAND_TAG, SERIES_TAG
+
+NOTE_TAG = "mlflow.note.content"
+PLACE_TAG, SECTION_TAG, DIGEST_TAG = "symlab.place", "symlab.section", "symlab.command_digest"
+"""Tags of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
+
+_PLAIN = re.compile(r"[\w.:+@, -]+", re.ASCII)
+"""A name that stands in a filter as it is. MLflow's filters know no way to write a quote within quotes."""
+
+VIEW_KEYS = "symlab-run-"
+"""How the keys of commands' views begin."""
+
+
+def digest_of(command: str) -> str:
+    """A command's name in 16 letters, none of which needs quoting."""
+    return hashlib.sha256(command.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def view_key(command: str) -> str:
+    """The key of the view of a command's charts."""
+    return f"{VIEW_KEYS}{digest_of(command)}"
+
+
+def command_filter(command: str) -> str:
+    """MLflow's filter for the runs of a command, whatever its name. By name where that can stand in a filter: runs of
+    earlier versions have no digest."""
+    if _PLAIN.fullmatch(command):
+        return f"tags.`{COMMAND_TAG}` = '{command}'"
+    return f"tags.`{DIGEST_TAG}` = '{digest_of(command)}'"
+
+
+def page_of_view(experiment_id: str, key: str, is_table: bool = False) -> str:
+    """The place of a saved view on its server, opened on its charts; is_table: on its list of runs."""
+    mode = "TABLE" if is_table else "CHART"
+    place = f"#/experiments/{experiment_id}/runs?viewStateShareKey={key}"
+    return f"{place}&compareRunsMode={mode}&workflowType=machine_learning"
+
+
+def page_of_series(experiment_id: str, command: str) -> str:
+    """The place of MLflow's own charts of all series of a command."""
+    search = urllib.parse.quote(f"{command_filter(command)} and tags.`{SERIES_TAG}` != ''")
+    order = urllib.parse.quote(f"tags.`{PLACE_TAG}`")
+    place = f"#/experiments/{experiment_id}/runs?searchFilter={search}&orderByKey={order}&orderByAsc=true"
+    return f"{place}&compareRunsMode=CHART&workflowType=machine_learning"
+
+
+def address_of(server: str, place: str) -> str:
+    """A place on a server as an address to visit; without user and password, which browsers ask for."""
+    parts = urllib.parse.urlsplit(server)
+    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/") + "/")
+    return f"{urllib.parse.urlunsplit(plain)}{place}"

@@ -1,0 +1,141 @@
+"""Which series of a command are drawn first, in which colour, and what a command's run says of its best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from reports.figures import look
+from reports.record import bundle
+from reports.record.record import Record
+from reports.table.compare import is_baseline
+from runner.track.names import ACCUMULATORS, Kept, series_of
+from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings
+from tests.reports.synthetic import KIB, MIB, record, refused, with_request
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
+DRAWN = 20
+"""The number of runs that MLflow draws in a view of ours."""
+
+
+def timed(algorithm: str, times_us: dict[int, float], **changes: object) -> list[Record]:
+    return [
+        record(algorithm, size, samples_us=[[time] * 3] * 4, **changes)  # type: ignore[arg-type]
+        for size, time in times_us.items()
+    ]
+
+
+def placed(records: Sequence[Record]) -> list[str]:
+    """The algorithms in the order in which they are drawn."""
+    series = series_of([Kept(Path(f"{number}.json"), one) for number, one in enumerate(records)])
+    found = standings(series)
+    ordered = sorted(series, key=lambda key: found[key].place)
+    assert sorted(one.place for one in found.values()) == list(range(1, len(series) + 1))
+    return [series[key][0].record.case.algorithm for key in ordered]
+
+
+def test_winners_and_baselines_are_among_the_first_whatever_they_are_called() -> None:
+    slow = [one for number in range(80) for one in timed(f"a{number:02d}", {KIB: 50, MIB: 500})]
+    small, large = timed("z_small", {KIB: 2, MIB: 400}), timed("z_large", {KIB: 40, MIB: 100})
+    found = placed(
+        [*slow, *timed("nccl", {KIB: 60, MIB: 600}), *timed("torch/one_shot", {KIB: 3, MIB: 700}), *small, *large]
+    )
+    assert len(found) == 84
+    assert set(found[:4]) == {"z_small", "z_large", "nccl", "torch/one_shot"}
+
+
+def test_sections_take_turns() -> None:
+    of_bfloat16 = [one for name in ("a", "b", "c") for one in timed(name, {KIB: 5})]
+    of_float32 = timed("z", {KIB: 9}, dtype="float32", request={"command": "command0", "job": 1})
+    assert set(placed([*of_bfloat16, *of_float32])[:2]) == {"a", "z"}
+
+
+def test_of_records_without_times_failures_come_first_and_refusals_last() -> None:
+    assert placed([refused("a"), record("b", is_timed=False), record("c", is_timed=False)])[-1] == "a"
+
+
+def test_published_records_show_their_fastest_and_their_baselines() -> None:
+    """In the view of the command, of 30 series, and in that of each section."""
+    kept = [Kept(Path(f"{number}.json"), one) for number, one in enumerate(bundle.unpacked(PUBLISHED))]
+    series = series_of(kept)
+    found = standings(series)
+    assert len(series) == 30
+    drawn = {key for key, one in found.items() if one.place <= DRAWN}
+    sections = {one.section for one in found.values()}
+    assert sections == {f"all_reduce {dtype} n4" for dtype in ("bfloat16", "float16", "float32")}
+    for section in sections:
+        own = [one.record for key, some in series.items() if found[key].section == section for one in some]
+        shown = [one for key in drawn if found[key].section == section for one in [series[key][0].record]]
+        assert sum(map(is_baseline, shown)) >= 2
+        for size in {one.case.size_bytes for one in own}:
+            times = {
+                one.case.algorithm: one.timing.median_us
+                for one in own
+                if one.case.size_bytes == size and one.timing is not None and not is_baseline(one)
+            }
+            assert min(times, key=times.__getitem__) in {one.case.algorithm for one in shown}
+
+
+def test_dtypes_of_one_algorithm_have_a_shade_each() -> None:
+    kept = [
+        Kept(Path("a"), with_request(record("two_shot", dtype=dtype), job=job))
+        for job, dtype in enumerate(("bfloat16", "float16", "float32"))
+    ]
+    kept += [Kept(Path("b"), record("one_shot"))]
+    found = standings(series_of(kept))
+    assert len({one.colour for one in found.values()}) == 4
+    assert found["0/all_reduce/two_shot"].colour == look("two_shot")["color"]
+
+
+def test_accumulators_have_their_colours_where_they_are_all_that_differs() -> None:
+    kept = [
+        Kept(Path("a"), with_request(record("two_shot", accumulator=name), job=job))
+        for job, name in enumerate(("native", "float32"))
+    ]
+    assert [one.colour for one in standings(series_of(kept)).values()] == [
+        ACCUMULATORS["native"],
+        ACCUMULATORS["float32"],
+    ]
+
+
+@pytest.mark.parametrize(("amount", "colour"), [(0, "#0072b2"), (1, "#ffffff"), (-1, "#000000"), (-0.5, "#003959")])
+def test_a_shade_goes_to_white_or_to_black(amount: float, colour: str) -> None:
+    assert shaded("#0072b2", amount) == colour
+
+
+def test_a_command_has_its_best_of_each_size_and_the_worst_ratio() -> None:
+    records = [
+        *timed("one_shot", {KIB: 4.0, MIB: 30.0}),
+        *timed("two_shot", {KIB: 6.0, MIB: 20.0}),
+        *timed("nccl", {KIB: 8.0, MIB: 16.0}),
+    ]
+    found = {(name.partition("/")[0], step): value for name, value, step in comparisons(records)}
+    assert found["best_us", KIB] == 4
+    assert found["best_us", MIB] == 16
+    assert found["ours_over_base", KIB] == pytest.approx(0.5)
+    assert found["ours_over_base", MIB] == pytest.approx(1.25)
+    assert {name: value for name, value, _ in comparisons(records)}[WORST_RATIO] == pytest.approx(1.25)
+    assert found["best_busbw_gbps", KIB] > 0
+
+
+def test_metrics_of_a_command_have_names_that_mlflow_takes() -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    names = {name for name, _, _ in comparisons(bundle.unpacked(PUBLISHED))}
+    assert len(names) == 10
+    for name in names:
+        _validate_metric_name(name)
+
+
+def test_without_a_baseline_there_is_no_ratio() -> None:
+    assert {name.partition("/")[0] for name, _, _ in comparisons(timed("one_shot", {KIB: 4.0}))} == {
+        "best_us",
+        "best_busbw_gbps",
+    }
+    assert comparisons([refused()]) == []
+
+
+def test_a_section_is_op_dtype_and_ranks() -> None:
+    assert section_of(record(world_size=8)) == "all_reduce bfloat16 n8"
