@@ -134,8 +134,7 @@ def explore(
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
     None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, with the
     file's memory and races, and `undecided` says where kernel, events or failure differ. deadline_s: seconds that one
-    run may take. launch: the other arguments of symlab.simulate, such as local, cluster, gpu and memory. Standard error
-    has progress.
+    run may take. launch: the other arguments of symlab.simulate, such as local, gpu and memory. stderr has progress.
 
     Raises ValueError for what can't be launched, for a fair run that fails, with its message, for a search of which the
     time or the steps ended every run, and for a file of another world, such as one of other ranks.
@@ -156,12 +155,10 @@ def explore(
     """
     _check(schedule, granularity, seeds, seconds, shrink_s, processes)
     kept = None if replay is None else _kept(Path(replay))
-    if kept is not None:
-        launch = {name: kept.world[name] for name in ("memory", "races") if name in kept.world} | launch
+    launch = ({} if kept is None else _of_file(kept)) | launch
     work, options = _brought(kernel, ranks, (grid, block), buffers, arguments, **launch)
     subject = BroughtSubject(work, ranks, options, {}, deadline_s)
-    if kept is not None:
-        _refuse_other_world(subject, kept, str(replay))
+    _refuse_other_world(subject, kept, replay)
     subject = replace(subject, expected=_expected(subject, expected))
     if kept is not None:
         return _repeated(subject, kept)
@@ -246,10 +243,15 @@ def _kept(path: Path) -> Found:
     return kept
 
 
-def _refuse_other_world(subject: BroughtSubject, kept: Found, path: str) -> None:
+def _of_file(kept: Found) -> dict[str, Any]:
+    """The arguments that a repetition takes from its file where none are given."""
+    return {name: kept.world[name] for name in ("memory", "races") if name in kept.world}
+
+
+def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path | str | None) -> None:
     from runner.explore.found import other_world
 
-    if (other := other_world(subject, kept)) is not None:
+    if kept is not None and (other := other_world(subject, kept)) is not None:
         name, was, now = other
         name = "ranks" if name == "world_size" else name
         raise RequestError(f"{path} is of {name}={was!r}, and this is {now!r} ({name}), give {name}={was!r}")

@@ -180,7 +180,7 @@ def _read(document: Mapping[str, Any]) -> Found:
 
 
 def _world(value: object) -> dict[str, Any]:
-    """How the world was made. ValueError for what is none."""
+    """Return how the world was made. Raises ValueError if it does not say so."""
     if not isinstance(value, dict):
         raise ValueError("world is of another type")
     if "memory" in value:
