@@ -47,7 +47,7 @@ def parts_of(stress: str) -> tuple[str, ...]:
 
 def combined(text: str) -> str:
     """Return a value with its names in the order of Stress. Raises ValueError for one that is no stress, says why."""
-    names = text.split(JOINED)
+    names = [name.strip() for name in text.split(JOINED)]
     unknown = next((name for name in names if name not in tuple(Stress)), None)
     if unknown is not None:
         known = ", ".join(Stress)

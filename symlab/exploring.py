@@ -73,7 +73,8 @@ class BroughtSubject:
         return 1
 
     def with_launches(self, launches: int) -> BroughtSubject:
-        assert launches == 1
+        if launches != 1:
+            raise RequestError(f"a launch that was brought is one, not {launches} (launches), give 1")
         return self
 
     @property
@@ -131,11 +132,12 @@ def explore(
     seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
-    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, and
-    `undecided` says where its events differ. deadline_s: seconds that one run may take. launch: the other arguments of
-    symlab.simulate, such as local, cluster, gpu and memory. Standard error has progress.
+    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, with the
+    file's memory and races, and `undecided` says where kernel, events or failure differ. deadline_s: seconds that one
+    run may take. launch: the other arguments of symlab.simulate, such as local, gpu and memory. stderr has progress.
 
-    Raises ValueError for what can't be launched, and for a fair run that fails, with its message.
+    Raises ValueError for what can't be launched, for a fair run that fails, with its message, for a search of which the
+    time or the steps ended every run, and for a file of another world, such as one of other ranks.
 
     >>> import symlab
     >>> ptx = '''
@@ -152,11 +154,14 @@ def explore(
     ('wrong output', 0)
     """
     _check(schedule, granularity, seeds, seconds, shrink_s, processes)
+    kept = None if replay is None else _kept(Path(replay))
+    launch = ({} if kept is None else _of_file(kept)) | launch
     work, options = _brought(kernel, ranks, (grid, block), buffers, arguments, **launch)
     subject = BroughtSubject(work, ranks, options, {}, deadline_s)
+    _refuse_other_world(subject, kept, replay)
     subject = replace(subject, expected=_expected(subject, expected))
-    if replay is not None:
-        return _repeated(subject, Path(replay))
+    if kept is not None:
+        return _repeated(subject, kept)
     return _explored(subject, schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
 
 
@@ -212,6 +217,9 @@ def _explored(
     progress.end()
     if searched.interrupt is not None:
         raise searched.interrupt
+    if searched.found is None and not searched.decided:
+        first = searched.undecided[0].splitlines()[0]
+        raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
     kept = None
     if searched.found is not None:
         trial, failure = searched.found
@@ -221,19 +229,46 @@ def _explored(
     return Exploration(kept, searched.runs, searched.seconds, tuple(searched.undecided))
 
 
-def _repeated(subject: BroughtSubject, path: Path) -> Exploration:
-    """Run again what a file holds. ValueError if that run fails no more, or in another way."""
-    from runner.explore.found import read, replayed
+def _kept(path: Path) -> Found:
+    """What a file holds. RequestError for one of the command, and for one of several launches."""
+    from runner.explore.found import read
+
+    kept = read(path)
+    if "overrides" in kept.what:
+        raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
+    if kept.launches != 1:
+        raise RequestError(
+            f"{path} has {kept.launches} launches (replay), give a file of one, as symlab.explore writes"
+        )
+    return kept
+
+
+def _of_file(kept: Found) -> dict[str, Any]:
+    """The arguments that a repetition takes from its file where none are given."""
+    return {name: kept.world[name] for name in ("memory", "races") if name in kept.world}
+
+
+def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path | str | None) -> None:
+    from runner.explore.found import other_world
+
+    if kept is not None and (other := other_world(subject, kept)) is not None:
+        name, was, now = other
+        name = "ranks" if name == "world_size" else name
+        raise RequestError(f"{path} is of {name}={was!r}, and this is {now!r} ({name}), give {name}={was!r}")
+
+
+def _repeated(subject: BroughtSubject, kept: Found) -> Exploration:
+    """Run again what a file holds."""
+    from runner.explore.found import other_kernel, replayed
 
     started_s = time.monotonic()
-    kept = read(path)
     ran, difference = replayed(subject, kept)
     found = None
     if ran.failure is not None:
         found = replace(
             kept, label=subject.label, digest=subject.digest, failure=ran.failure, rows=ran.rows, cause=ran.cause
         )
-    undecided = tuple(one for one in (ran.undecided, difference) if one)
+    undecided = tuple(one for one in (ran.undecided, other_kernel(subject, kept), difference) if one)
     return Exploration(found, 1, time.monotonic() - started_s, undecided)
 
 

@@ -251,9 +251,9 @@ def _in_turn(instance: Instance, is_late: bool) -> str:
     return ""
 
 
-def _be_late(fabric: Fabric, number: int) -> None:
-    """Pause on one rank, another one for each number."""
-    if number % fabric.world_size == fabric.rank:
+def _be_late(fabric: Fabric, *turns: int) -> None:
+    """Pause once if one of the turns is this rank's; ranks take them one after another."""
+    if any(turn % fabric.world_size == fabric.rank for turn in turns):
         fabric.pause(LATE_S)
 
 
@@ -271,14 +271,15 @@ def _two_streams(instance: Instance, is_late: bool) -> str:
 
 def _graphs(instance: Instance, is_late: bool) -> str:
     """Replay all slots at once on even ranks, one by one on odd ones; a rank pauses before its turn's replay, and with
-    is_late a rank before each of a round's."""
+    is_late each launch has a rank that is late with the replay that it is in."""
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     whole = [slots] if fabric.rank % 2 == 0 else [(slot,) for slot in slots]
     replays = [_captured(fabric, partial(_launch_all, instance, some)) for some in whole]
     for number in _rounds(instance, slots):
         for place, replay in enumerate(replays):
-            if is_late or place == len(replays) // 2:
-                _be_late(fabric, number)
+            turns = [number] if place == len(replays) // 2 else []
+            turns += [number * len(slots) + slot for slot in whole[place]] if is_late else []
+            _be_late(fabric, *turns)
             replay()
     return ""
 

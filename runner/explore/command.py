@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,11 @@ _OURS = {
 """Keys that an exploration decides, with the options that say how."""
 
 NOTHING = "this proves no absence of mistakes: other orders were not run"
+
+UNDECIDED = (
+    "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
+)
+"""What is said where the time or the steps ended all runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +122,35 @@ def _explored(
         print(f"symlab: {note}", file=sys.stderr)
     print(_done(plan.runs_of_a_seed, options, searched), flush=True)
     if searched.found is None:
-        if searched.interrupt is not None:
-            print("symlab: interrupted: the runs so far found nothing", file=sys.stderr)
-            return exit_code_of(searched.interrupt)
-        print(f"nothing was found; {NOTHING}")
-        return 0
+        return _nothing(searched)
     trial, failure = searched.found
     job, case = places[trial.subject]
     composed = command.jobs[job].composed
     what = {"overrides": list(composed.overrides), "case": case}
     if options.config_dir is not None:
-        what["config_dir"] = str(options.config_dir)
+        what["config_dir"] = str(options.config_dir.absolute())
     print(f"found: {failure.kind} under {trial.order}; looking for fewer switches", flush=True)
     limit_s = 0.0 if searched.interrupt is not None else options.shrink_s
     found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
     print(found.text(options.lines))
     path = options.output or Path(_file_name(found))
     _write(found, path)
-    print(f"repeat it with: symlab explore --replay {path}")
+    print(f"repeat it with: symlab explore --replay {shlex.quote(str(path))}")
     interrupt = searched.interrupt or interrupt
     return 1 if interrupt is None else exit_code_of(interrupt)
+
+
+def _nothing(searched: Searched) -> int:
+    """Say that no run failed, and how much that tells. Returns the exit code: 2 if no run was decided."""
+    if searched.interrupt is not None:
+        said = "the runs so far found nothing" if searched.decided else "no run was decided so far"
+        print(f"symlab: interrupted: {said}", file=sys.stderr)
+        return exit_code_of(searched.interrupt)
+    if not searched.decided:
+        print(UNDECIDED)
+        return 2
+    print(f"nothing was found; {NOTHING}")
+    return 0
 
 
 def _done(runs_of_a_seed: int, options: Options, searched: Searched) -> str:
@@ -277,8 +292,8 @@ def _custom_subject(job: PreparedJob, arch: str) -> Subject:
 
 
 def _repeat(options: Options, path: Path) -> int:
-    """--replay: run one failure again. Returns 1 if it fails as it did, else 0."""
-    from runner.explore.found import read, replayed
+    """--replay: run one failure again. Returns 1 if it fails, 0 if not, 2 if the time or the steps ended the run."""
+    from runner.explore.found import other_kernel, other_world, read, replayed
 
     if options.asked:
         raise RequestError(f"a file says what it repeats ({options.asked[0]}), give --replay alone")
@@ -288,17 +303,25 @@ def _repeat(options: Options, path: Path) -> int:
         raise RequestError(
             f"{path} is of the Python API (--replay), repeat it with symlab.explore(.., replay='{path.name}')"
         )
-    folder = kept.what.get("config_dir")
-    command = jobs_of([str(one) for one in overrides], False, Path(folder) if folder is not None else None)
+    said = kept.what.get("config_dir")
+    folder = options.config_dir or (Path(str(said)) if said is not None else None)
+    command = jobs_of([str(one) for one in overrides], False, folder)
     found = [(job, case) for job in command.jobs for case in job.cases if case.id == wanted]
     if not found:
         raise RequestError(f"{path}: there is no case {wanted} any more (--replay), look at its experiment")
     subject = subject_of(*found[0])
-    if subject.digest != kept.digest:
-        print("the kernel is not the one of the file: its choices are followed as far as they fit")
+    if (other := other_world(subject, kept)) is not None:
+        name, was, now = other
+        key = {"world_size": name, "races": f"check.{name}"}.get(name, f"fabric.{name}")
+        raise RequestError(f"{path} is of {key}={was}, and its experiment has {now} now ({key}), set it back")
+    if note := other_kernel(subject, kept):
+        print(note)
     ran, difference = replayed(subject, kept)
+    if ran.failure is None and ran.undecided:
+        print(f"{kept.label}: it is undecided whether this order fails: {ran.undecided}")
+        return 2
     if ran.failure is None:
-        print(f"{kept.label}: this order does not fail{f' ({ran.undecided})' if ran.undecided else ' any more'}")
+        print(f"{kept.label}: this order does not fail any more")
         return 0
     again = replace(kept, failure=ran.failure, rows=ran.rows, cause=ran.cause)
     print(again.text(options.lines))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from runner.request_error import RequestError
 from simulator.explore.reading import MAX_LINES, lines_of, switches_of
 from simulator.explore.shrink import Shrinker
 from simulator.explore.trace import Row
-from simulator.options import Granularity, Schedule
+from simulator.options import Granularity, Memory, Schedule
 from simulator.run.choices import Choice, choices_of, text_of
 
 FORMAT = "symlab exploration"
 VERSION = 2
 """Version 1 named lanes by batches, which depend on when launches begin."""
+MAX_LAUNCHES = 1000
+"""Maximum number of checked launches that a file may ask for, as of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class Found:
     this one, the turns none of whose warps ran in the turn before; late_before and late the late accesses of weak
     memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told.
     launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
-    case). is_shrunk is false if the time was
-    up before the search for fewer switches was at its end.
+    case). world: how its world was made (world_of), {} if an older version wrote the file. is_shrunk is false if the
+    time was up before the search for fewer switches was at its end.
     """
 
     label: str
@@ -51,6 +54,7 @@ class Found:
     is_shrunk: bool = True
     launches: int = 1
     what: Mapping[str, Any] = field(default_factory=dict)
+    world: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, most_lines: int = MAX_LINES) -> str:
         """The failure and its trace for people."""
@@ -80,6 +84,7 @@ class Found:
             "granularity": self.order.granularity,
             "seed": self.order.seed,
             "launches": self.launches,
+            "world": dict(self.world),
             "failure": self.failure.document(),
             "cause": self.cause,
             "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
@@ -94,6 +99,21 @@ class Found:
             place.write_text(json.dumps(self.document(), separators=(",", ":")) + "\n", encoding="utf-8")
 
 
+def world_of(subject: Subject) -> dict[str, str | int | bool | None]:
+    """Return how a subject's world is made, but for what an order says: what a repetition has to have in common."""
+    options = subject.options
+    return {
+        "world_size": subject.world_size,
+        "gpu": None if options.gpu is None else options.gpu.name,
+        "heap_bytes": options.heap_bytes,
+        "memory": str(options.memory),
+        "multicast": options.multicast,
+        "multimem": str(options.multimem),
+        "races": options.races,
+        "step_budget": options.step_budget,
+    }
+
+
 def _switches(count: int) -> str:
     return f"{count:,} switch{'' if count == 1 else 'es'}"
 
@@ -105,6 +125,9 @@ def _late(count: int) -> str:
 def read(path: Path) -> Found:
     """Return what a file holds. RequestError, in one line, for one that holds none."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
+            raise RequestError(f"{path} is a pipe or a device (--replay), give a file that symlab explore wrote")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
@@ -126,12 +149,16 @@ def _read(document: Mapping[str, Any]) -> Found:
     failure = document["failure"]
     schedule = str(Schedule(document["schedule"]))
     granularity = str(Granularity(document["granularity"]))
-    if type(document["seed"]) is not int or not isinstance(document["what"], dict):
-        raise ValueError("seed or what is of another type")
+    if schedule == Schedule.fair:
+        raise ValueError("schedule is fair, which has one order")
+    if type(document["seed"]) is not int or document["seed"] < 0:
+        raise ValueError(f"seed is {document['seed']!r}")
+    if not isinstance(document["what"], dict) or not isinstance(document["kernel"], str):
+        raise ValueError("what or kernel is of another type")
     choices = choices_of("\n".join(document["choices"]))
     return Found(
         label=str(document["subject"]),
-        digest=str(document["kernel"]),
+        digest=document["kernel"],
         order=Order(schedule, granularity, document["seed"], choices),
         failure=Failure(
             str(failure["kind"]),
@@ -148,11 +175,23 @@ def _read(document: Mapping[str, Any]) -> Found:
         tries=int(document["switches"]["runs"]),
         launches=_launches(document["launches"]),
         what=document["what"],
+        world=_world(document.get("world", {})),
     )
 
 
+def _world(value: object) -> dict[str, Any]:
+    """Return how the world was made. Raises ValueError if it does not say so."""
+    if not isinstance(value, dict):
+        raise ValueError("world is of another type")
+    if "memory" in value:
+        Memory(value["memory"])
+    if type(value.get("races", False)) is not bool:
+        raise ValueError(f"races is {value['races']!r}")
+    return value
+
+
 def _launches(value: object) -> int:
-    if type(value) is not int or value < 1:
+    if type(value) is not int or not 1 <= value <= MAX_LAUNCHES:
         raise ValueError(f"launches is {value!r}")
     return value
 
@@ -205,6 +244,7 @@ def shrunk(
         is_shrunk=interrupt is None and not search.is_over,
         launches=subject.launches,
         what=what or {},
+        world=world_of(subject),
     )
     return found, interrupt
 
@@ -220,16 +260,55 @@ def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Fa
     return subject, first
 
 
+def other_world(subject: Subject, found: Found) -> tuple[str, Any, Any] | None:
+    """Return what of a subject's world is not as in the file: its name, what it was, what it is; None if all is."""
+    now = world_of(subject)
+    return next(
+        ((name, found.world[name], now[name]) for name in now if found.world.get(name, now[name]) != now[name]), None
+    )
+
+
+def other_kernel(subject: Subject, found: Found) -> str:
+    """Return a sentence if the subject's kernel is not the one of the file, else ""."""
+    if subject.digest == found.digest:
+        return ""
+    before, now = (digest.removeprefix("sha256:")[:12] for digest in (found.digest, subject.digest))
+    return (
+        f"the kernel differs from the one of the file (digest {now}, and not {before}): the file's choices are "
+        "followed as far as they fit"
+    )
+
+
 def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
-    """Run a failure again. Return how it ended, and where events differ from those of the file, "" if they don't."""
+    """Run a failure again. Return how it ended, and where events or the failure differ from the file, else ""."""
     ran = run_once(subject.with_launches(found.launches), found.order, deadline_s, traces=True)
-    return ran, _difference(found.rows, ran.rows)
+    return ran, _difference(found.rows, ran.rows) or _other_failure(found.failure, ran.failure)
 
 
 def _difference(before: tuple[Row, ...], now: tuple[Row, ...]) -> str:
     for number, (one, other) in enumerate(zip(before, now, strict=False), 1):
+        where = f"event {number} of {len(before)}"
+        if one.text != other.text:
+            return f"{where} differs: it was '{one.text}', and is '{other.text}'"
         if one != other:
-            return f"event {number} of {len(before)} differs: it was '{one.text}', and is '{other.text}'"
+            return f"{where} ({one.text}) differs in {_first_field(one, other, [each.name for each in fields(Row)])}"
     if len(before) != len(now):
         return f"there are {len(now)} events, and there were {len(before)}"
+    return ""
+
+
+def _other_failure(before: Failure, now: Failure | None) -> str:
+    if now is None:
+        return ""
+    compared = ("kind", "message", "lines", "races")
+    difference = _first_field(before, now, compared)
+    return f"the failure differs in {difference}" if difference else ""
+
+
+def _first_field(one: object, other: object, names: Iterable[str]) -> str:
+    """Return the first field that differs, with both values; "" if none does."""
+    for name in names:
+        before, now = getattr(one, name), getattr(other, name)
+        if before != now:
+            return f"{name}: it was {before!r}, and is {now!r}"
     return ""

@@ -81,6 +81,11 @@ class Searched:
     processes: int = 1
     interrupt: KeyboardInterrupt | None = None
 
+    @property
+    def decided(self) -> int:
+        """Number of runs of which it is known how they end."""
+        return self.runs - len(self.undecided)
+
 
 class Search:
     """One search under way. tell is called between runs, at most every second or so, with what is done so far."""
@@ -142,8 +147,8 @@ class Search:
     def _take(self, trial: Trial, ran: Ran) -> None:
         """Count a run that is done."""
         with self._lock:
-            if ran.undecided and self._is_over():
-                return  # cut short by the end of the time
+            if ran.undecided and self._is_over() and self.done.runs:
+                return  # cut short by the end of the time; the only run counts, as one that is undecided
             self.done.runs += 1
             if ran.undecided:
                 self.done.undecided.append(f"{trial.order}: {ran.undecided}")

@@ -124,6 +124,7 @@ def test_combinations_that_mean_nothing(text: str, message: str) -> None:
 
 def test_a_combination_has_one_order_and_so_one_id() -> None:
     assert combined("two_streams+alternating_sizes+late_rank") == "late_rank+alternating_sizes+two_streams"
+    assert combined("two_streams + late_rank ") == "late_rank+two_streams"
     assert combined("none") == "none"
     assert parts_of("none") == ()
 

@@ -12,6 +12,7 @@ import symlab
 from symlab.exploring import Exploration
 from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
 
+README = Path(symlab.__file__).parent.parent / "simulator" / "README.md"
 MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
     "a flag before its data": (handed_over("flag", "data"), HAND_OVER, "wrong output", 3),
     "a lost update": (counted(is_atomic=False), COUNT, "wrong output", 0),
@@ -56,6 +57,7 @@ def test_the_access_that_went_wrong_is_named() -> None:
         "comes too late": ((0,), "store", "mail", 1, "42"),
     }
     text = found.text()
+    assert f"```\n{text}\n```" in README.read_text(encoding="utf-8")
     assert "expected 42, got 0" in text
     marks_in_order = [line[:2] for line in text.splitlines() if " = " in line]
     assert marks_in_order[0] == "  "
@@ -88,11 +90,16 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     assert (late.kind, late.ranks, late.tensor, late.element, late.value) == ("load", (1,), "mail", 0, "0")
     assert (late.late, late.mark) == ("an older value, the newest is 42", "reads the old value")
     assert "shrunk to 1 switch and 1 late access (" in found.text()
+    assert f"```\n{found.text()}\n```" in README.read_text(encoding="utf-8")
     found.write(tmp_path / "weak.json")
-    again = explored(ptx, HAND_OVER, memory="weak", replay=tmp_path / "weak.json")
-    assert again.undecided == ()
-    assert again.found is not None
-    assert again.found.rows == found.rows
+    assert json.loads((tmp_path / "weak.json").read_text())["world"]["memory"] == "weak"
+    for how in ({"memory": "weak"}, {}):
+        again = explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", **how)
+        assert again.undecided == ()
+        assert again.found is not None
+        assert again.found.rows == found.rows
+    with pytest.raises(ValueError, match=r"is of memory='weak', and this is 'strong' \(memory\), give memory='weak'"):
+        explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
 
 
 def test_what_strong_memory_shows_needs_no_late_access() -> None:
@@ -112,10 +119,16 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
     assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
     assert found.cause.startswith("a barrier is missing between")
     found.write(tmp_path / "race.json")
-    again = explored(ptx, COUNT, races=True, replay=tmp_path / "race.json")
-    assert again.undecided == ()
-    assert again.found is not None
-    assert again.found.failure == found.failure
+    for how in ({"races": True}, {}):
+        again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
+        assert again.undecided == ()
+        assert again.found is not None
+        assert again.found.failure == found.failure
+    with pytest.raises(ValueError, match=r"is of races=True, and this is False \(races\), give races=True"):
+        explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
+    one = {**COUNT, "ranks": 1, "expected": {"counter": [[1]]}}
+    with pytest.raises(ValueError, match=r"is of ranks=2, and this is 1 \(ranks\), give ranks=2"):
+        explored(ptx, one, replay=tmp_path / "race.json")
 
 
 def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
@@ -172,7 +185,67 @@ def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
     found.write(tmp_path / "found.json")
     again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
     assert again.found is None
-    assert "differs" in again.undecided[0]
+    assert again.undecided[0].startswith("the kernel differs from the one of the file (digest ")
+    assert "differs: it was 'st." in again.undecided[1]
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of a lost update."""
+    found = explored(counted(is_atomic=False), COUNT, shrink_s=0.0).found
+    assert found is not None
+    path = tmp_path_factory.mktemp("lost") / "lost.json"
+    found.write(path)
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"launches": 2}, "x.json has 2 launches (replay), give a file of one, as symlab.explore writes"),
+        ({"launches": 1001}, "no exploration (launches is 1001)"),
+        ({"seed": -1}, "no exploration (seed is -1)"),
+        ({"schedule": "fair"}, "no exploration (schedule is fair, which has one order)"),
+        ({"kernel": 5}, "no exploration (what or kernel is of another type)"),
+        ({"world": []}, "no exploration (world is of another type)"),
+        ({"world": {"memory": "soft"}}, "no exploration ('soft' is not a valid Memory)"),
+        ({"world": {"races": "yes"}}, "no exploration (races is 'yes')"),
+        ({"what": {"overrides": [], "case": "x"}}, "x.json is of the command (replay), repeat it with symlab explore"),
+    ],
+)
+def test_a_file_that_can_not_be_repeated_is_one_line(
+    changes: dict[str, Any], said: str, lost: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "x.json").write_text(json.dumps(lost | changes))
+    with pytest.raises(ValueError, match=r"\(replay\)|\(--replay\)") as caught:
+        explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_repetition_names_the_field_that_differs(lost: dict[str, Any], tmp_path: Path) -> None:
+    for changes, said in (
+        (
+            {"trace": [lost["trace"][0] | {"value": "7"}, *lost["trace"][1:]]},
+            ") differs in value: it was '7', and is '0'",
+        ),
+        ({"failure": lost["failure"] | {"kind": "fault"}}, "differs in kind: it was 'fault', and is 'wrong output'"),
+    ):
+        (tmp_path / "x.json").write_text(json.dumps(lost | changes))
+        (difference,) = explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json").undecided
+        assert said in difference
+
+
+def test_a_file_of_an_older_version_has_no_world_and_is_repeated(lost: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(json.dumps({name: lost[name] for name in lost if name != "world"}))
+    again = explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
+    assert (again.found is not None, again.undecided) == (True, ())
+
+
+def test_a_search_of_which_no_run_was_decided_is_no_success() -> None:
+    with pytest.raises(ValueError, match=r"no run was decided, the first: schedule=.* give more time or steps"):
+        explored(handed_over("data", "flag"), HAND_OVER, seeds=1, step_budget=2)
 
 
 def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:

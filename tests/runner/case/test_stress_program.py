@@ -134,14 +134,14 @@ class TestCombinations:
             ("late_rank+two_streams", [0, 0, 1, 1]),
             ("alternating_sizes+two_streams", []),
             ("late_rank+alternating_sizes", [0, 1, 0, 1, 0, 1]),
-            ("late_rank+graph_out_of_step", [0, 1, 1, 1]),
+            ("late_rank+graph_out_of_step", [0, 0, 1, 1, 1, 1]),
             ("graph_out_of_step", [0, 1]),
         ],
     )
     def test_who_is_late(
         self, found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, stress: str, late: list[int]
     ) -> None:
-        """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with each replay."""
+        """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with its replay."""
         paused: list[int] = []
         pause = SimulatorFabric.pause
         monkeypatch.setattr(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(
     sources.read.cache_clear()  # a process reads each file once; a command is a process
     assert main(["explore", "--replay", "found.json"]) == 0
     said = capsys.readouterr().out
-    assert "the kernel is not the one of the file" in said
+    assert re.search(r"the kernel differs from the one of the file \(digest \w{12}, and not \w{12}\)", said)
     assert "this order does not fail any more" in said
 
 
@@ -130,6 +131,63 @@ def test_a_right_case_gives_nothing_and_says_what_was_explored(
     assert re.search(r"3 runs of 1 case in [\d.]+ s \(.* a second, 1 process\): seeds 5 to 7, random, by access", said)
     assert "nothing was found; this proves no absence of mistakes" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_of_which_none_was_decided_are_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]", "fabric.step_budget=10"]
+    assert main(["explore", *words, "--seeds", "1", "--processes", "1"]) == 2
+    said = capsys.readouterr().out
+    assert "undecided, the first: schedule=random, seed 0: " in said
+    assert "no run was decided, so that nothing is known" in said
+    assert "nothing was found" not in said
+
+
+def test_a_pipe_is_refused_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    assert main(["explore", "--replay", "pipe"]) == 2
+    assert "pipe is a pipe or a device (--replay), give a file that symlab explore wrote" in capsys.readouterr().err
+
+
+def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
+    custom: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other place").mkdir()
+    experiment = tmp_path / "conf" / "exp" / "hand.yaml"
+    experiment.write_text(experiment.read_text().replace(" hand.p", f" {tmp_path}/hand.p"))
+    words = ["--config-dir", "conf", *custom[2:], "--races", "--seeds", "60", "--processes", "1", "--shrink", "0"]
+    assert main(["explore", *words, "-o", str(tmp_path / "other place" / "found it.json")]) == 1
+    line = capsys.readouterr().out.splitlines()[-1].partition("repeat it with: symlab ")[2]
+    monkeypatch.chdir(tmp_path / "other place")
+    assert main(shlex.split(line)) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+    (tmp_path / "conf").rename(tmp_path / "moved")
+    assert main([*shlex.split(line), "--config-dir", str(tmp_path / "moved")]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+
+def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_is_no_success(
+    custom: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "--shrink", "0", "-o", "found.json"]) == 1
+    kept = json.loads((tmp_path / "found.json").read_text())
+    experiment = tmp_path / "conf" / "exp" / "hand.yaml"
+    as_it_was = experiment.read_text()
+    experiment.write_text(as_it_was + "fabric: {memory: weak}\n")
+    capsys.readouterr()
+    assert main(["explore", "--replay", "found.json"]) == 2
+    said = "found.json is of fabric.memory=strong, and its experiment has weak now (fabric.memory), set it back"
+    assert said in capsys.readouterr().err
+
+    del kept["world"]  # as older versions wrote it
+    kept["what"]["overrides"] += ["fabric.step_budget=1"]
+    experiment.write_text(as_it_was)
+    (tmp_path / "found.json").write_text(json.dumps(kept))
+    assert main(["explore", "--replay", "found.json"]) == 2
+    assert "it is undecided whether this order fails: " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -94,6 +94,22 @@ def test_the_time_ends_it() -> None:
     assert done.found is None
 
 
+def test_the_only_run_counts_though_the_end_of_the_time_cut_it_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that the search would go on for ever: each of its runs has a second, and none would be the last one."""
+    begun: list[int] = []
+
+    def slow(subject: Seeded, order: Order, deadline_s: float) -> Ran:
+        begun.append(order.seed)
+        assert len(begun) < 5, "the search does not end"
+        return Ran(None, "the deadline of 1 s passed")
+
+    monkeypatch.setattr("runner.explore.search.run_once", slow)
+    now = itertools.count(0.0, 3.0)
+    done = Search(plan(Seeded(), seeds=None, seconds=2.0), clock=lambda: next(now)).run()
+    assert (done.runs, done.decided) == (1, 0)
+    assert done.undecided == ["schedule=random, seed 0: the deadline of 1 s passed"]
+
+
 def test_an_interrupt_keeps_what_was_done() -> None:
     with interruptible():
         done = Search(plan(Seeded(interrupts_at=4))).run()
