@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reports.record.record import Record
+
+MOST_LAUNCHES = 1 << 32
+"""Maximum number of launches that a span may name: more have no meaning, and their sums would take no end."""
+
+_SPAN = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
 _PEER, _MULTICAST = ("peer_read", "peer_write"), ("multicast_reduce", "multicast_store")
 
@@ -21,6 +27,7 @@ def counted_apart(record: Record) -> Iterator[str]:
     if record.check is not None and "checked" in of and of["checked"] != (launches := _asked_for(record)):
         yield f"counters say {of['checked']} launches were checked, {launches} are right"
     try:
+        _must_be_counts(counters, parts)
         yield from _sums(counters, parts)
         yield from _links(counters)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -32,6 +39,20 @@ def _asked_for(record: Record) -> Any:
     assert record.check is not None
     asked = (record.request.configuration or {}).get("launches", record.check.launches)
     return record.check.launches if record.case.stress == "none" else asked
+
+
+def _must_be_counts(counters: Mapping[str, Any], parts: list[Mapping[str, Any]]) -> None:
+    """Raise TypeError if a value that is added or multiplied is no integer: a text times a number is a long text."""
+    values = [counters["of"]["launches"], counters["instructions"], *counters["links"].values()]
+    kinds = [*counters["accesses"].values()]
+    for part in parts:
+        values += [part["instructions"]["min"], part["instructions"]["max"]]
+        if "phases" in part:
+            values.append(part["waits"]["max"])
+            kinds += [kind for phase in part["phases"] for kind in phase.values() if isinstance(kind, dict)]
+    values += [value for kind in kinds for key, value in kind.items() if key in ("count", "bytes")]
+    if odd := [value for value in values if type(value) is not int]:
+        raise TypeError(f"{odd[0]!r} is no integer")
 
 
 def _sums(counters: Mapping[str, Any], parts: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -71,6 +92,12 @@ def _links(counters: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _length(spans: str) -> int:
-    """Return how many numbers "0-4,7" names."""
-    ends = (span.partition("-") for span in spans.split(","))
-    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
+    """Return how many numbers "0-4,7" names. Raises ValueError if it is nothing like it, or names too many."""
+    number = 0
+    for span in spans.split(","):
+        if (ends := _SPAN.fullmatch(span)) is None:
+            raise ValueError(f"'{span[:20]}' names no launches")
+        number += int(ends[2] or ends[1]) - int(ends[1]) + 1
+    if not 0 <= number <= MOST_LAUNCHES:
+        raise ValueError(f"{number:,} launches; a record has at most {MOST_LAUNCHES:,}")
+    return number

@@ -12,9 +12,10 @@ from datetime import datetime
 from reports.audit.bound_counters import counted_apart
 from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
 from reports.audit.contradiction import Contradiction
-from reports.record.record import CHECK_WAS_OFF, Check, Record
+from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing
+from reports.table.compare import is_baseline
 
 NO_STRESS = "none"
 
@@ -185,7 +186,11 @@ def _times(record: Record) -> Iterator[str]:
 
 def _kernel(record: Record) -> Iterator[str]:
     kernel = record.kernel
+    if record.library and record.fabric is not None and record.fabric.simulated:
+        yield f"{record.library} needs GPUs, and the fabric is simulated"
     if kernel is None:
+        if record.status in (Status.PASSED, Status.WRONG) and not is_baseline(record):
+            yield f"{record.case.name} is no library's, it {record.status}, and the record has no kernel"
         return
     if kernel.grid < 1 or kernel.block < 1:
         yield f"a launch of {kernel.grid} blocks of {kernel.block} threads"

@@ -25,6 +25,7 @@ from reports.audit.again import (
     is_same_code,
 )
 from reports.record.record import Check, Record
+from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.todays_code import MALFORMED
 from runner.command.job import Means
@@ -72,9 +73,9 @@ class RecordedData:
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel that ran it; "" if a library did."""
-        kernel = self.records[0].kernel
-        return kernel.name if kernel is not None else ""
+        """The name of the kernel that ran it, whether the record describes one or not; "" if a library did."""
+        first = self.records[0]
+        return "" if is_baseline(first) else first.case.name
 
 
 @dataclass(slots=True)
@@ -182,7 +183,7 @@ class _Run:
         on_gpus = first.fabric is None or not first.fabric.simulated
         most_bytes = SMALL_BYTES if on_gpus else SIMULATED_UP_TO_BYTES
         if first.kernel is None:
-            return "a library ran it, which needs GPUs"
+            return "the record has no kernel" if case.kernel else "a library ran it, which needs GPUs"
         if first.case.size_bytes > most_bytes:
             return f"larger than {most_bytes:,} bytes, the maximum to run again"
         if self._wanted.number is not None and self.simulated >= self._wanted.number:

@@ -317,6 +317,8 @@ ORIGIN = (
     Kind("more changed files than are counted", "measured", _with_difference(changed=["a", "b"]), 2),
     Kind("changes with a digest and no changed file", "measured", _with_difference(changed_files=0), 2),
     Kind("other PTX", "measured", replace_in("*.ptx", "an invented", "another"), 3),
+    Kind("a kernel taken away", "measured", every(put("kernel", None), "one_shot"), 3),
+    Kind("a library in the simulator", "run", every(lambda document: document.update(kernel=None, library="NCCL 2.28.9"), "one_shot"), 3),
     Kind("PTX that is gone", "measured", remove("*.ptx"), 3),
     Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), 2),
     Kind("a record older than its commit", "run", every(lambda document: document.update(

@@ -284,3 +284,10 @@ def test_gpus_are_never_asked(made: Any, again: Any, script: Script) -> None:
     request = dataclasses.replace(first.request, configuration=asked)
     again([dataclasses.replace(first, fabric=gpus, request=request, counters={})])
     assert script.worlds[-1].fabric.simulated
+
+
+def test_a_record_without_its_kernel_counts_as_that_kernels(made: Any, again: Any) -> None:
+    first, *_ = made("sizes=[8]")
+    found = again([dataclasses.replace(first, kernel=None)])
+    assert found["kernels"] == [first.case.name]
+    assert (found["agree"], found["stated"]) == ([], [[first.id, "the record has no kernel"]])
