@@ -64,9 +64,21 @@ def _words(record: Record) -> Iterator[str]:
     for word in words:
         if not _SWEEPS.search(word) and in_full(word) not in overrides:
             yield f"the command line has {_brief(word)}, the overrides of job {request.job + 1} do not"
-    is_one_job = request.jobs == 1 and not {"-m", "--multirun"} & {*request.command_line}
-    if is_one_job and (more := sorted(overrides - {in_full(word) for word in words})):
+    of_sweeps = {_key(word) for word in words if _SWEEPS.search(word)}
+    more = [one for one in sorted(overrides - set(map(in_full, words))) if _key(one) not in of_sweeps]
+    if more and request.jobs == 1 and not _is_sweep(request.command_line):
         yield f"the overrides have {_brief(more[0])}, the command line does not"
+
+
+def _is_sweep(command_line: Sequence[str]) -> bool:
+    """Whether a command line may sweep, if only over one value: Hydra's own keys can ask for it as well as -m."""
+    return any(
+        word in ("-m", "--multirun") or word.lstrip("+").startswith(("hydra.", "hydra=")) for word in command_line
+    )
+
+
+def _key(override: str) -> str:
+    return in_full(override).partition("=")[0]
 
 
 def in_full(override: str) -> str:

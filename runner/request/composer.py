@@ -61,9 +61,9 @@ def composed(lines: Sequence[str]) -> DictConfig:
         raise
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
-    except (ValueError, AssertionError) as error:
-        # OmegaConf asserts that what a dotted key leads through is there.
-        null = "a key leads through a section that is null" if isinstance(error, AssertionError) else ""
+    except (ValueError, AssertionError, AttributeError) as error:
+        # OmegaConf asserts that what a dotted key leads through is there, and does not look where it sets a section.
+        null = "" if isinstance(error, ValueError) else "a key leads through a section that is null"
         said = explain_choice(str(error)) or f"{null or first_line(error)} ({' '.join(lines)}), write it as key=value"
         raise RequestError(said) from error
 

@@ -102,6 +102,7 @@ Symlab = Callable[..., Outcome]
         (["hydra.mode=foo"], ["'foo' is an unknown word (hydra.mode), give RUN or MULTIRUN"]),
         (["hydra=null"], ["hydra is a section (hydra=null), give one of its keys, such as hydra.mode"]),
         (["hydra.sweeper.params.seed=1,2", "-m"], ["leads through a section that is null"]),
+        (["hydra.sweeper.params={seed: 3}", "-m"], ["leads through a section that is null"]),
         (["inputs=random"], ["unknown inputs 'random' (inputs), known: edge, exact, normal"]),
         (["dtype=uint8"], ["all_reduce does not support uint8 (dtype), give one of float64, float32"]),
         (

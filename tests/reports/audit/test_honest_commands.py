@@ -26,6 +26,7 @@ FEW = (
     f"-m {PUSH} sizes=64 'seed=range(1,3)'",
     f"{PUSH} sizes=64 stress=no_host_barrier stress_seeds=1",
     f"{ONE_SHOT} stress=alternating_sizes+late_rank stress_seeds=2 fabric.seed=4",
+    f"{PUSH} sizes=64 hydra.mode=MULTIRUN 'world_size=choice(2)'",
     f"{ONE_SHOT} stress=dead_rank",
     f"{ONE_SHOT} placement=both dtype=bfloat16/native",
     f"{ONE_SHOT} 'fabric={{memory: weak}}' fabric.schedule=adversarial",
