@@ -143,6 +143,9 @@ def _races(material: Material) -> Iterator[Point]:
     simulated = [one for one in material.records if one.fabric is not None and one.fabric.simulated]
     ran = [one for one in simulated if one.status is not Status.REFUSED]
     checked = [record for record in ran if record.findings is not None]
+    if lacking := [one.id for one in ran if one.findings is None and _asked_for_races(one)]:
+        says = f"{counted(len(lacking), 'case')} without findings, and check.races asked for them: {listed(lacking)}"
+        yield Point(Outcome.FINDING, says)
     if not checked:
         if ran:
             yield Point(Outcome.DOES_NOT_APPLY, "races: no case was checked for them (check.races)")
@@ -171,6 +174,13 @@ def _races(material: Material) -> Iterator[Point]:
     if others := [f"{case}: {why}" for case, why in (*again["left_out"], *again["not_comparable"])]:
         says = f"races: {counted(len(others), 'case')} did not run again: {listed(others)}"
         yield Point(Outcome.NOT_COMPARABLE, says)
+
+
+def _asked_for_races(record: Record) -> bool:
+    """Whether a case ran to its end, and its configuration asked for a race checker: then the record has findings."""
+    asked = (record.request.configuration or {}).get("check")
+    ended = record.status in (Status.PASSED, Status.WRONG)
+    return ended and isinstance(asked, dict) and asked.get("races") is True
 
 
 def _digests(checked: list[Record]) -> Point:

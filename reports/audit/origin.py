@@ -14,6 +14,7 @@ from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at, why_missing
+from reports.audit.ptx import StoredCode
 from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
 from reports.record.reading import contents
@@ -179,12 +180,16 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
         )
     bad: list[str] = []
     there: set[str] = set()
+    codes: dict[str, StoredCode] = {}
     for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
         try:
-            if hashlib.sha256(contents(path)).hexdigest() != path.stem:
+            data = contents(path)
+            if hashlib.sha256(data).hexdigest() != path.stem:
                 bad.append(f"ptx/{path.name} is not what its name says")
+            elif path.stem not in codes:
+                codes[path.stem] = StoredCode(data)
         except ValueError as error:
-            bad.append(str(error))
+            bad.append(f"ptx/{path.name}: {error}")
         there.add(path.stem)
     wanted = set[str]()
     folders = {str(document.get("command", folder.name)): folder for folder, document in material.commands.items()}
@@ -196,11 +201,13 @@ def _stored_ptx(material: Material, with_kernel: Iterable[Record]) -> Point:
         folder = folders.get(one.request.command)
         if name not in there or (folder is not None and not (folder / "ptx" / f"{name}.ptx").is_file()):
             bad.append(f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}")
+        if (code := codes.get(name)) is not None:
+            bad += [f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel)]
     bad = list(dict.fromkeys(bad))
     if not there | wanted:
         return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
-    return captured_or(bad, f"{counted(len(there), 'PTX file')}: each is what its name says, none is missing",
-                       len(there | wanted), "PTX files")  # fmt: skip
+    good = f"{counted(len(there), 'PTX file')}: each is what its name and the records say, none is missing"
+    return captured_or(bad, good, len(there | wanted), "PTX files")
 
 
 def _sources_today(material: Material) -> list[Point]:

@@ -16,7 +16,7 @@ from reports.record.seal import seal
 from tests.reports.audit.invented_records import digest, one
 from tests.reports.synthetic import KIB
 
-PTX = "an invented kernel"
+PTX = "// an invented kernel\n.visible .entry entry_0(\n)\n"
 
 UUIDS = tuple(f"GPU-{rank}" for rank in range(4))
 

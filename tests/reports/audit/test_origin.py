@@ -146,7 +146,9 @@ def test_3_worlds_of_before_and_after_code_digests_cannot_be_compared(worlds: li
 
 def test_3_stored_ptx_that_was_changed_or_is_gone(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    assert "1 PTX file: each is what its name says" in evidence(audited(place=place), 3, Outcome.CAPTURED)
+    assert "1 PTX file: each is what its name and the records say" in evidence(
+        audited(place=place), 3, Outcome.CAPTURED
+    )
     paths = sorted(place.rglob("*.ptx"))
     paths[0].write_text(PTX + " ", encoding="utf-8")
     assert f"ptx/{paths[0].name} is not what its name says" in evidence(audited(place=place), 3, Outcome.FINDING)
