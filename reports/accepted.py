@@ -1,8 +1,10 @@
-"""Published bundles do not change unnoticed: those that differ from the repository's HEAD need a recorded reason.
+"""Published bundles and levels do not change unnoticed: those that differ from the repository's HEAD need a recorded
+reason.
 
 A commit makes whatever lies in reports/published/ the published records, with tables, figures and manifest to match. So
-a bundle that differs from that of HEAD is refused, until `python -m reports published --accept REASON` has written its
-digests and the reason into ACCEPTED, beside the bundles. Git is read, never written.
+a bundle that differs from that of HEAD is refused, and so is a level.json, which the audit holds its machine to, until
+`python -m reports published --accept REASON` has written its digests and the reason into ACCEPTED, beside the bundles.
+Git is read, never written.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reports.record.bundle import SUFFIX, write_file
+from reports.record.bundle import LEVEL_NAME, SUFFIX, write_file
 from reports.record.reading import contents
 
 PLACE = Path("reports") / "published"
@@ -38,18 +40,22 @@ _PATIENCE_S = 20
 
 
 def changed_bundles(root: Path) -> dict[str, tuple[str, str]]:
-    """Return the bundles that differ from those of the repository's HEAD, by their path from root: the digests there
-    and here. The bundles of a machine that HEAD does not have are new, not changed.
+    """Return the bundles and levels that differ from those of the repository's HEAD, by their path from root: the
+    digests there and here. The files of a machine that HEAD does not have are new, not changed.
 
     Empty where root is no repository of git, or has no commit.
     """
-    here = {path.relative_to(root).as_posix(): _digest(path) for path in (root / PLACE).glob(f"*/*{SUFFIX}")}
-    there = {name: _digest_at_head(root, name) for name in _names_at_head(root) if name.endswith(SUFFIX)}
+    here = {
+        path.relative_to(root).as_posix(): _digest(path) for path in (root / PLACE).glob("*/*") if _is_held(path.name)
+    }
+    there = {name: _digest_at_head(root, name) for name in _names_at_head(root) if _is_held(name)}
     machines = {Path(name).parent for name in there}
     return {
         name: (there.get(name, _NONE), here.get(name, _NONE))
         for name in sorted({*there, *here})
-        if there.get(name) != here.get(name) and Path(name).parent in machines
+        if there.get(name) != here.get(name)
+        and Path(name).parent in machines
+        and (name in there or name.endswith(SUFFIX))  # a first level takes nothing back
     }
 
 
@@ -94,6 +100,10 @@ def _lines(root: Path) -> Iterator[tuple[str, ...]]:
         cells = tuple(cell.strip() for cell in line.strip("|").split("|"))
         if line.startswith("| 2") and len(cells) == 5 and cells[1].startswith(f"{PLACE.as_posix()}/"):
             yield cells
+
+
+def _is_held(name: str) -> bool:
+    return name.endswith(SUFFIX) or Path(name).name == LEVEL_NAME
 
 
 def _digest(path: Path) -> str:

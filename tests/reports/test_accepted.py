@@ -11,6 +11,7 @@ import pytest
 from reports.__main__ import main
 from reports.accepted import ACCEPTED, PLACE, changed_bundles, unaccepted
 from reports.record import bundle
+from reports.record.bundle import LEVEL_NAME
 from tests.reports.audit.complete_set import records
 
 MACHINE = "invented-x4"
@@ -95,6 +96,21 @@ def test_a_bundle_that_is_gone_or_added_is_a_change_and_a_new_machine_is_not(pro
     assert unaccepted(project) == []
     (project / NAME).unlink()
     assert unaccepted(project) == [f"{NAME} differs from HEAD's"]
+
+
+def test_a_level_that_was_lowered_needs_a_reason_and_a_first_one_does_not(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    level = project / PLACE / MACHINE / LEVEL_NAME
+    level.write_text('{"recomputed": 9}\n', encoding="utf-8")
+    assert unaccepted(project) == []
+    commit(project)
+    level.write_text('{"recomputed": 0}\n', encoding="utf-8")
+    assert f"{MACHINE}/{LEVEL_NAME} differs from HEAD's" in refused(project, capsys)
+    assert main(["published", "--root", str(project), "--accept", "cases were taken out"]) == 0
+    assert unaccepted(project) == []
+    level.unlink()
+    assert len(unaccepted(project)) == 1
 
 
 def test_without_git_nothing_is_compared(project: Path) -> None:
