@@ -57,6 +57,12 @@ def data_differences(recorded: Record, here: Check) -> tuple[list[str], list[str
     return firm, _differing(recorded.check, here, names)
 
 
+def promise_differences(recorded: Record, here: Check) -> list[str]:
+    """Return what differs in what the case and its kernel promise, which rests on no output."""
+    assert recorded.check is not None
+    return _differing(recorded.check, here, _PROMISED)
+
+
 def _is_simulated(record: Record) -> bool:
     return record.fabric is not None and record.fabric.simulated
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from reports.audit.bound_counters import counted_apart
 from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
 from reports.audit.contradiction import Contradiction
-from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
+from reports.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Check, Record, Status
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing
 from reports.table.compare import is_baseline
@@ -42,6 +42,8 @@ def contradictions(record: Record) -> Iterator[Contradiction]:
         (COMMAND, _times(record)),
         (KERNELS, _kernel(record)),
         (DATA, counted_apart(record)),
+        (KERNELS, _without_code(record)),
+        (DATA, _lacking(record)),
     ):
         for sentence in sentences:
             yield Contradiction(item, f"{record.id}: {sentence}")
@@ -196,3 +198,20 @@ def _kernel(record: Record) -> Iterator[str]:
         yield f"a launch of {kernel.grid} blocks of {kernel.block} threads"
     if kernel.multimem and record.fabric is not None and not record.fabric.multicast:
         yield "the kernel has multimem instructions, and the fabric no multicast addresses"
+
+
+def _without_code(record: Record) -> Iterator[str]:
+    """What a kernel's record of today's schema always has."""
+    if record.schema >= SCHEMA_VERSION and record.kernel is not None and record.kernel.code_digest is None:
+        yield f"a record of schema {record.schema} has the digest of its code, and this one has none"
+
+
+def _lacking(record: Record) -> Iterator[str]:
+    """What a checked record of today's schema always has."""
+    if record.schema < SCHEMA_VERSION or record.check is None:
+        return
+    if record.check.output_digests is None:
+        yield f"a check of schema {record.schema} has digests of inputs and outputs, and this one has none"
+    is_simulated = record.fabric is not None and record.fabric.simulated
+    if is_simulated and record.status is Status.PASSED and not record.counters:
+        yield f"a simulated run of schema {record.schema} has counters, and this one has none"

@@ -23,6 +23,7 @@ from reports.audit.again import (
     data_differences,
     is_determined,
     is_same_code,
+    promise_differences,
 )
 from reports.record.record import Check, Record
 from reports.table.compare import is_baseline
@@ -236,8 +237,12 @@ class _Run:
             return
         if not is_determined(first) or _is_simulated_bound(first):
             firm = [what for record in case.records for what in data_differences(record, check)[0]]
+            promised = [what for record in case.records for what in promise_differences(record, check)]
             if firm:
-                self._found.different.append([case.id, "; ".join(dict.fromkeys(firm))])
+                self._found.different.append([case.id, "; ".join(dict.fromkeys([*firm, *promised]))])
+            elif promised:
+                says = f"another promise than here: {'; '.join(dict.fromkeys(promised))}"
+                self._found.not_comparable.append([case.id, says])
             else:
                 self._found.stated.append([case.id, why])
             return

@@ -11,6 +11,7 @@ from typing import Any
 
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
+from reports.audit.ptx import code_digest
 from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.record.seal import seal
 from tests.reports.audit.invented_records import digest, one
@@ -67,7 +68,10 @@ CONFIGURATION: dict[str, Any] = {
 def kernel(text: str = PTX) -> KernelInfo:
     source = f"sha256:{digest('source')}"
     ptx, cubin = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", f"sha256:{digest('cubin')}"
-    return KernelInfo("all_reduce/one_shot", "entry_0", "sm_90a", ptx, cubin, source, "invented-compiler 1.0", 8, 256)
+    return KernelInfo(
+        *("all_reduce/one_shot", "entry_0", "sm_90a", ptx, cubin, source, "invented-compiler 1.0", 8, 256),
+        code_digest=code_digest(text),
+    )
 
 
 def records(worlds: int = 4) -> list[Record]:

@@ -346,6 +346,9 @@ ORIGIN = (
     Kind("PTX with more multimem", "measured", _other_ptx("//", "// multimem.red.add.f32"), 3),
     Kind("PTX of other code, with its name", "run", _other_ptx("ret;", "nop; ret;"), 3),
     Kind("races that were asked for, and are not there", "run", every(put("request.configuration.check.races", True)), 9),
+    Kind("no digest of the code", "run", every(lambda document: document["kernel"].update(code_digest=None)), 3),
+    Kind("no counters of a simulated run", "run", every(put("counters", {})), 9),
+    Kind("no digests of a check", "measured", every(lambda document: document["check"].update(output_digests=None, input_digests=None)), 9),
     Kind("PTX that is gone", "measured", remove("*.ptx"), 3),
     Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), 2),
     Kind("a record older than its commit", "run", every(lambda document: document.update(

@@ -123,7 +123,8 @@ def test_the_verdict_names_what_is_open() -> None:
 
 
 def test_simulated_sets_have_no_clocks_and_no_gpus() -> None:
-    members = [simulated(record) for record in records() if record.kernel is not None]
+    simulations = [simulated(record) for record in records() if record.kernel is not None]
+    members = [dataclasses.replace(record, counters={"instructions": 8}) for record in simulations]
     audit = audited(without(members, "gpus", "cuda_driver"))
     for number in (7, 10, 11, 14, 15):
         assert item(audit, number).outcome is Outcome.DOES_NOT_APPLY

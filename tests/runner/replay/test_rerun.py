@@ -291,3 +291,17 @@ def test_a_record_without_its_kernel_counts_as_that_kernels(made: Any, again: An
     found = again([dataclasses.replace(first, kernel=None)])
     assert found["kernels"] == [first.case.name]
     assert (found["agree"], found["stated"]) == ([], [[first.id, "the record has no kernel"]])
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "nccl"])
+def test_an_invented_bound_does_not_hide_errors_of_gpus(again: Any, algorithm: str) -> None:
+    """The kernel promises each bit: a record of it that says a bound was kept does not count as recomputed."""
+    record = published(algorithm, 262144)
+    invented = {"method": "bound", "bound": "x", "bound_value": 100.0, "bound_used": 0.9}
+    errors = {"max_absolute_error": 90.0, "max_ulp_error": 99, "rms_ulp_error": 50.0}
+    found = again([edited(record, **invented, **errors)], reference_up_to_bytes=1 << 20)
+    assert (found["agree"], found["stated"]) == ([], [])
+    ((case, what),) = found["not_comparable"]
+    assert (case, "bound is 'x' in the record" in what) == (record.id, True)
+    honest = again([record], reference_up_to_bytes=1 << 20)
+    assert (honest["different"], honest["not_comparable"]) == ([], [])
