@@ -92,10 +92,10 @@ def _links(counters: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _length(spans: str) -> int:
-    """Return how many numbers "0-4,7" names. Raises ValueError if it is nothing like it, or names too many."""
+    """Return how many numbers "0-4, 7" names. Raises ValueError if it is nothing like it, or names too many."""
     number = 0
     for span in spans.split(","):
-        if (ends := _SPAN.fullmatch(span)) is None:
+        if (ends := _SPAN.fullmatch(span.strip(" "))) is None:
             raise ValueError(f"'{span[:20]}' names no launches")
         number += int(ends[2] or ends[1]) - int(ends[1]) + 1
     if not 0 <= number <= MOST_LAUNCHES:

@@ -58,8 +58,15 @@ def test_a_stress_is_held_to_what_it_does(tmp_path: Path) -> None:
     assert record.check is not None
     settings = {**record.fabric.settings, "schedule": "fair"}
     counters = {**record.counters, "of": {**record.counters["of"], "checked": 1}}
+    given, made = record.check.input_digests, record.check.output_digests
+    assert given is not None
+    assert made is not None
     two = dataclasses.replace(
-        record.check, launches=2, elements=2 * record.check.elements, input_digests=None, output_digests=None
+        record.check,
+        launches=2,
+        elements=2 * record.check.elements,
+        input_digests=given,
+        output_digests=tuple(one * 2 for one in made),
     )
     for changed, says in (
         ({"fabric": dataclasses.replace(record.fabric, settings=settings)}, "fabric.schedule was asked to be random"),
