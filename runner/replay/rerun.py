@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from reports.audit.again import (
+from reports.audit.case_differences import (
     OF_BITS,
     code_differences,
     counters_differ,
