@@ -12,8 +12,9 @@ from reports.table.text import counted
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees; rerun: number of
-    those that ran again, and were not only compared with the reference. kernels: names of
+    """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in how
+    they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number of
+    those without data. kernels: names of
     the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
     that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
     findings: numbers of the items with a finding. signed: who vouches in a few words, such as "signed by NAME".
@@ -28,12 +29,13 @@ class Level:
     verified: tuple[int, ...] = ()
     findings: tuple[int, ...] = ()
     signed: str = "unsigned"
+    ended: int = 0
 
     @property
     def is_verified(self) -> bool:
         """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
         finding."""
-        return bool(self.recomputed) and not (self.without or self.unexplained or self.findings)
+        return self.recomputed > self.ended and not (self.without or self.unexplained or self.findings)
 
     @property
     def text(self) -> str:
@@ -115,11 +117,12 @@ def _checked(document: object) -> dict[str, Any]:
 def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str) -> Level:
     """Return the level of a set. again: the worker's answer; None if it gave none. signed: who vouches."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
-    seen = {kernel for _, kernel, _ in rerun["agree"]}
+    seen = {kernel for _, kernel, how in rerun["agree"] if how != "status"}
     return Level(
         recomputed=len(rerun["agree"]),
         total=int(rerun["of"]),
-        rerun=sum(how == "simulator" for _, _, how in rerun["agree"]),
+        rerun=sum(how != "reference" for _, _, how in rerun["agree"]),
+        ended=sum(how == "status" for _, _, how in rerun["agree"]),
         kernels=tuple(rerun["kernels"]),
         without=tuple(name for name in rerun["kernels"] if name not in seen),
         unexplained=len(rerun["not_comparable"]),

@@ -160,6 +160,23 @@ def _other_ptx(old: str, new: str) -> Change:
     return changed
 
 
+def _ended(status: str, code: int, **changes: Any) -> Change:
+    """two_shot did not pass: the counts and the exit code of command.json follow, and PTX of no record is removed."""
+
+    def changed(folder: Path) -> None:
+        every(lambda document: document.update(status=status, check=None, counters={}, **changes), "two_shot")(folder)
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in record_paths(folder)]
+        here = [one["status"] for one in records if "-all_reduce-" in one["request"]["command"]]
+        command(put("counts", {one: here.count(one) for one in sorted(set(here))}))(folder)
+        command(put("exit_code", code))(folder)
+        known = {one["kernel"]["ptx_digest"][7:] for one in records if one["kernel"] is not None}
+        for path in folder.rglob("*.ptx"):
+            if path.stem not in known:
+                path.unlink()
+
+    return changed
+
+
 TIMING = (
     Kind("another bus factor", "measured", first(put("timing.bus_factor", 3.0)), 10),
     Kind("smaller slots", "measured", first(put("timing.slot_bytes", 1024)), 10),
@@ -329,6 +346,9 @@ DATA = (
     Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), 1),
     Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), 9, by_rerun=True),
     Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), 19, by_rerun=True),
+    Kind("a refusal that never was", "run", _ended("REFUSED", 0, kernel=None, reason="two_shot does not support 2 ranks"), 9, by_rerun=True),
+    Kind("a failure that never was", "run", _ended("FAILED", 1, reason="RuntimeError: illegal address"), 9, by_rerun=True),
+    Kind("a deadlock that never was", "run", _ended("DEADLOCK", 1, reason="all ranks wait"), 9, by_rerun=True),
     Kind("another code digest", "run", every(put("kernel.code_digest", "sha256:" + "4" * 64), "all_reduce"), 3),
 )  # fmt: skip
 
