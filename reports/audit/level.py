@@ -12,12 +12,12 @@ from reports.table.text import counted
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in how
-    they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number of
-    those without data. kernels: names of
-    the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
-    that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
-    findings: numbers of the items with a finding. signed: who vouches in a few words, such as "signed by NAME".
+    """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in
+    how they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number
+    of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
+    recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
+    the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
+    words, such as "signed by NAME".
     """
 
     recomputed: int

@@ -18,6 +18,7 @@ from typing import Any
 
 from reports.audit.again import (
     OF_BITS,
+    choices_differ,
     code_differences,
     counters_differ,
     data_differences,
@@ -233,8 +234,8 @@ class _Run:
         return ""
 
     def _note_status(self, case: RecordedData, here: Record) -> str:
-        """Note how a case ended that has no check there or here. Returns a reason if that can't be compared: a time that
-        runs out depends on the machine, and GPUs can do other things than the simulator."""
+        """Note how a case ended that has no check there or here. Returns a reason if that can't be compared: a time
+        that runs out depends on the machine, and GPUs can do other things than the simulator."""
         first = case.records[0]
         reason = f" ({first_line(ValueError(here.reason))})" if here.reason else ""
         says = f"it ended {first.status} in the record, {here.status} here{reason}"
@@ -318,6 +319,8 @@ class _Run:
             if record.kernel is None:
                 continue
             differing, why = code_differences(record.kernel, here.kernel)
+            if not why:
+                differing += choices_differ(record, here)
             if differing:
                 self._found.code["different"].append([case.id, "; ".join(differing)])
             elif why:
