@@ -31,6 +31,8 @@ def _found(material: Material) -> Iterator[Contradiction]:
     for world in material.worlds.values():
         yield from bound_gpus.contradictions(world)
         yield from bound_machine.contradictions(world)
+        if material.file_alone is None:
+            yield from bound_machine.strangers(world)
         yield from bound_repository.contradictions(world)
     for folder, document in material.commands.items():
         name = str(document.get("command", folder.name))

@@ -46,7 +46,6 @@ def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
             (SAMPLES, _possible_times(record)),
         ):
             found |= {(item, sentence): None for sentence in sentences}
-    found |= {(BASELINES, sentence): None for sentence in _strangers(world)}
     name = world[0].request.command or world[0].id
     yield from (Contradiction(item, f"{name}: {sentence}") for item, sentence in found)
 
@@ -115,13 +114,14 @@ def _possible_times(record: Record) -> Iterator[str]:
         yield f"{record.id} took {min(medians):.3g} us on one rank and {max(medians):.3g} us on another"
 
 
-def _strangers(world: Sequence[Record]) -> Iterator[str]:
-    """Algorithms that a case was timed in turns with, and of which its command has no record."""
+def strangers(world: Sequence[Record]) -> Iterator[Contradiction]:
+    """Yield the algorithms that a case was timed in turns with, and of which its command has no record."""
     known = {(record.case.op, record.case.algorithm) for record in world}
     for record in world if len(world) > 1 else ():
         for name in record.timing.interleaved_with if record.timing is not None else ():
             if (record.case.op, name) not in known:
-                yield f"{record.id} was timed in turns with {name}, of which there is no record"
+                says = f"{record.id} was timed in turns with {name}, of which there is no record"
+                yield Contradiction(BASELINES, f"{record.request.command or record.id}: {says}")
 
 
 def of_worlds(worlds: Mapping[str, Sequence[Record]]) -> Iterator[Contradiction]:

@@ -17,7 +17,7 @@ class Level:
     of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
     recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
     the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
-    words, such as "signed by NAME".
+    words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
     """
 
     recomputed: int
@@ -30,6 +30,7 @@ class Level:
     findings: tuple[int, ...] = ()
     signed: str = "unsigned"
     ended: int = 0
+    is_changed: bool = False
 
     @property
     def is_verified(self) -> bool:
@@ -43,7 +44,8 @@ class Level:
         first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
         lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
         changed = f", {self.unexplained} changed since" if self.unexplained else ""
-        return f"{first}; {self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+        tree = "changed tree; " if self.is_changed else ""
+        return f"{first}; {tree}{self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
@@ -114,8 +116,8 @@ def _checked(document: object) -> dict[str, Any]:
     return document
 
 
-def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str) -> Level:
-    """Return the level of a set. again: the worker's answer; None if it gave none. signed: who vouches."""
+def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str, is_changed: bool = False) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none. signed, is_changed: see Level."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
     seen = {kernel for _, kernel, how in rerun["agree"] if how != "status"}
     return Level(
@@ -129,6 +131,7 @@ def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str
         verified=numbers(items, Outcome.VERIFIED),
         findings=numbers(items, Outcome.FINDING),
         signed=signed,
+        is_changed=is_changed,
     )
 
 
