@@ -128,12 +128,19 @@ def of_worlds(worlds: Mapping[str, Sequence[Record]]) -> Iterator[Contradiction]
     """Yield what worlds that were timed on the same GPUs say differently of their machine and their variables."""
     known: dict[frozenset[str], tuple[str, Record]] = {}
     for name, world in worlds.items():
-        for uuids, record in {gpus_of(one): one for one in world if gpus_of(one)}.items():
+        for uuids, record in {_gpus(one): one for one in world if _gpus(one)}.items():
             other_name, other = known.setdefault(uuids, (name, record))
             if other_name == name:
                 continue
             for item, text in (*_hosts_apart(other, record), *_variables_apart(other, record)):
                 yield Contradiction(item, f"{text}, in {other_name} and in {name}, on the same GPUs")
+
+
+def _gpus(record: Record) -> frozenset[str]:
+    """The UUIDs of the GPUs that a record was timed on, else, as older ones don't say, those of its machine."""
+    if record.timing is None:
+        return frozenset()
+    return gpus_of(record) or frozenset(str(gpu["uuid"]) for gpu in record.environment.gpus or () if gpu.get("uuid"))
 
 
 def _hosts_apart(one: Record, other: Record) -> Iterator[tuple[int, str]]:
