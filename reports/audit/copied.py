@@ -66,7 +66,7 @@ def _alike(members: Sequence[Record]) -> Iterator[str]:
         if (ranked := _ranked(record)) is not None:
             by_shape.setdefault(ranked[0].shape, []).append((record, *ranked))
     for some in by_shape.values():
-        both = (np.stack([one[part].ravel() for one in some]) for part in (1, 2))
+        both = np.stack([one[1].ravel() for one in some]), np.stack([one[2].ravel() for one in some])
         alike = np.minimum(*(rows @ rows.T / rows.shape[1] for rows in both))
         for at, to in zip(*np.nonzero(np.triu(alike, 1) > MOST_ALIKE), strict=True):
             one, other = some[at][0], some[to][0]
@@ -93,4 +93,5 @@ def _ranked(record: Record) -> tuple[Series, Series] | None:
 def _places(values: Series) -> Series:
     places = np.argsort(np.argsort(values, axis=1), axis=1).astype(np.float64)
     centred = places - places.mean(axis=1, keepdims=True)
-    return centred / centred.std(axis=1, keepdims=True)
+    scaled: Series = centred / centred.std(axis=1, keepdims=True)
+    return scaled
