@@ -31,6 +31,7 @@ from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
+    BLOCK_MASK,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -38,12 +39,13 @@ from simulator.races.clocks import (
     LOW_MASK,
     RANK_SHIFT,
     STAMP_SHIFT,
+    Room,
     changes_of,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, OfRank, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -125,7 +127,6 @@ class Races(Listener):
         self.kept_alive: list[object] = []
         self.shadows: dict[int, Shadow] = {}
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
-        self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -156,16 +157,6 @@ class Races(Listener):
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
-    def check_stream(self, rank: int, stream: int | None, name: str) -> None:
-        """ValueError for a launch of kernel `name` that may run beside one of its rank on another stream."""
-        if not self.are_awaited[rank] and self.stream_of[rank] != stream:
-            here, other = (_stream_text(one) for one in (stream, self.stream_of[rank]))
-            raise ValueError(
-                f"{name}: a launch on {here} beside one on {other} of rank {rank} (stream), the race checker knows one "
-                "stream at a time: synchronize between the two, or leave races out"
-            )
-        self.stream_of[rank] = stream
-
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
         stamp = self.accesses.tick()
@@ -173,7 +164,7 @@ class Races(Listener):
             self.order.clocks.rows[row] = stamp
             self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
-        self.order.enqueued = [[] for _ in self.order.hosts]
+        self.order.ranks = [OfRank() for _ in self.order.hosts]
         self.are_awaited = [True] * len(self.order.hosts)
 
     # Infos and shadows
@@ -876,20 +867,28 @@ class Races(Listener):
     def launch_began(self, event: LaunchBegan) -> None:
         self.settle_copies()
         launched, order = event.launched, self.order
-        order.clocks.fit(launched.grid, self.has_proxies)
+        firsts = [self._room(rank, launched).first for rank in launched.ranks]
         stamp = self.accesses.tick()
-        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes)
+        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes, firsts)
         for position, rank in enumerate(launched.ranks):
-            rows = [order.enqueued[rank].pop(0)] if order.enqueued[rank] else [order.hosts[rank]]
-            if order.streams[rank] >= 0:
-                rows.append(order.streams[rank])
-            row = self._boundary(rows, rank, stamp)
+            rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
+            row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         self.running[launched] = run
         order.running.append(run)
 
-    def _boundary(self, rows: list[int], rank: int, stamp: int, entries: Numbers | None = None) -> int:
-        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met.
+    def _room(self, rank: int, launched: Launched) -> Room:
+        """Return the room for a rank's blocks of a launch."""
+        clocks = self.order.clocks
+        number = self.order.ranks[rank].take_room(launched.stream, launched.grid, clocks.rooms)
+        clocks.fit(launched.grid, self.has_proxies, number)
+        return clocks.rooms[number]
+
+    def _boundary(
+        self, rows: list[int], rank: int, stream: int | None, stamp: int, entries: Numbers | None = None
+    ) -> int:
+        """A new row at an end or a beginning of a launch: all that other streams of the rank have not launched since its
+        host waited is known, and all proxies have met.
 
         entries: of links that were acquired and are not in rows."""
         clocks = self.order.clocks
@@ -898,7 +897,7 @@ class Races(Listener):
         if entries is not None:
             self.order.join_entries(np.full(len(entries), row), entries)
         clocks.extras.derive(one, np.zeros(1, np.int64), clocks.extras.of_row[one], ALL)
-        clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
+        clocks.know(row, rank, stamp, [at for at, one in self.order.ranks[rank].rooms.items() if one != stream])
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
         clocks.seal(one)
         self.order.flatten(row, rank)
@@ -914,7 +913,9 @@ class Races(Listener):
         _, links = order.take_owed(run, low, high)
         entries = order.links.table[links]
         rows = np.unique(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
-        order.streams[event.rank] = self._boundary(rows, event.rank, stamp, entries)
+        stream = event.launched.stream
+        row = self._boundary(rows, event.rank, stream, stamp, entries)
+        order.ranks[event.rank].end(event.number, stream, row)
         run.ranks_left -= 1
         if run.ranks_left:
             return
@@ -938,15 +939,20 @@ class Races(Listener):
             row = clocks.joined([order.hosts[rank]])
             clocks.rows[row, :, rank * clocks.stride + last] = stamp
             clocks.seal(np.array([row]))
-            order.enqueued[rank].append(row)
+            order.ranks[rank].enqueued[event.launch] = (row, event.after)
             self.are_awaited[rank] = False
         elif event.action == "synchronized":
             (rank,) = event.ranks
             self.are_awaited[rank] = True
-            if order.streams[rank] >= 0:
-                row = clocks.joined([order.hosts[rank], order.streams[rank]])
+            ends = [row for _, row in order.ranks[rank].ends.values()]
+            order.ranks[rank].forget()
+            if ends:
+                row = clocks.joined([order.hosts[rank], *ends])
                 clocks.seal(np.array([row]))
                 order.hosts[rank] = row
+        elif event.action == "ordered":
+            (rank,) = event.ranks
+            order.ranks[rank].order(event.launch)
         else:
             row = clocks.joined(order.hosts)
             for rank in event.ranks:
@@ -957,7 +963,7 @@ class Races(Listener):
 
     def host_access(self, event: HostAccess) -> None:
         self.settle_copies()
-        actor = event.rank << RANK_SHIFT | HOST_CODE
+        actor = event.rank << RANK_SHIFT | BLOCK_MASK << BLOCK_SHIFT | HOST_CODE
         key = (-1, 0, event.action)
         if key not in self.infos:
             number, write = len(self.accesses.infos), event.action == "write"
@@ -979,10 +985,6 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
-
-
-def _stream_text(stream: int | None) -> str:
-    return "the default stream" if stream is None else f"stream {stream}"
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:

@@ -19,6 +19,7 @@ from simulator.races.clocks import (
     WARP_CODE,
     WARP_KEY,
     Clocks,
+    Room,
     changes_of,
     pairs_of,
 )
@@ -93,6 +94,59 @@ class Mbarrier:
     over: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
+class OfRank:
+    """What orders the launches of a rank since its host has waited for all of them.
+
+    enqueued: by number of a launch, what the host knew, and the launches of other streams for whose end it waits. ends:
+    by stream, the number of the last launch that is over, and the row at its end. wanted: by number of a launch for
+    whose end another stream waits, the row there; -1 until it is over. rooms: the stream whose blocks are in each room
+    (Clocks.rooms).
+    """
+
+    enqueued: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    ends: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    wanted: dict[int, int] = field(default_factory=dict)
+    rooms: dict[int, int | None] = field(default_factory=dict)
+
+    def rows(self) -> list[int]:
+        """Return the rows in use."""
+        kept = [row for row in self.wanted.values() if row >= 0]
+        return [*kept, *(row for row, _ in self.enqueued.values()), *(row for _, row in self.ends.values())]
+
+    def begin(self, number: int, stream: int | None) -> list[int]:
+        """Return the rows of what comes before a launch that begins."""
+        row, after = self.enqueued.pop(number)
+        found = [row, *(self.wanted.get(one, -1) for one in after), self.ends.get(stream, (0, -1))[1]]
+        return [one for one in found if one >= 0]
+
+    def end(self, number: int, stream: int | None, row: int) -> None:
+        """Note the row at the end of a launch."""
+        self.ends[stream] = (number, row)
+        if number in self.wanted:
+            self.wanted[number] = row
+
+    def order(self, number: int) -> None:
+        """A stream waits for the end of a launch, the last one of another stream."""
+        self.wanted.setdefault(number, next((row for one, row in self.ends.values() if one == number), -1))
+
+    def take_room(self, stream: int | None, grid: int, rooms: list[Room]) -> int:
+        """Return the room for the blocks of a launch: one of its stream, or that no stream has; or a new one. It is large
+        enough, or the last one, which can grow."""
+        able = [at for at, room in enumerate(rooms) if room.blocks >= grid or room is rooms[-1]]
+        mine = [at for at in able if at in self.rooms and self.rooms[at] == stream]
+        free = [at for at in able if at not in self.rooms]
+        number = (mine or free or [len(rooms)])[0]
+        self.rooms[number] = stream
+        return number
+
+    def forget(self) -> None:
+        """The host has waited for all launches."""
+        self.ends.clear()
+        self.wanted.clear()
+        self.rooms.clear()
+
+
 class Order:
     """The clocks of a world and how they move on. running: launches; keeps: further rows in use, by what they are."""
 
@@ -102,8 +156,7 @@ class Order:
         self.links = Links()
         self.running: list[Running] = []
         self.hosts: list[int] = self.clocks.new(world_size).tolist()
-        self.streams: list[int] = [-1] * world_size
-        self.enqueued: list[list[int]] = [[] for _ in range(world_size)]
+        self.ranks = [OfRank() for _ in range(world_size)]
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
         self.held: dict[object, Numbers] = {}
         self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
@@ -116,8 +169,7 @@ class Order:
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
-        found = [np.array([*self.hosts, *(row for row in self.streams if row >= 0)], np.int64)]
-        found += [np.array(rows, np.int64) for rows in self.enqueued if rows]
+        found = [np.array([*self.hosts, *(row for one in self.ranks for row in one.rows())], np.int64)]
         for run in self.running:
             found.append(run.rows)
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
@@ -137,7 +189,7 @@ class Order:
 
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
-        hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
+        hosts = [*self.hosts, *(row for one in self.ranks for row, _ in one.enqueued.values())]
         least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, ASYNC + 1) for run in self.running), NEVER)
         if not self.held:  # copies under way know what their lanes did when they began them
             return least
@@ -252,13 +304,9 @@ class Order:
         same_block = actors >> BLOCK_SHIFT == mine >> BLOCK_SHIFT
         same_cluster = same_block
         if run.launched.clusters.size > 1:
-            grid = run.launched.grid
-            blocks = [
-                np.minimum((one >> BLOCK_SHIFT) & (1 << RANK_SHIFT - BLOCK_SHIFT) - 1, grid - 1)
-                for one in (actors, mine)
-            ]
+            blocks = [run.grid_blocks(one) for one in (actors, mine)]
             numbers = [run.launched.clusters.numbers_of(one) for one in blocks]
-            same_cluster = same_rank & (numbers[0] == numbers[1])
+            same_cluster = same_rank & (numbers[0] == numbers[1]) & (blocks[0] >= 0)
         choices = [same_block, same_cluster, same_rank, np.ones(len(lanes), np.bool_)]
         found: Mask = np.choose(narrow, choices)
         return found
@@ -597,7 +645,8 @@ class Order:
         if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
             return False
         known = clocks.rows[rows]
-        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
+        firsts = np.array(run.launched.ranks) * clocks.stride + run.firsts[list(run.launched.ranks)]
+        ranks = firsts[:, None] + np.arange(run.launched.grid)
         return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
 
     # Mbarriers

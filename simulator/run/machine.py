@@ -93,7 +93,8 @@ class Batch:
         self.lanes = len(ranks) * self.threads
         clusters = clusters_of(self.program.kernel, launch)
         self.cluster = clusters.size  # blocks
-        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block, clusters)
+        shape = (self.grid, self.block, clusters, launch.stream)
+        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), *shape)
         self._arguments = arguments
         self.places = places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
