@@ -43,7 +43,7 @@ from simulator.races.clocks import (
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -574,29 +574,26 @@ class Races(Listener):
             self._arrive_with_copies(run, lanes)
             stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
-        for key in np.unique(keys).tolist():
-            at = keys == key
-            one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
-            if operation == "init":
-                one.near, one.far = Phases(-1), Phases(-1)
-                info = self._info(run, event.instruction, None, "write")
-                one.copies, one.over = [], []
-                one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
+        names, first, owners = np.unique(keys, return_index=True, return_inverse=True)
+        objects = [self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1) for key in names.tolist()]
+        if operation == "init":
+            info = self._info(run, event.instruction, None, "write")
+            made = self.accesses.tick(info) << STAMP_SHIFT | run.actors[lanes[first]]
+            for one, maker in zip(objects, made.tolist(), strict=True):
+                one.near, one.far, one.copies, one.over = Phases(-1), Phases(-1), [], []
+                one.made, one.counts = maker, set()
                 self.fresh.append((run, one))
-            elif operation.startswith("arrive"):
-                phase = int(event.phases[at][0])
-                is_near = run.blocks_of(lanes) == key >> 20
-                for part, some, needed in ((one.near, at & is_near, CTA), (one.far, at & ~is_near, CLUSTER)):
-                    if not some.any() or scope < needed:
-                        continue
-                    rows = part.rows.setdefault(phase, [])
-                    if is_relaxed:
-                        rows += self.order.gather_released(run, lanes[some], needed)
-                    else:
-                        rows.append(self.order.gather(run, lanes[some], stamp))
-            elif event.passed is not None and event.passed[at].any():
-                phase = int(event.phases[at][0])
-                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed, stamp)
+            return
+        owners = owners.reshape(-1)
+        if operation.startswith("arrive"):
+            arrived = Arrived(lanes, owners, run.blocks_of(lanes) != keys >> 20, event.phases[first].tolist())
+            self.order.arrive(run, objects, arrived, scope, is_relaxed, stamp)
+        elif event.passed is not None and event.passed.any():
+            passed = np.flatnonzero(event.passed)
+            chosen, owners = np.unique(owners[passed], return_inverse=True)
+            phases = event.phases[first[chosen]].tolist()
+            ends = [(objects[at], phase) for at, phase in zip(chosen.tolist(), phases, strict=True)]
+            self.order.pass_waits(run, ends, lanes[passed], owners.reshape(-1), scope, is_relaxed, stamp)
 
     # Copies
 
