@@ -100,7 +100,7 @@ class UnderWay:
         return int(self.groups[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Moment:
     """A copy reads or writes size_bytes from a byte of a shadow on."""
 
@@ -123,6 +123,7 @@ class Races(Listener):
         self.running: dict[Launched, Running] = {}
         self.infos: dict[tuple[int, int, str], Info] = {}
         self.kept_alive: list[object] = []
+        self.copy_infos: dict[tuple[Running, int], dict[str, Info]] = {}  # of bulk copies, by launch and instruction
         self.shadows: dict[int, Shadow] = {}
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
@@ -553,22 +554,21 @@ class Races(Listener):
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
-        lanes = ids_of(event.lanes)
+        lanes, operation = ids_of(event.lanes), event.operation
         stamp = self.accesses.tick()
+        if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
+            return
         blocks = run.blocks_of(lanes)
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
-        words, operation = event.instruction.qualifiers, event.operation
-        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
-        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
-            if self.written:
-                self.order.note_copies(self.written, one, int(event.phases[0]))
+            self.order.note_copies(self.written, one, int(event.phases[0]))
             self.written = []
             return
-        if operation == "inval" or operation == "expect_tx":
-            return
+        words = event.instruction.qualifiers
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         self.settle_copies()
         if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
             self._arrive_with_copies(run, lanes)
@@ -602,7 +602,10 @@ class Races(Listener):
         run = self.running[event.launched]
         key = (id(run), event.number)
         if event.moment == "issued":
-            infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+            infos = self.copy_infos.get((run, id(event.instruction)))
+            if infos is None:
+                infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+                self.copy_infos[run, id(event.instruction)] = infos
             one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
             if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
                 one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
@@ -918,6 +921,7 @@ class Races(Listener):
         del self.running[event.launched]
         order.running.remove(run)
         self.fresh = [pair for pair in self.fresh if pair[0] is not run]
+        self.copy_infos = {key: infos for key, infos in self.copy_infos.items() if key[0] is not run}
         self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:

@@ -22,7 +22,7 @@ from simulator.races.clocks import (
     changes_of,
     pairs_of,
 )
-from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
 from simulator.races.extras import FENCED as FENCED_EDGE
 from simulator.races.running import (
     ACTOR,
@@ -538,16 +538,26 @@ class Order:
         size = run.launched.block
         for part, fenced in run.fenced.items():
             each = fenced[low * size : high * size].reshape(-1, size)
-            least, most = each.min(axis=1), each.max(axis=1)
             own = run.own[part][low:high]
-            np.maximum(own, least, out=own)
-            for block in np.flatnonzero(most > own).tolist():
-                lanes = np.arange((low + block) * size, (low + block + 1) * size)
-                some = lanes[fenced[lanes] > own[block]]
-                row = np.full(len(some), self.clocks.joined([int(run.rows[some[0]])]))
-                self.clocks.extras.add(row, part, run.actors[some], fenced[some])
-                self.clocks.seal(row[:1])
-                run.set_rows(some[0], row[0])
+            np.maximum(own, each.min(axis=1), out=own)
+            fenced_more = fenced[low * size : high * size] > np.repeat(own, size)
+            if not fenced_more.any():
+                continue
+            lanes = low * size + np.flatnonzero(fenced_more)
+            blocks = run.blocks_of(lanes)
+            first = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+            made = self._copied(run.rows[lanes[first]])
+            owners = np.repeat(made, np.diff(np.append(first, len(lanes))))
+            self.clocks.extras.add(owners, part, run.actors[lanes], fenced[lanes])
+            self.clocks.seal(made)
+            run.set_rows(lanes[first], made)
+
+    def _copied(self, rows: Numbers) -> Numbers:
+        """Return new rows that know what rows do, not sealed."""
+        made = self.clocks.new(len(rows), rows)
+        self.clocks.rows[made] = self.clocks.rows[rows]
+        self.clocks.extras.derive(made, np.arange(len(made)), self.clocks.extras.of_row[rows], SAME)
+        return made
 
     def meet(self, run: Running, lanes: Numbers, stamp: int, more: list[int] | None = None) -> None:
         """A barrier of lanes of one block: each knows what all of them knew and did, and what further rows know."""
