@@ -116,7 +116,7 @@ class Accesses:
         if tiles is None or info.is_strong or size_bytes % shadow.unit or (starts % shadow.unit).any():
             return False
         proxies, shadow.proxies = shadow.proxies, shadow.proxies | 1 << info.proxy
-        every, ranks = np.arange(len(starts)), actors >> RANK_SHIFT
+        every, ranks = np.arange(len(starts)), shadow.readers(actors >> RANK_SHIFT, starts // shadow.unit)
         who = Many(held, every)
         mine = stamps << STAMP_SHIFT | actors
         entries = [(Kept(WRITE, False), every)]
@@ -366,15 +366,26 @@ class Accesses:
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
         ranks = (mine & LOW_MASK) >> RANK_SHIFT
+        if shadow.ranks > 1:
+            ranks = self._readers(shadow, who, places, ranks)
         first = int(ranks[0])
-        is_one = first == int(ranks[-1]) if isinstance(who, Lanes | Single) else bool((ranks == first).all())
-        if is_one:  # lanes are in the order of their ranks
+        is_sorted = isinstance(who, Lanes | Single) and shadow.ranks == 1  # lanes are in the order of their ranks
+        if first == int(ranks[-1]) and (is_sorted or bool((ranks == first).all())):
             self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         for rank in np.unique(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _readers(self, shadow: Shadow, who: Actor, places: Any, ranks: Numbers) -> Numbers:
+        """Shadow.readers of each unit, or one for all."""
+        if isinstance(places, slice) and isinstance(who, Lanes | Single) and int(ranks[0]) == int(ranks[-1]):
+            each = shadow.row_bytes // shadow.unit
+            if places.start // each == (places.stop - 1) // each:
+                return np.array([shadow.readers(int(ranks[0]), places.start)])
+        found: Numbers = shadow.readers(ranks, _units(places, np.arange(len(ranks))))
+        return found
 
     def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
         """Enter the weak reads of one unit by many lanes of a rank, if there is nothing to check."""
@@ -393,7 +404,8 @@ class Accesses:
         ends = np.append(starts[1:], len(actors)) - 1
         entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
         places = np.full(len(starts), int(offsets[0]) // shadow.unit)
-        self._enter(shadow, who, starts, 1, places, entries, info, int(actors[0]) >> RANK_SHIFT, False)
+        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(places[0]))
+        self._enter(shadow, who, starts, 1, places, entries, info, rank, False)
         return True
 
     def _read_of(

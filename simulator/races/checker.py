@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.memory.heaps import Allocation
 from simulator.memory.space import MULTICAST, Space
 from simulator.observe.events import (
     MULTICAST_TARGET,
@@ -66,6 +67,8 @@ _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 _LINE_BYTES = 128
 _COPY_UNIT = 16
 _BLOCKS = (1 << STAMP_SHIFT - BLOCK_SHIFT) - 1
+_FEW_LANES = 512
+"""Accesses to replicas in a row by more lanes are checked replica by replica, as a slice each."""
 _NOTHING = Held(*(np.zeros(0, np.int64) for _ in range(5)))
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
@@ -124,7 +127,9 @@ class Races(Listener):
         self.infos: dict[tuple[int, int, str], Info] = {}
         self.kept_alive: list[object] = []
         self.copy_infos: dict[tuple[Running, int], dict[str, Info]] = {}  # of bulk copies, by launch and instruction
-        self.shadows: dict[int, Shadow] = {}
+        self.shadows: list[Shadow] = []
+        self.shadow_of: Numbers = np.zeros(64, np.int64)  # by number of an allocation, its shadow's place, from 1 on
+        self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
@@ -208,13 +213,43 @@ class Races(Listener):
             event.action == "reduce" or order != "weak", _element(instruction, event.width_bytes),
         )  # fmt: skip
 
-    def _shadow(self, number: int) -> Shadow:
-        allocation = self.space.allocations[number]
-        assert allocation is not None
-        if number not in self.shadows:
-            size = allocation.end - allocation.start
-            self.shadows[number] = Shadow(allocation.name, allocation.start, size)
-        return self.shadows[number]
+    def _place(self, number: int) -> tuple[Shadow, int]:
+        """Return the shadow of an allocation, and what is to be subtracted from an index for its byte there."""
+        if len(self.space.allocations) > len(self.shift_of):
+            more = np.zeros(len(self.space.allocations), np.int64)
+            self.shift_of, self.shadow_of = (np.concatenate([one, more]) for one in (self.shift_of, self.shadow_of))
+        if not self.shadow_of[number]:
+            allocation = self.space.allocations[number]
+            assert allocation is not None
+            self._add_shadow(self._peers(allocation))
+        return self.shadows[int(self.shadow_of[number]) - 1], int(self.shift_of[number])
+
+    def _add_shadow(self, allocations: list[Allocation]) -> None:
+        """Make one shadow of tensors of all ranks, or of one allocation."""
+        first = allocations[0]
+        size, count = first.end - first.start, len(allocations)
+        row_bytes = 1 << max(size - 1, 15).bit_length() if count > 1 else 0
+        self.shadows.append(Shadow(first.name, 0, row_bytes * count or size, row_bytes=row_bytes, ranks=count))
+        for row, one in enumerate(allocations):
+            self.shadow_of[one.number] = len(self.shadows)
+            self.shift_of[one.number] = one.start - row * row_bytes
+
+    def _peers(self, one: Allocation) -> list[Allocation]:
+        """Return the tensors of all ranks at the place of one, if they are alike and none has a shadow; else the one."""
+        space = self.space
+        if not one.live or space.variable_ranks[one.number] >= 0 or space.world_size == 1:
+            return [one]
+        found = []
+        for rank in range(space.world_size):
+            shift = (rank - one.rank) * space.capacity
+            number = int(space.granules[(one.start + shift) // space.granule_bytes])
+            other = space.allocations[number] if number > 0 else None
+            if other is None or not other.live or self.shadow_of[number] or other.name != one.name:
+                return [one]
+            if (other.start, other.end) != (one.start + shift, one.end + shift):
+                return [one]
+            found.append(other)
+        return found
 
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
@@ -237,38 +272,61 @@ class Races(Listener):
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
                 self.found.of_parts.add(info.number)
-        replicas = range(self.space.world_size) if event.space == "multicast" else (0,)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
-        for replica in replicas:
-            where = index + replica * self.space.capacity if replica else index
-            self._access_at(run, lanes, where, event, info, entries)
+        if event.space == "multicast":
+            self._access_replicas(run, lanes, index, event, info, entries)
+        else:
+            self._access_at(run, lanes, index, event.is_affine, info, entries)
         run.note_access(event.lanes, stamp)
 
-    def _access_at(
+    def _access_replicas(
         self, run: Running, lanes: Numbers, index: Numbers, event: Access, info: Info, entries: Numbers | None
     ) -> None:
+        """An access to a multicast address, in all replicas."""
+        shifts = np.arange(self.space.world_size) * self.space.capacity
+        if event.is_affine and len(lanes) > _FEW_LANES:
+            for shift in shifts.tolist():
+                self._access_at(run, lanes, index + shift, True, info, entries)
+            return
+        index = (shifts[:, None] + index).ravel()
+        entries = None if entries is None else np.tile(entries, (len(shifts), 1))
+        self._access_at(run, np.tile(lanes, len(shifts)), index, False, info, entries, len(lanes))
+
+    def _access_at(
+        self, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info, entries: Numbers | None,
+        each_lanes: int = 0,
+    ) -> None:  # fmt: skip
         granules = self.space.granules
-        shift = self.space.granule_bytes
-        first = int(granules[int(index[0]) // shift])
-        last = int(granules[int(index[-1]) // shift])
-        numbers = None
-        if first != last or not event.is_affine:
-            numbers = granules.take(index // shift)
-            if (numbers == first).all():
-                numbers = None
-        if numbers is None:
-            self._touch(self._shadow(first), run, lanes, index, event.is_affine, info, entries)
+        granule_bytes = self.space.granule_bytes
+        first = int(granules[int(index[0]) // granule_bytes])
+        last = int(granules[int(index[-1]) // granule_bytes])
+        shadow, shift = self._place(first)
+        if first == last and is_affine:
+            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries)
+            return
+        numbers = granules.take(index // granule_bytes)
+        if (numbers == first).all():
+            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries, each_lanes)
             return
         for number in np.unique(numbers).tolist():
-            at = np.flatnonzero(numbers == number)
+            self._place(number)
+        offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
+        if (which == which[0]).all():
+            self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes)
+            return
+        if each_lanes:  # a lane may be there more than once
+            which = which * self.space.world_size + np.arange(len(which)) // each_lanes
+        for one in np.unique(which).tolist():
+            at = np.flatnonzero(which == one)
             some = None if entries is None else entries[at]
-            self._touch(self._shadow(number), run, lanes[at], index[at], False, info, some)
+            shadow, _ = self._place(int(numbers[at[0]]))
+            self._touch(shadow, run, lanes[at], offsets[at], False, info, some)
 
     def _touch(
-        self, shadow: Shadow, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info,
-        entries: Numbers | None,
+        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, is_affine: bool, info: Info,
+        entries: Numbers | None, each_lanes: int = 0,
     ) -> None:  # fmt: skip
-        offsets = index - shadow.start
+        """each_lanes: after how many the lanes come again, for the next replica; 0: never."""
         actors = run.actors[lanes]
         if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
             self.last_lanes = Lanes(run, lanes)
@@ -286,7 +344,9 @@ class Races(Listener):
             elif info.is_write and shadow.links is not None:
                 shadow.links[places] = 0
             if observed is not None:
-                self._acquire(run, lanes, info, observed)
+                step = each_lanes or len(lanes)
+                for low in range(0, len(lanes), step):
+                    self._acquire(run, lanes[low : low + step], info, observed[low : low + step])
         self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
 
     def _exchange(
@@ -439,8 +499,9 @@ class Races(Listener):
             one, two = int(lanes[order][at[0]]), int(lanes[order][at[0] + 1])
             byte = int(event.places[order][at[0]])
             if not name:
-                shadow = self._shadow(int(self.space.granules[byte // self.space.granule_bytes]))
-                name, byte = shadow.name, byte - shadow.start
+                allocation = self.space.allocations[int(self.space.granules[byte // self.space.granule_bytes])]
+                assert allocation is not None
+                name, byte = allocation.name, byte - allocation.start
             stamp = self.accesses.stamp << STAMP_SHIFT
             pair = Pair(
                 stamp | int(run.actors[one]), info, int(run.actors[two]), info, name, byte, GENERIC, False, False
@@ -632,8 +693,8 @@ class Races(Listener):
                 start = index - MULTICAST * self.space.capacity
                 starts = [start + rank * self.space.capacity for rank in range(self.space.world_size)]
             for start in starts:
-                shadow = self._shadow(int(self.space.granules[start // self.space.granule_bytes]))
-                self.moments.append(Moment(one, info, stamp, shadow, start - shadow.start, size))
+                shadow, shift = self._place(int(self.space.granules[start // self.space.granule_bytes]))
+                self.moments.append(Moment(one, info, stamp, shadow, start - shift, size))
         one.stamps.append(stamp)
         if event.mbarrier >= 0 and not is_read:
             self.written = one.stamps
@@ -695,7 +756,9 @@ class Races(Listener):
             each = size // shadow.unit
             for moment, actor in zip(moments, actors.tolist(), strict=True):
                 first = moment.start // shadow.unit
-                kept = Kept(WRITE, False) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
+                kept = Kept(WRITE, False)
+                if not info.is_write:
+                    kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, first))
                 moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit))
             return
         counts = np.maximum(sizes // _COPY_UNIT, 1)
@@ -714,7 +777,9 @@ class Races(Listener):
                 mine: Any = slice(places.start + low, places.start + high)
             else:
                 mine = places[low:high]
-            kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, int(actors[at]) >> RANK_SHIFT)
+            kept = Kept(WRITE, info.is_strong)
+            if not info.is_write:
+                kept = Kept(READ, False, shadow.readers(int(actors[at]) >> RANK_SHIFT, moment.start // shadow.unit))
             moment.one.entered.append((kept, shadow, mine, shadow.unit))
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
@@ -745,17 +810,17 @@ class Races(Listener):
             numbers = self.space.granules.take(index[some] // self.space.granule_bytes)
             for number in np.unique(numbers).tolist():
                 mine = some[numbers == number]
-                shadow = self._shadow(number)
+                shadow, shift = self._place(number)
                 width = size & -size
                 for part in range(0, size, width):
-                    offsets = index[mine] - shadow.start + part
+                    offsets = index[mine] - shift + part
                     self._lanes_at(one, shadow, held.some(mine), actors[mine], offsets, width, "read")
 
     def _lanes_at(
         self, one: UnderWay, shadow: Shadow, held: Held, actors: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
         places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
-        rank = int(actors[0]) >> RANK_SHIFT
+        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(offsets[0]) // shadow.unit)
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
         one.entered.append((kept, shadow, places, shadow.unit))
 
@@ -968,8 +1033,8 @@ class Races(Listener):
             self.infos[key] = made
         info = self.infos[key]
         self.accesses.tick(info)
-        shadow = self._shadow(int(self.space.granules[event.index // self.space.granule_bytes]))
-        start = event.index - shadow.start
+        shadow, shift = self._place(int(self.space.granules[event.index // self.space.granule_bytes]))
+        start = event.index - shift
         shadow.refine((start | event.size_bytes | 16) & -(start | event.size_bytes | 16))
         count = event.size_bytes // shadow.unit
         if not count:
