@@ -84,12 +84,7 @@ class Accesses:
         if each > 1:
             mine = np.repeat(mine, each)
         shadow.proxies |= 1 << info.proxy
-        if info.is_strong:
-            shadow.narrowest = min(shadow.narrowest, info.scope)
-            shadow.widest = max(shadow.widest, info.scope)
-            shadow.elements |= info.element
-        has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
-        is_harmless = info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
+        is_harmless = self._is_harmless(shadow, info)
         for kept, epochs in list(shadow.kept.items()):
             if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
                 continue
@@ -104,6 +99,48 @@ class Accesses:
         else:
             self._read(shadow, who, each, places, mine, info, is_affine)
         return places, mine, each
+
+    def write_replicas(self, shadow: Shadow, who: Lanes, start: int, info: Info, actors: Numbers) -> bool:
+        """Check relaxed writes by neighbouring lanes from a byte of the first rank's tensor on, in the tensors of all
+        ranks, and enter them. Returns False, with nothing entered, if they need a look rank by rank."""
+        if not info.is_strong or not self._lists_are_known(shadow, who, len(actors), info):
+            return False
+        shadow.refine(info.width)
+        each, first = info.width // shadow.unit, start // shadow.unit
+        columns = slice(first, first + len(actors) * each)
+        mine = self.stamp << STAMP_SHIFT | actors
+        mine = np.repeat(mine, each) if each > 1 else mine
+        is_harmless = self._is_harmless(shadow, info)
+        kept, writes = Kept(WRITE, True), shadow.epochs(Kept(WRITE, True)).reshape(shadow.ranks, -1)[:, columns]
+        if not is_harmless or (writes != writes[:1]).any():
+            return False
+        blocks = LOW_MASK >> BLOCK_SHIFT << BLOCK_SHIFT
+        if ((writes[0] > 0) & ((writes[0] ^ mine) & blocks != 0)).any():  # hidden ones are kept unit by unit
+            return False
+        for one, epochs in shadow.kept.items():
+            if one.is_strong or self._is_known(shadow, shadow.latest.get(one, 0), who, len(actors)):
+                continue
+            latest = int(epochs.reshape(shadow.ranks, -1)[:, columns].max())
+            if latest >> STAMP_SHIFT > self._floor(shadow, who, len(actors)):
+                return False
+        writes[:] = mine
+        shadow.note(kept, self.stamp)
+        return True
+
+    def _is_harmless(self, shadow: Shadow, info: Info) -> bool:
+        """Return whether an access, which is noted so, races with no strong one so far."""
+        if info.is_strong:
+            shadow.narrowest = min(shadow.narrowest, info.scope)
+            shadow.widest = max(shadow.widest, info.scope)
+            shadow.elements |= info.element
+        has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
+        return info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
+
+    def _lists_are_known(self, shadow: Shadow, who: Lanes, count: int, info: Info) -> bool:
+        """Return whether lanes know all that is kept beside, hidden ones too."""
+        shadow.proxies |= 1 << info.proxy
+        beside = {kept for kept, _, _ in (*shadow.hidden, *shadow.others)}
+        return all(self._is_known(shadow, shadow.latest.get(kept, 0), who, count) for kept in beside)
 
     def touch_pieces(
         self, shadow: Shadow, held: Held, starts: Numbers, size_bytes: int, info: Info, actors: Numbers, stamps: Numbers

@@ -661,9 +661,7 @@ class Order:
         for barrier, phase in ends:
             self._pass_copies(barrier, phase, relaxed, stamp)
         near = [
-            (one, phase)
-            for one, phase in ends
-            if not one.near.done or one.near.phase < phase or one.near.before(phase)
+            (one, phase) for one, phase in ends if not one.near.done or one.near.phase < phase or one.near.before(phase)
         ]
         if near:
             made = self._end_phases([(one.near, phase) for one, phase in near])
