@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from reports.audit.bound_requests import given, in_full
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
@@ -34,7 +35,7 @@ from runner.environment.commits import commits
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.compose import hydra_over
+from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
 from runner.request.configured import merged, plain_configuration
 from runner.request.schema import Schema
@@ -142,17 +143,41 @@ def configurations(
     for (commit, added, missing), some in by_source.items():
         with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
+            planned: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
                 outcome, what = _recomposed(composer, record, problem or missing, job, recomposed)
-                if apart := _apart(jobs[job]):
+                unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
+                if apart := _apart(jobs[job]) or unplanned:
                     outcome, what = "different", apart
                 if outcome == "verified":
                     found["verified"] += 1
                 else:
                     found[outcome].append([*job, what])
     return recomposed, found
+
+
+def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ...]]], problem: str) -> str:
+    """What the command line asks for that a job's record denies: more jobs than the record says there were, or other
+    overrides of this job; "" where it agrees, or can't be planned here. planned: what command lines gave so far."""
+    request = record.request
+    line = tuple(request.command_line)
+    if problem or not line or request.replays is not None or request.jobs is None:
+        return ""
+    if line not in planned:
+        try:
+            planned[line] = plan_jobs(given(line), any(word in ("-m", "--multirun") for word in line))
+        except (RequestError, *MALFORMED):
+            planned[line] = []
+    jobs = planned[line]
+    if len(jobs) > request.jobs:
+        return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
+    if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
+        return ""
+    wanted, there = ({in_full(one) for one in some} for some in (jobs[request.job], request.overrides))
+    more = sorted(there - wanted)
+    return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
 
 
 def _apart(members: Sequence[Record]) -> str:
@@ -286,8 +311,9 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
     """The cases that each job asked for, against those that there are.
 
     {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
-    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto") those count that
-    any of its records has, at every size: what "auto" means is the catalogue's matter, and that changes.
+    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
+    catalogue says which are meant, if it is the recorded one; else those count that any of its records has, at every
+    size.
     """
     found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
     for job, members in jobs.items():
@@ -325,11 +351,16 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     if not isinstance(request.algorithms, str):
         named = tuple(places.get(name, name) for name in request.algorithms)
         request = dataclasses.replace(request, algorithms=named)
-    else:
+    elif not _has_todays_catalogue(members[0]):
         request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
     return [case.id for case in cases_of(resolved(request, fabric))]
+
+
+def _has_todays_catalogue(record: Record) -> bool:
+    """Whether the kernels, of which "auto" and "all" are some, are those that a record was made with."""
+    return (record.environment.sources or {}).get("kernels") == source_digests(CONF.parent)["kernels"]
 
 
 def inputs(

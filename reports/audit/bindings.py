@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reports.audit import bound_gpus, bound_records, bound_repository, bound_requests, bound_worlds
+from reports.audit import bound_gpus, bound_machine, bound_records, bound_repository, bound_requests, bound_worlds
 from reports.audit.contradiction import Contradiction
+from reports.audit.copied import copies
 from reports.audit.items import Item, Outcome, Point, listed
 from reports.audit.material import Material
 from reports.table.text import counted
@@ -24,9 +25,14 @@ def _found(material: Material) -> Iterator[Contradiction]:
     for record in material.records:
         yield from bound_records.contradictions(record)
         yield from bound_requests.of_record(record)
+    yield from (Contradiction(bound_worlds.WORLDS, sentence) for sentence in copies(material.records))
     yield from bound_worlds.contradictions(material.worlds)
+    yield from bound_machine.of_worlds(material.worlds)
     for world in material.worlds.values():
         yield from bound_gpus.contradictions(world)
+        yield from bound_machine.contradictions(world)
+        if material.file_alone is None:
+            yield from bound_machine.strangers(world)
         yield from bound_repository.contradictions(world)
     for folder, document in material.commands.items():
         name = str(document.get("command", folder.name))

@@ -49,7 +49,7 @@ def _of(git: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_folder(folder: Path, name: str, members: Sequence[Record]) -> Iterator[Contradiction]:
-    """Yield differences beside records that none of them names."""
+    """Yield kept differences that no record beside them names."""
     kept = [(one.environment.git or {}).get("kept_diff") for one in members]
     named = {str(one.get("file")) for one in kept if isinstance(one, dict)}
     for path in sorted(folder.glob("source*.diff")):

@@ -55,7 +55,8 @@ def of_record(record: Record) -> Iterator[Contradiction]:
 
 
 def _words(record: Record) -> Iterator[str]:
-    """The command line against the overrides of a job. Sweeps and replays give jobs overrides of their own."""
+    """The command line against the overrides of a job. Sweeps and replays give jobs overrides of their own, and so may
+    the files of experiments, which the audit's worker plans again."""
     request = record.request
     words = given(request.command_line)
     if not words or request.replays is not None:
@@ -66,7 +67,7 @@ def _words(record: Record) -> Iterator[str]:
             yield f"the command line has {_brief(word)}, the overrides of job {request.job + 1} do not"
     of_sweeps = {_key(word) for word in words if _SWEEPS.search(word)}
     more = [one for one in sorted(overrides - set(map(in_full, words))) if _key(one) not in of_sweeps]
-    if more and request.jobs == 1 and not _is_sweep(request.command_line):
+    if more and request.jobs == 1 and not request.experiment and not _is_sweep(request.command_line):
         yield f"the overrides have {_brief(more[0])}, the command line does not"
 
 

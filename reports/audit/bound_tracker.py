@@ -171,7 +171,9 @@ def _points(found: _Found, is_from_there: bool, commands: int) -> dict[int, list
 def _command(one: _Set, tracker: Tracker, found: _Found) -> None:
     """Compare the records of a command with each of its runs."""
     if not one.command:
-        found.unknown.append(f"{counted(len(one.records), 'record')} without a command's name: MLflow has none of them")
+        found.unknown.append(
+            f"{counted(len(one.records), 'record')} without a command's name, which MLflow does not have"
+        )
         return
     runs = tracker.parents(one.command)
     alive = [run for run in runs if not run.is_deleted]

@@ -35,7 +35,6 @@ _STAMP_S = 2.0
 def contradictions(worlds: Mapping[str, Sequence[Record]]) -> Iterator[Contradiction]:
     """Yield what the worlds of a set say against each other. worlds: their records by name."""
     records = [record for members in worlds.values() for record in members]
-    yield from (Contradiction(WORLDS, sentence) for sentence in same_samples(records))
     yield from (Contradiction(WORLDS, sentence) for sentence in _same_records(records))
     yield from (Contradiction(WORLDS, sentence) for sentence in _out_of_order(worlds))
     yield from (Contradiction(CLOCKS, sentence) for sentence in _at_once(worlds))

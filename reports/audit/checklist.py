@@ -73,7 +73,9 @@ class Audit:
     def verdict(self) -> str:
         """The result and the level in one line, the last of every form."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
-        return f"{head}: {self.level.text}"
+        open_here = numbers(self.items, Outcome.NOT_COMPARABLE)
+        says = f"; not comparable in item {', '.join(map(str, open_here))}" if open_here else ""
+        return f"{head}: {self.level.text}{says}"
 
     @cached_property
     def summary(self) -> str:
@@ -179,4 +181,5 @@ def check(
         items = with_tracked(items, material, tracker, say)
     vouched = vouching.who_vouches(material, signers)
     items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
-    return Audit(items, len(records), level_of(items, again, vouched.says))
+    is_changed = any((record.environment.git or {}).get("dirty") is True for record in records)
+    return Audit(items, len(records), level_of(items, again, vouched.says, is_changed))

@@ -62,6 +62,10 @@ def _expected(material: Material) -> Point:
     found = material.again["cases"]
     odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
     odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
+    alone = material.file_alone
+    if odd and alone and not found["unexpected"]:
+        says = f"one file of a command, {alone.name}: {len(odd)} of {counted(found['expected'], 'case')} are not in it"
+        return Point(Outcome.NOT_COMPARABLE, says)
     if odd:
         says = f"{len(odd)} of {counted(found['expected'], 'case')}: {listed(odd)}"
         return Point(Outcome.FINDING, says, Ground.RECOMPUTED)
@@ -96,6 +100,8 @@ def _jobs(material: Material) -> list[Point]:
         for record in material.records
         if (name := record.request.command) in wanted and record.request.job not in range(wanted[name])
     ]
+    if without and not odd and (alone := material.file_alone):
+        return [Point(Outcome.NOT_COMPARABLE, f"one file of a command, {alone.name}: {listed(without)}")]
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
     return [captured_or([*without, *odd], good, total, "jobs")]
 

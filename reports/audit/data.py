@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reports.audit.copied import copies
 from reports.audit.statistics import world_of
 from reports.record.record import Check, Record, Status
 from reports.table.text import counted, number, reason_of
@@ -56,6 +57,8 @@ def data_of(before: Sequence[Record], after: Sequence[Record]) -> Finding:
     shared = {world_of(record) for record in before} & {world_of(record) for record in after}
     if shared and found.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND):
         return Finding(Data.NOT_COMPARABLE, "the same world stands on both sides: nothing was run again")
+    if found.data in (Data.BIT_EQUAL, Data.WITHIN_BOUND) and (copied := next(copies((*before, *after)), "")):
+        return Finding(Data.NOT_COMPARABLE, f"one world is there twice: {copied}")
     return Finding(found.data, "; ".join(filter(None, (found.remark, remark))))
 
 

@@ -12,11 +12,12 @@ from reports.table.text import counted
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """recomputed: number of cases, of total with a check, whose data was recomputed here and agrees; rerun: number of
-    those that ran again, and were not only compared with the reference. kernels: names of
-    the kernels that ran the cases. without: those of them no case of which was recomputed. unexplained: number of cases
-    that came out differently, by code that changed since. verified: numbers of the items with a point that is VERIFIED.
-    findings: numbers of the items with a finding. signed: who vouches in a few words, such as "signed by NAME".
+    """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in
+    how they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number
+    of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
+    recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
+    the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
+    words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
     """
 
     recomputed: int
@@ -28,12 +29,14 @@ class Level:
     verified: tuple[int, ...] = ()
     findings: tuple[int, ...] = ()
     signed: str = "unsigned"
+    ended: int = 0
+    is_changed: bool = False
 
     @property
     def is_verified(self) -> bool:
         """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
         finding."""
-        return bool(self.recomputed) and not (self.without or self.unexplained or self.findings)
+        return self.recomputed > self.ended and not (self.without or self.unexplained or self.findings)
 
     @property
     def text(self) -> str:
@@ -41,7 +44,8 @@ class Level:
         first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
         lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
         changed = f", {self.unexplained} changed since" if self.unexplained else ""
-        return f"{first}; {self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+        tree = "changed tree; " if self.is_changed else ""
+        return f"{first}; {tree}{self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
@@ -112,20 +116,22 @@ def _checked(document: object) -> dict[str, Any]:
     return document
 
 
-def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str) -> Level:
-    """Return the level of a set. again: the worker's answer; None if it gave none. signed: who vouches."""
+def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str, is_changed: bool = False) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none. signed, is_changed: see Level."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
-    seen = {kernel for _, kernel, _ in rerun["agree"]}
+    seen = {kernel for _, kernel, how in rerun["agree"] if how != "status"}
     return Level(
         recomputed=len(rerun["agree"]),
         total=int(rerun["of"]),
-        rerun=sum(how == "simulator" for _, _, how in rerun["agree"]),
+        rerun=sum(how != "reference" for _, _, how in rerun["agree"]),
+        ended=sum(how == "status" for _, _, how in rerun["agree"]),
         kernels=tuple(rerun["kernels"]),
         without=tuple(name for name in rerun["kernels"] if name not in seen),
         unexplained=len(rerun["not_comparable"]),
         verified=numbers(items, Outcome.VERIFIED),
         findings=numbers(items, Outcome.FINDING),
         signed=signed,
+        is_changed=is_changed,
     )
 
 

@@ -60,6 +60,12 @@ class Material:
         return list({json.dumps(one, sort_keys=True): one for one in documents}.values())
 
     @cached_property
+    def file_alone(self) -> Path | None:
+        """The first place, if all are files of single records, which need not be a whole command; None otherwise."""
+        is_alone = all(place.is_file() and place.suffix == ".json" for place in self.places)
+        return self.places[0] if self.places and is_alone else None
+
+    @cached_property
     def folders(self) -> tuple[Path, ...]:
         """Every folder with a command.json, which PTX and configurations lie beside."""
         tops = [place for place in self.places if place.is_dir()]

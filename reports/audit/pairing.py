@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.audit.bound_worlds import same_samples
+from reports.audit.copied import copies
 from reports.audit.statistics import world_of
 from reports.record.record import Record
 from reports.table.compare import device_text, setup_text
@@ -75,7 +75,7 @@ def why_times_differ_in_kind(pair: Pair) -> str:
     worlds = [{world_of(one) for one in side if one.timing is not None} for side in (pair.before, pair.after)]
     if shared := worlds[0] & worlds[1]:
         return f"the same world stands on both sides ({sorted(shared)[0]}): nothing was measured again"
-    if copied := next(same_samples((*pair.before, *pair.after)), ""):
+    if copied := next(copies((*pair.before, *pair.after)), ""):
         return f"one world is there twice: {copied}"
     return ""
 

@@ -23,11 +23,12 @@ def data_points(material: Material) -> Iterator[Point]:
     if agree or different:
         ways = Counter(how for _, _, how in agree)
         said = {"simulator": f"run again in the simulator (seed {found['seed']})", "reference": "by the reference"}
+        said["status"] = "without a check, which ended here as recorded"
         parts = [f"{ways[how]:,} {text}" for how, text in said.items() if ways[how]]
         good = f"{len(agree):,} of {counted(total, 'case')} recomputed, {', '.join(parts)}: {_COMPARED}"
         share = len(agree) + len(different), total
         bad = [f"{case}: {what}" for case, what in different]
-        yield verified_or(bad, good, share[0], "cases have other data here", Ground.RECOMPUTED, share)
+        yield verified_or(bad, good, share[0], "cases came out otherwise here", Ground.RECOMPUTED, share)
     if found["not_comparable"]:
         texts = [f"{case}: {what}" for case, what in found["not_comparable"]]
         yield Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'case')} came out differently: {listed(texts)}")

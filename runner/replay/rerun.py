@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from reports.audit.again import (
+from reports.audit.case_differences import (
     OF_BITS,
+    choices_differ,
     code_differences,
     counters_differ,
     data_differences,
@@ -25,7 +26,7 @@ from reports.audit.again import (
     is_same_code,
     promise_differences,
 )
-from reports.record.record import Check, Record
+from reports.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.todays_code import MALFORMED
@@ -64,7 +65,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class RecordedData:
-    """One case with its data: the records of it, of all worlds that ran it with the same configuration."""
+    """One case with its data: the records of it, of all worlds that ran it with the same configuration. Records without
+    a check are only compared by how they ended, and form cases of their own."""
 
     records: tuple[Record, ...]
 
@@ -77,6 +79,10 @@ class RecordedData:
         """The name of the kernel that ran it, whether the record describes one or not; "" if a library did."""
         first = self.records[0]
         return "" if is_baseline(first) else first.case.name
+
+    @property
+    def is_checked(self) -> bool:
+        return self.records[0].check is not None
 
 
 @dataclass(slots=True)
@@ -101,8 +107,9 @@ def rerun(
 ) -> dict[str, Any]:
     """Run cases again, and compare.
 
-    {"seed": .., "of": number of cases with a check, "kernels": names of the kernels that ran them, "agree": [[case id,
-    kernel, "simulator" or "reference"], ..], "different": [[case id, what], ..], "not_comparable": [[case id, what],
+    {"seed": .., "of": number of cases with a check, and of simulated ones without, "kernels": names of the kernels that
+    ran those with a check, "agree": [[case id, kernel, "simulator" or "reference" or, without a check, "status"], ..],
+    "different": [[case id, what], ..], "not_comparable": [[case id, what],
     ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
     was made again, "code" and "counters": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
     "stated": [[case id, reason], ..]}}. say is called with the progress; make and means replace the worlds and the work
@@ -117,20 +124,21 @@ def rerun(
             run.take(case)
     finally:
         run.close()
-    kernels = sorted({case.kernel for case in cases if case.kernel})
+    kernels = sorted({case.kernel for case in cases if case.kernel and case.is_checked})
     parts = {name: getattr(found, name) for name in _Found.__slots__}
     return {"seed": wanted.seed, "of": len(cases), "kernels": kernels, **parts}
 
 
 def with_data(records: Iterable[Record]) -> list[RecordedData]:
-    """Return the cases with a check, each with its records, in order of appearance."""
-    found: dict[tuple[str, str], list[Record]] = {}
+    """Return the cases with a check, and the simulated ones without, each with its records, in order of appearance."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:
-        if record.check is None:
+        if record.check is None and not _was_simulated(record):
             continue
         configuration = record.request.configuration or {}
         job = {key: value for key, value in configuration.items() if key not in NOT_OF_THE_JOB}
-        found.setdefault((record.id, json.dumps(job, sort_keys=True)), []).append(record)
+        ended = "" if record.check is not None else str(record.status)
+        found.setdefault((record.id, json.dumps(job, sort_keys=True), ended), []).append(record)
     return [RecordedData(tuple(members)) for members in found.values()]
 
 
@@ -176,14 +184,17 @@ class _Run:
                 why = self._note_run(case, here)
                 if not why:
                     return
-        self._by_reference(case, why)
+        if case.is_checked:
+            self._by_reference(case, why)
+        else:
+            self._found.stated.append([case.id, why])
 
     def _why_not_simulated(self, case: RecordedData) -> str:
         """Return why a case does not run here; "" if it does."""
         first = case.records[0]
-        on_gpus = first.fabric is None or not first.fabric.simulated
+        on_gpus = not _was_simulated(first)
         most_bytes = SMALL_BYTES if on_gpus else SIMULATED_UP_TO_BYTES
-        if first.kernel is None:
+        if is_baseline(first) or (first.kernel is None and case.is_checked):
             return "the record has no kernel" if case.kernel else "a library ran it, which needs GPUs"
         if first.case.size_bytes > most_bytes:
             return f"larger than {most_bytes:,} bytes, the maximum to run again"
@@ -213,14 +224,36 @@ class _Run:
     def _note_run(self, case: RecordedData, here: Record) -> str:
         """Note how a case compares with what ran here. Returns a reason if its data can't be compared with it."""
         self._note_code(case, here)
-        if here.check is None:
-            return f"{here.status} here: {first_line(ValueError(here.reason))}"
+        if here.check is None or not case.is_checked:
+            return self._note_status(case, here)
         first = case.records[0]
         if not is_determined(first):
             return "only a bound is promised, and GPUs kept it: other bits here are no fault"
         self._note_counters(case, here)
         self._note_data(case, here.check, here, "simulator")
         return ""
+
+    def _note_status(self, case: RecordedData, here: Record) -> str:
+        """Note how a case ended that has no check there or here. Returns a reason if that can't be compared: a time
+        that runs out depends on the machine, and GPUs can do other things than the simulator."""
+        first = case.records[0]
+        reason = f" ({first_line(ValueError(here.reason))})" if here.reason else ""
+        says = f"it ended {first.status} in the record, {here.status} here{reason}"
+        is_late = here.status is Status.TIMEOUT and first.status is not Status.TIMEOUT
+        if is_late or not _was_simulated(first):
+            return f"{here.status} here{reason}"
+        if here.status is first.status and (here.check is None or first.status is Status.PASSED):
+            self._found.agree.append([case.id, case.kernel, "status"])
+        elif first.status is Status.TIMEOUT or not all(self._is_same_run(record, here) for record in case.records):
+            self._found.not_comparable.append([case.id, says])
+        else:
+            self._found.different.append([case.id, says])
+        return ""
+
+    def _is_same_run(self, record: Record, here: Record) -> bool:
+        """Whether the sources that decide how a simulated case ends are today's."""
+        is_same = record.kernel is None or here.kernel is None or is_same_code(record, here)
+        return is_same and not self._changed(record)
 
     def _by_reference(self, case: RecordedData, why: str) -> None:
         """Compare a case with the reference. why: why it was not compared with a run."""
@@ -283,8 +316,11 @@ class _Run:
         if here.kernel is None:
             return
         for record in case.records:
-            assert record.kernel is not None
+            if record.kernel is None:
+                continue
             differing, why = code_differences(record.kernel, here.kernel)
+            if not why:
+                differing += choices_differ(record, here)
             if differing:
                 self._found.code["different"].append([case.id, "; ".join(differing)])
             elif why:
@@ -303,6 +339,14 @@ class _Run:
                 self._found.counters["different"].append([case.id, differing])
             else:
                 self._found.counters["agree"].append([case.id, case.kernel])
+
+
+def _was_simulated(record: Record) -> bool:
+    """Whether a case ran in the simulator, or was asked to, where its record does not describe the fabric."""
+    if record.fabric is not None:
+        return record.fabric.simulated
+    asked = (record.request.configuration or {}).get("fabric")
+    return isinstance(asked, dict) and asked.get("name") == "simulator"
 
 
 def _is_moved(record: Record) -> bool:

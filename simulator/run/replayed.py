@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from simulator.observe.lanes import Group
 from simulator.run.choices import WHOLE, Began, Choice, Moved, Returned, Turn, Until
-from simulator.run.kept import copy_step_of, rest_of, step_of
 from simulator.run.machine import Batch
 from simulator.run.orders import CopyStep, Fair, Step, taken
+from simulator.run.recorded_choices import copy_step_of, rest_of, step_of
 
 RUNS_ON = 256
 """Number of turns in a row, after the last choice, before those run that have waited longest: no lanes starve."""

@@ -19,9 +19,9 @@ from simulator.ptx.ir import Instruction
 from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
-from simulator.run.kept import moved_of, turn_of
 from simulator.run.machine import Batch
 from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step
+from simulator.run.recorded_choices import moved_of, turn_of
 from simulator.run.replayed import Replayed
 
 WAKE_EVERY = 64

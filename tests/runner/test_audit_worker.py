@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reports.audit.bound_requests import of_record
 from reports.record.bundle import read
 from reports.record.codec import encoded
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest
@@ -170,6 +171,43 @@ def test_a_named_algorithm_of_which_nothing_is_there_is_missed(made: Callable[..
     records = made("algorithms=[one_shot,two_shot]", "sizes=[8,64]")
     found = counted([record for record in records if record.case.algorithm != "two_shot"])
     assert len(found["missing"]) == 2
+
+
+@pytest.mark.parametrize("algorithms", ["auto", "all"])
+def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
+    algorithms: str, made: Callable[..., list[Record]]
+) -> None:
+    """The catalogue says which are meant; that of another version may have had others."""
+    records = made(f"algorithms={algorithms}", "sizes=[8]")
+    left = [record for record in records if record.case.algorithm != "two_shot"]
+    assert 0 < len(left) < len(records)
+    gone = [record.id for record in records if record not in left]
+    assert [case for *_, case in counted(left)["missing"]] == gone
+    older = [with_environment(one, sources={**one.environment.sources, "kernels": "sha256:0"}) for one in left]
+    assert counted(older)["missing"] == []
+
+
+@pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
+def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Callable[..., list[Record]]) -> None:
+    records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
+    assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
+    left = [with_request(record, jobs=1) for record in records if record.request.job == 0]
+    ((_, _, what),) = composed_again(left)["different"]
+    assert what == "the command line asks for 2 jobs, the record says 1"
+
+
+def test_an_experiment_may_sweep_over_one_value(tmp_path: Path, made: Callable[..., list[Record]]) -> None:
+    """Its file gives the job an override that the command line does not have; another one would be named."""
+    (tmp_path / "mine" / "exp").mkdir(parents=True)
+    text = "# @package _global_\nop: all_reduce\nalgorithms: [one_shot]\nsizes: {list: [8]}\n"
+    text += "hydra: {mode: MULTIRUN, sweeper: {params: {seed: '4'}}}\n"
+    (tmp_path / "mine" / "exp" / "one.yaml").write_text(text, encoding="utf-8")
+    records = made("+exp=one", f"--config-dir={tmp_path / 'mine'}")
+    assert [one.sentence for record in records for one in of_record(record)] == []
+    assert composed_again(records) == {"verified": 1, "different": [], "not_comparable": []}
+    more = [with_request(one, overrides=[*one.request.overrides, "launches=2"]) for one in records]
+    ((_, _, what),) = composed_again(more)["different"]
+    assert what == "the overrides have launches=2, the command line does not give it to job 1"
 
 
 def test_cases_without_a_configuration_are_not_comparable(made: Callable[..., list[Record]]) -> None:

@@ -91,7 +91,7 @@ def records(worlds: int = 4) -> list[Record]:
                 "interleaved_with": (other,),
                 "devices": tuple({"before": STATE | {"uuid": uuid}, "after": STATE | {"uuid": uuid}} for uuid in UUIDS),
             }
-            made = {"kernel": kernel()} if algorithm == "one_shot" else {}
+            made: dict[str, Any] = {"kernel": kernel()} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
             environment = copy.deepcopy(ENVIRONMENT)
             found.append(
                 one(

@@ -60,6 +60,14 @@ def _noise(document: Document) -> None:
     ]
 
 
+def _little_noise(document: Document) -> None:
+    rows = document["timing"]["samples_us"]
+    document["timing"]["samples_us"] = [
+        [value * (1 + 1e-4 * ((7 * at + 3 * rank) % 5 - 2) / 2) for at, value in enumerate(row)]
+        for rank, row in enumerate(rows)
+    ]
+
+
 def _of_baseline(folder: Path) -> None:
     """Our times are the baseline's, a tenth quicker."""
     theirs = json.loads((next(world(folder, 0).glob("*nccl*.json"))).read_text(encoding="utf-8"))
@@ -160,6 +168,23 @@ def _other_ptx(old: str, new: str) -> Change:
     return changed
 
 
+def _ended(status: str, code: int, **changes: Any) -> Change:
+    """two_shot did not pass: the counts and the exit code of command.json follow, and PTX of no record is removed."""
+
+    def changed(folder: Path) -> None:
+        every(lambda document: document.update(status=status, check=None, counters={}, **changes), "two_shot")(folder)
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in record_paths(folder)]
+        here = [one["status"] for one in records if "-all_reduce-" in one["request"]["command"]]
+        command(put("counts", {one: here.count(one) for one in sorted(set(here))}))(folder)
+        command(put("exit_code", code))(folder)
+        known = {one["kernel"]["ptx_digest"][7:] for one in records if one["kernel"] is not None}
+        for path in folder.rglob("*.ptx"):
+            if path.stem not in known:
+                path.unlink()
+
+    return changed
+
+
 TIMING = (
     Kind("another bus factor", "measured", first(put("timing.bus_factor", 3.0)), 10),
     Kind("smaller slots", "measured", first(put("timing.slot_bytes", 1024)), 10),
@@ -205,6 +230,10 @@ TIMING = (
             limit=None, samples_us=scaled(1e-5)(document["timing"]["samples_us"]))),
         15,
     ),
+    Kind("in turns with what there is no record of", "measured", first(put("timing.interleaved_with", ["nccl", "magic"])), 14),
+    Kind("a clock that no GPU has", "measured", first(put("timing.devices.0.before.sm_mhz", 99999)), 7),
+    Kind("a negative power", "measured", first(put("timing.devices.0.before.power_w", -5.0)), 7),
+    Kind("a temperature that melts", "measured", first(put("timing.devices.0.after.temperature_c", 5000)), 7),
     Kind("a baseline that was not in turns", "measured", first(put("timing.interleaved_with", [])), 14),
     Kind("a throttled GPU", "measured", first(put("timing.devices.0.before.throttle", ["thermal"])), 7),
     Kind("others on the GPU", "measured", first(put("timing.devices.0.before.other_processes", 2)), 7),
@@ -236,6 +265,13 @@ WORLDS = (
         ),
         13,
     ),
+    Kind("a world twice, with noise of a ten-thousandth", "measured", lambda folder: copy_world(folder, _little_noise), 13),
+    Kind("a world twice, with another first sample", "measured", lambda folder: copy_world(folder, put("timing.samples_us.0.0", lambda value: value * 1.01)), 13),
+    Kind("other variables in one world", "measured", every(put("environment.variables.allowed", {"NCCL_ALGO": "Tree"}), name_of(1)), 6),
+    Kind("another CPU in one world", "measured", every(put("environment.host.cpu_model", "Better CPU"), name_of(1)), 5),
+    Kind("another system in one world", "measured", every(put("environment.host.kernel", "9"), name_of(1)), 5),
+    Kind("a rank that takes no time", "measured", first(put("timing.samples_us", lambda rows: [rows[0], *scaled(1e-6)(rows[1:])])), 11),
+    Kind("a rank that takes a thousand times as long", "measured", first(put("timing.samples_us", lambda rows: [*rows[:3], *scaled(2000.0)(rows[3:])])), 11),
     Kind("samples of another world in another order", "measured", _reordered, 13),
     Kind("our samples are the baseline's, quicker", "measured", _of_baseline, 13),
     Kind("worlds out of order in time", "measured", _swap_times, 13),
@@ -265,6 +301,22 @@ MACHINE = (
     Kind("another capability", "measured", first(put("environment.world.ranks.0.device.capability", "10.0")), 5),
     Kind("more links than the model has", "measured", first(put("environment.gpus.0.nvlink.count", 36)), 5),
     Kind("quicker links than the model has", "measured", first(put("environment.gpus.0.nvlink.link_mbps", 50000)), 5),
+    Kind("a library newer than its package", "measured", every(put("library", "NCCL 9.9.9"), "nccl"), 4),
+    Kind(
+        "a fabric newer than its package",
+        "measured",
+        every(put("fabric.description", "NVIDIA H200, libnvshmem 9.9.9")),
+        4,
+    ),
+    Kind("PyTorch that is not its package", "measured", every(put("environment.packages.torch", "9.9")), 4),
+    Kind(
+        "a compiler that is not its package",
+        "run",
+        every(put("kernel.compiler", "nvidia-cutlass-dsl 9.9.9, NVVM 99, ptxas 99")),
+        4,
+    ),
+    Kind("a heap without room", "measured", every(put("fabric.heap_bytes", 1)), 5),
+    Kind("a simulated fabric of GPUs", "run", every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")), 5),
     Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), 5),
     Kind("fewer GPUs than ranks", "measured", first(put("environment.gpus", lambda gpus: gpus[:2])), 5),
     Kind("multimem without multicast", "measured", first(put("kernel.multimem", ["multimem.red"])), 3),
@@ -276,7 +328,7 @@ REQUEST = (
     Kind("another override in command.json", "measured", command(put("jobs.0.overrides", ["+exp=y"])), 1),
     Kind("another plan in command.json", "measured", command(put("plan.configuration.launches", 9)), 1),
     Kind("another configuration.yaml", "measured", replace_in("configuration.yaml", "samples: 12", "samples: 99"), 1),
-    Kind("a configuration.yaml that is none", "measured", replace_in("configuration.yaml", "samples: 12", "samples: ["), 1),
+    Kind("a configuration.yaml that is not YAML", "measured", replace_in("configuration.yaml", "samples: 12", "samples: ["), 1),
     Kind("another configuration in the records", "measured", first(put("request.configuration.op", "reduce")), 1),
     Kind("a data type that was not resolved", "measured", first(put("request.resolved.dtype", "float32")), 1),
     Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), 17),
@@ -285,7 +337,7 @@ REQUEST = (
     Kind("a command that started later", "measured", command(put("started", "2026-01-01T00:00:04+00:00")), 17),
     Kind("a command that ended before", "measured", command(put("ended", "2025-12-31T00:00:00+00:00")), 17),
     Kind("a command that started another day", "measured", command(put("started", "2025-12-31T00:00:00+00:00")), 17),
-    Kind("a time that is none", "measured", command(put("ended", "later")), 17),
+    Kind("a time that can't be read", "measured", command(put("ended", "later")), 17),
     Kind("a record that ended before it started", "measured", first(put("ended", "2025-12-31T00:00:00Z")), 17),
     Kind("a record that took another time", "measured", first(put("duration_s", 90.0)), 17),
     Kind("fewer cases in command.json", "measured", command(put("jobs.0.cases", [])), 16),
@@ -329,6 +381,10 @@ DATA = (
     Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), 1),
     Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), 9, by_rerun=True),
     Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), 19, by_rerun=True),
+    Kind("a refusal that never was", "run", _ended("REFUSED", 0, kernel=None, reason="two_shot does not support 2 ranks"), 9, by_rerun=True),
+    Kind("a failure that never was", "run", _ended("FAILED", 1, reason="RuntimeError: illegal address"), 9, by_rerun=True),
+    Kind("a deadlock that never was", "run", _ended("DEADLOCK", 1, reason="all ranks wait"), 9, by_rerun=True),
+    Kind("other choices of a kernel", "run", every(put("request.kernel.choices.threads", 1024), "one_shot"), 3, by_rerun=True),
     Kind("another code digest", "run", every(put("kernel.code_digest", "sha256:" + "4" * 64), "all_reduce"), 3),
 )  # fmt: skip
 
@@ -436,7 +492,8 @@ UNFINDABLE = (
         "the record's word; a signature, or the same cases timed again there",
     ),
     Kind(
-        "another version of a library in all worlds", "measured", every(put("environment.packages.torch", "9.9")), NOWHERE,
+        "another version of a library in all worlds", "measured", every(lambda document: [
+            document["environment"]["packages"].update(torch="9.9"), document["environment"]["torch"].update(version="9.9")]), NOWHERE,
         "the record's word; a signature, or the same cases timed again with that version",
     ),
     Kind(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 from reports.audit.comparison import compare
+from reports.audit.copied import copies
+from reports.audit.data import Data
 from reports.audit.statistics import Speed
 from reports.record.record import Record
 from tests.reports.audit.tampering import members
@@ -32,3 +35,44 @@ def test_sides_that_were_exchanged_are_named() -> None:
     for before, after in ((every[:2], every[2:]), (every[::2], every[1::2])):
         assert "AFTER ran before BEFORE" not in compare(before, after).verdict
     assert compare(every[2:], every[:2]).document()["is_backwards"]
+
+
+def renamed(record: Record, hours: int) -> Record:
+    """The record as of another command, later by hours; nothing else is another."""
+    later = {name: getattr(record, name).replace("T0", f"T{hours}") for name in ("started", "ended")}
+    request = dataclasses.replace(record.request, command=f"{record.request.command}-again")
+    return dataclasses.replace(record, request=request, **later)
+
+
+def test_a_copy_under_another_name_is_no_second_run() -> None:
+    """Without samples, too: no two runs take the same microseconds at the same milliseconds."""
+    times = {"started": "2026-01-01T00:00:00.123Z", "ended": "2026-01-01T00:00:01.357Z", "duration_s": 1.234567}
+    for record in members()[:2]:
+        before = dataclasses.replace(record, timing=None, **times)
+        found = compare([before], [renamed(before, 1)])
+        assert found.cases[0].data.data is Data.NOT_COMPARABLE
+        assert "one world is there twice" in found.cases[0].data.remark
+        assert found.exit_code == 2
+        other = dataclasses.replace(renamed(before, 1), duration_s=1.234568)
+        assert compare([before], [other]).cases[0].data.data is Data.BIT_EQUAL
+
+
+def test_copied_data_with_changed_times_is_no_second_run() -> None:
+    before = [one for one in members() if one.case.algorithm == "nccl"][:1]
+    (case,) = compare(before, [shifted(one, 0.7) for one in before]).cases
+    assert case.data.data is Data.NOT_COMPARABLE
+
+
+def test_runs_that_share_a_warm_up_and_a_drift_are_two() -> None:
+    """Both series begin slowly and become slower, as those of one GPU do; their noise is their own."""
+    source = random.Random(3)
+    record = next(one for one in members() if one.case.algorithm == "nccl")
+    assert record.timing is not None
+    made = []
+    for at in range(2):
+        trend = [30.0, 15.0, *(10.0 + 0.05 * number for number in range(28))]
+        rows = tuple(tuple(us * source.uniform(1, 1.004) for us in trend) for _ in record.timing.samples_us)
+        request = dataclasses.replace(record.request, command=f"{record.request.command}-{at}")
+        made.append(dataclasses.replace(
+            record, request=request, timing=dataclasses.replace(record.timing, samples_us=rows)))  # fmt: skip
+    assert list(copies(made)) == []

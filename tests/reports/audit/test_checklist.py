@@ -54,6 +54,19 @@ def test_a_finding_decides_and_is_named() -> None:
     assert audit.summary.endswith("; findings in item 16")
 
 
+def test_the_last_line_names_the_items_that_were_not_compared() -> None:
+    audit = audited(cases={"not_comparable": [["command0", 0, "no configuration"]]})
+    assert audit.verdict.endswith("1 of 2 recomputed; not comparable in item 16")
+
+
+def test_the_level_says_that_the_tree_was_changed() -> None:
+    """What a commit lacks may explain any difference, so it stands on the last line."""
+    git = {"commit": "0" * 40, "branch": "main", "dirty": True, "changed_files": 1}
+    members = [dataclasses.replace(one, environment=dataclasses.replace(one.environment, git=git)) for one in records()]
+    assert "; changed tree; unsigned; " in audited(members).verdict
+    assert "changed tree" not in audited().verdict
+
+
 RERUN: dict[str, Any] = answer()["rerun"]
 OTHER = ["the case of other", "all_reduce/other", "reference"]
 
@@ -65,7 +78,10 @@ OTHER = ["the case of other", "all_reduce/other", "reference"]
         ({"agree": []}, "0 of 2 recomputed"),
         ({"kernels": ["all_reduce/one_shot", "all_reduce/other"]}, "1 of 2 recomputed, none of all_reduce/other"),
         ({"agree": [OTHER], "kernels": ["all_reduce/one_shot"]}, "1 of 2 recomputed, none of all_reduce/one_shot"),
-        ({"not_comparable": [["a case", "its code changed since"]]}, "1 of 2 recomputed, 1 changed since"),
+        (
+            {"not_comparable": [["a case", "its code changed since"]]},
+            "1 of 2 recomputed, 1 changed since; not comparable in item 9",
+        ),
     ],
 )
 def test_a_set_needs_data_recomputed_of_each_kernel(changes: dict[str, Any], says: str) -> None:

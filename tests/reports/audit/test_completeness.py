@@ -48,6 +48,19 @@ def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
     assert f"{other.id} of command2 was not requested" in evidence(audited(place=place), 16, Outcome.FINDING)
 
 
+def test_16_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
+    """It never was the whole command; the folder that lacks the same cases is a finding."""
+    place = kept(tmp_path / "records")
+    path = sorted((place / "command2").glob("all_reduce*.json"))[0]
+    missing = {"expected": 4, "missing": [["command2", 0, f"all_reduce-{one}"] for one in range(3)]}
+    alone = audited(read([path]), place=path, cases=missing)
+    assert f"one file of a command, {path.name}: 3 of 4 cases" in evidence(alone, 16, Outcome.NOT_COMPARABLE)
+    assert alone.level.findings == ()
+    other = {**missing, "unexpected": [["command2", 0, "all_reduce-x"]]}
+    assert Outcome.FINDING in outcomes(audited(read([path]), place=path, cases=other), 16)
+    assert Outcome.FINDING in outcomes(audited(place=place, cases=missing), 16)
+
+
 def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
     audit = audited([*records(), broken(Status.FAILED, size_bytes=4096)])
     assert "8 PASSED, 1 FAILED; each that did not pass says why" in evidence(audit, 16, Outcome.CAPTURED)

@@ -12,7 +12,7 @@ import pytest
 
 from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
-from reports.record.record import FabricInfo, Record, from_json
+from reports.record.record import FabricInfo, Record, Status, from_json
 from runner.case.allowed_code import allowed_code
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
 from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
@@ -173,7 +173,8 @@ def test_records_without_a_check_or_a_configuration(made: Any, again: Any) -> No
     unchecked = dataclasses.replace(second, check=None, reason="check was off")
     found = again([bare, unchecked])
     ((case, why),) = found["stated"]
-    assert (found["of"], case, "holds no configuration" in why) == (1, first.id, True)
+    assert (found["of"], case, "holds no configuration" in why) == (2, first.id, True)
+    assert found["agree"] == [[second.id, second.case.name, "status"]]
 
 
 def test_a_deadline_of_a_record_does_not_hold_the_audit(
@@ -305,3 +306,51 @@ def test_an_invented_bound_does_not_hide_errors_of_gpus(again: Any, algorithm: s
     assert (case, "bound is 'x' in the record" in what) == (record.id, True)
     honest = again([record], reference_up_to_bytes=1 << 20)
     assert (honest["different"], honest["not_comparable"]) == ([], [])
+
+
+def ended(record: Record, status: Status, **changes: Any) -> Record:
+    return dataclasses.replace(record, status=status, check=None, counters={}, reason="so it is said", **changes)
+
+
+@pytest.mark.parametrize("status", [Status.REFUSED, Status.FAILED, Status.DEADLOCK])
+def test_a_case_that_passes_here_and_is_said_to_have_ended_otherwise_is_a_difference(
+    status: Status, made: Any, again: Any
+) -> None:
+    first, second = map(with_sources, made("sizes=[8]"))
+    liar = ended(first, status, kernel=None if status is Status.REFUSED else first.kernel)
+    found = again([liar, second])
+    assert found["different"] == [[first.id, f"it ended {status} in the record, PASSED here"]]
+    assert (found["of"], found["kernels"]) == (2, [second.case.name])
+    older = with_sources(liar, simulator="sha256:0")
+    assert [case for case, _ in again([older])["not_comparable"]] == [first.id]
+
+
+def test_a_time_that_ran_out_is_no_difference_and_not_verified(made: Any, again: Any) -> None:
+    first, _ = map(with_sources, made("sizes=[8]"))
+    found = again([ended(first, Status.TIMEOUT)])
+    assert (found["different"], [case for case, _ in found["not_comparable"]]) == ([], [first.id])
+
+
+def test_a_case_that_ends_as_recorded_without_a_check_agrees(made: Any, again: Any, script: Script) -> None:
+    script.outcomes["one_shot"] = RuntimeError("it breaks")
+    first, second = map(with_sources, made("sizes=[8]"))
+    assert (first.status, first.check) == (Status.FAILED, None)
+    found = again([first, second])
+    assert [first.id, first.case.name, "status"] in found["agree"]
+    assert (found["of"], len(found["agree"]), found["different"]) == (2, 2, [])
+
+
+def test_a_case_that_breaks_here_and_is_said_to_have_passed_is_a_difference(
+    made: Any, again: Any, script: Script
+) -> None:
+    first, _ = map(with_sources, made("sizes=[8]"))
+    script.outcomes["one_shot"] = RuntimeError("it breaks")
+    ((case, what),) = again([first], reference_up_to_bytes=1 << 20)["different"]
+    assert (case, what.startswith("it ended PASSED in the record, FAILED here")) == (first.id, True)
+
+
+def test_what_gpus_did_not_run_is_not_compared_with_the_simulator(made: Any, again: Any) -> None:
+    first, second = made("sizes=[8]")
+    assert first.fabric is not None
+    on_gpus = dataclasses.replace(first.fabric, name="nvshmem", simulated=False)
+    assert again([ended(first, Status.REFUSED, kernel=None, fabric=on_gpus), second])["of"] == 1

@@ -94,7 +94,7 @@ def test_the_report_is_seen_where_artifacts_are(browser: Any, dashboard: Dashboa
         headline = report.locator("h1").first
         headline.wait_for()
         assert "all_reduce" in headline.inner_text()
-        picture = report.locator("figure svg, svg[role=img]").first
+        picture = report.locator("svg[role=img]").first
         picture.scroll_into_view_if_needed()
         box = picture.bounding_box()
         assert box is not None

@@ -112,6 +112,18 @@ def code_differences(recorded: KernelInfo, here: KernelInfo) -> tuple[list[str],
     return [_sentence(name, there, now) for name, there, now in pairs if there != now], ""
 
 
+def choices_differ(recorded: Record, here: Record) -> list[str]:
+    """Return what differs between the choices that a recorded kernel was compiled with and those of today."""
+    there, now = ((one.request.kernel or {}).get("choices") for one in (recorded, here))
+    if not isinstance(there, dict) or not isinstance(now, dict):
+        return []
+    return [
+        _sentence(f"choice {name}", there.get(name), now.get(name))
+        for name in dict.fromkeys([*there, *now])
+        if there.get(name) != now.get(name)
+    ]
+
+
 def is_same_code(recorded: Record, here: Record) -> bool:
     """Return whether a case ran the same code in both: by the code's digest, else by that of the sources."""
     ours, theirs = recorded.kernel, here.kernel

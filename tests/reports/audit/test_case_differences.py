@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from reports.audit.again import code_differences, counters_differ, data_differences, is_determined, is_same_code
+from reports.audit.case_differences import (
+    code_differences,
+    counters_differ,
+    data_differences,
+    is_determined,
+    is_same_code,
+)
 from reports.record.record import Check, KernelInfo, Record
 from tests.reports.audit.complete_set import kernel, records
 from tests.reports.audit.invented_records import digest
