@@ -214,7 +214,7 @@ class Races(Listener):
         )  # fmt: skip
 
     def _place(self, number: int) -> tuple[Shadow, int]:
-        """Return the shadow of an allocation, and what is to be subtracted from an index for its byte there."""
+        """Return the shadow of an allocation, and its shift: an index minus the shift is a byte of the shadow."""
         if len(self.space.allocations) > len(self.shift_of):
             more = np.zeros(len(self.space.allocations), np.int64)
             self.shift_of, self.shadow_of = (np.concatenate([one, more]) for one in (self.shift_of, self.shadow_of))
