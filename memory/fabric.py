@@ -447,8 +447,8 @@ class Fabric(Protocol):
         ...
 
     def wait_stream(self, stream: int | None, other: int | None) -> None:
-        """Let this rank's later launches on a stream begin after the end of all that it has launched on another one (by an
-        event). Streams are those of Launch. Returns at once."""
+        """Let this rank's later launches on a stream begin after the end of all that it has launched on another one,
+        by an event. Streams are those of Launch. Returns at once."""
         ...
 
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:

@@ -116,7 +116,7 @@ class Running:
         return found
 
     def grid_blocks(self, actors: Numbers) -> Numbers:
-        """Return for each actor of a rank of the launch the number of its block in the grid there; -1 if it has none."""
+        """Return for each actor the number of its block in the grid of the launch there; -1 if it has none."""
         ranks = np.minimum(actors >> RANK_SHIFT, len(self.firsts) - 1)
         blocks = (actors >> BLOCK_SHIFT & BLOCK_MASK) - self.firsts[ranks]
         found: Numbers = np.where((blocks >= 0) & (blocks < self.launched.grid), blocks, -1)

@@ -1,9 +1,10 @@
 """The launches that ranks have queued, by stream, and when the next ones begin.
 
 Launches of one stream of a rank run one after another, launches of several streams side by side, unless one stream
-waits for another (Fabric.wait_stream). A launch can begin as soon as its rank's stream is free and waits for nothing, whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's
-last one. In fair order launches begin when nothing else can run, equal ones of several ranks together; in other orders
-each rank begins its own at a time that the seed decides; where choices are followed, when they say so.
+waits for another (Fabric.wait_stream). A launch can begin as soon as its rank's stream is free and waits for nothing,
+whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's last one. In fair order launches begin
+when nothing else can run, equal ones of several ranks together; in other orders each rank begins its own at a time that
+the seed decides; where choices are followed, when they say so.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _OWN_NUMBERS = 0x57
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, the number of
-    steps for which it waits once it can begin, and the launches of other streams for whose end it waits."""
+    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, the number
+    of steps for which it waits once it can begin, and the launches of other streams for whose end it waits."""
 
     executable: Executable
     launch: Launch
