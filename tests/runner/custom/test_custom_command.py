@@ -579,6 +579,9 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
     before = digest("deep", a__f=imports, a__p__g="G = 1\n", a__q__g="G = 2\n")
     assert digest("deeper", a__f=imports, a__p__g="G = 2\n", a__q__g="G = 1\n") != before
     assert {"kernel", "reference", "fill of x"} == set(custom_places(section))
+    bare = digest("bare", a__f="import helpers\n", a__helpers="G = 1\n")
+    assert digest("other", a__f="import helpers\n", a__helpers="G = 2\n") != bare, "beside it, if it is on sys.path"
+    assert digest("elsewhere", a__f="import helpers\n", b__helpers="G = 1\n") != bare
 
 
 def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
