@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
 from reports.audit.shown_pages import page_points
 from reports.audit.shown_pictures import figure_points
-from reports.audit.shown_tables import Compared, compare_tables, table_of_csv, tables_of_markdown, tables_of_text
+from reports.audit.shown_tables import (
+    compare_tables,
+    other_numbers,
+    table_of_csv,
+    tables_of_markdown,
+    tables_of_text,
+)
 from reports.record import bundle
 from reports.record.reading import contents, leaves
 from reports.record.record import Record
@@ -52,7 +59,7 @@ def beside(place: Path, records: Sequence[Record], is_published: bool = False) -
         yield from page_points(path.name, text, records, manifests)
     if not is_published:
         for path in tables:
-            yield _table_point(path.name, path.suffix.lower(), text_of(path), records)
+            yield from _table_points(path.name, path.suffix.lower(), text_of(path), records)
         for path in figures:
             yield from figure_points(path.name, text_of(path), records)
     if others:
@@ -74,7 +81,8 @@ def _files(place: Path) -> tuple[list[Path], list[Path], list[Path], list[Path]]
             path = Path(root) / name
             suffix = path.suffix.lower()
             is_odd = not path.is_file() or (path.is_symlink() and leaves(path, place))
-            if _BROUGHT in path.relative_to(place).parts[:-1] or is_odd:
+            is_code = suffix == ".txt" and _BROUGHT in path.relative_to(place).parts[:-1]
+            if is_odd or is_code:
                 continue
             if suffix in _PAGES:
                 found[0].append(path)
@@ -87,54 +95,46 @@ def _files(place: Path) -> tuple[list[Path], list[Path], list[Path], list[Path]]
     return found[0], found[1], found[2], found[3]
 
 
-def _table_point(name: str, suffix: str, text: str, records: Sequence[Record]) -> Point:
-    """Return what comes of a table that is a file: the best of the forms that symlab writes."""
-    if suffix == ".txt":
-        return _text_point(name, text, records)
-    results = [(one, is_whole) for one, is_whole in _forms(suffix, text, records)]
-    found, is_whole = max(results, key=lambda result: (result[0].cells, -len(result[0].odd)))
+def _table_points(name: str, suffix: str, text: str, records: Sequence[Record]) -> Iterator[Point]:
+    """Yield what comes of a table that is a file, compared with the form of ours that it is nearest to."""
+    read = {".md": tables_of_markdown, ".txt": tables_of_text}.get(suffix, table_of_csv)
+    shown, others = read(text)
+    results = []
+    for form in _forms(suffix, records):
+        made, made_others = read(form)
+        more, less = Counter(others) - Counter(made_others), Counter(made_others) - Counter(others)
+        results.append((compare_tables(shown, made), more, less))
+    found, more, less = max(results, key=lambda result: (result[0].cells, -len(result[0].odd)))
     if not found.cells and not found.odd:
-        return Point(Outcome.NOT_COMPARABLE, f"{name}: no table of it is one that these records give")
-    odd = [*found.odd, *(f"it lacks {one}" for one in found.missing if is_whole)]
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: no table of it is one that these records give")
+        return
+    odd = [*found.odd, *other_numbers(more, less)]
+    is_whole = not less  # a form of ours with all that it says, and no excerpt
+    odd += [f"it lacks {one}" for one in found.missing if is_whole]
     good = f"{name}: {counted(found.cells, 'cell')} made again; 0 differ"
-    if found.unknown:
-        good += f"; not looked at: {listed(found.unknown)}"
-    total = max(found.cells, len(odd))
-    return verified_or([f"{name}: {one}" for one in odd], good, total, "cells differ", Ground.RECOMPUTED)
+    yield verified_or(
+        [f"{name}: {one}" for one in odd], good, max(found.cells, len(odd)), "cells differ", Ground.RECOMPUTED
+    )
+    besides = [*found.unknown, *(f"'{one[:60]}'" for one in more.elements())]
+    besides += [f"without {one}" for one in found.missing if not is_whole]
+    if besides:
+        says = f"{name}: {counted(len(besides), 'part')} that these records do not give so: {listed(besides)}"
+        yield Point(Outcome.NOT_COMPARABLE, says)
 
 
-def _forms(suffix: str, text: str, records: Sequence[Record]) -> Iterator[tuple[Compared, bool]]:
-    """Yield how a text compares with each form that records give, and whether it is such a form, and no excerpt."""
+def _forms(suffix: str, records: Sequence[Record]) -> Iterator[str]:
+    """Yield the texts that records give in a form: long and wide, and as MLflow has it, with the errors over ranks."""
     from reports.numerics.study import markdown, studied
 
-    if suffix != ".md":
-        made = table_of_csv(table.csv_text(records))
-        yield compare_tables(table_of_csv(text), made), True
-        return
-    grids, others = tables_of_markdown(text)
-    curves = [markdown(found)] if (found := studied(records)) else []
-    for is_wide in (False, True):
-        made_grids, made_others = tables_of_markdown(table.markdown(records, is_wide))
-        more = [tables_of_markdown(one)[0] for one in curves]
-        is_whole = set(made_others) <= set(others)
-        found_here = compare_tables(grids, [*made_grids, *(grid for some in more for grid in some)])
-        study_titles = {f"the table '{grid.heading or ', '.join(grid.rows[0])}'"[:70] for some in more for grid in some}
-        found_here.missing = [one for one in found_here.missing if one[:70] not in study_titles]
-        yield found_here, is_whole
-
-
-def _text_point(name: str, text: str, records: Sequence[Record]) -> Point:
-    """Return what comes of a plain text: the lines of a table whose head records give are compared."""
-    shown = tables_of_text(text)
-    for is_wide in (False, True):
-        made = tables_of_text(table.plain(records, is_wide))
-        heads = {line for line in made if line.startswith(("size ", "algorithm "))}
-        if not heads & set(shown):
-            continue
-        odd = [f"{name}: it says '{line[:60]}', which these records do not give" for line in shown if line not in made]
-        good = f"{name}: {counted(len(shown), 'line')} made again; 0 differ"
-        return verified_or(odd, good, len(shown), "lines differ", Ground.RECOMPUTED)
-    return Point(Outcome.NOT_COMPARABLE, f"{name}: no table of it is one that these records give")
+    if suffix == ".md":
+        long = table.markdown(records)
+        curves = studied(records)
+        yield from [long, table.markdown(records, is_wide=True)]
+        yield from ["\n".join([long, markdown(curves)]), markdown(curves)] if curves else []
+    elif suffix == ".txt":
+        yield from [table.plain(records), table.plain(records, is_wide=True)]
+    else:
+        yield table.csv_text(records)
 
 
 def text_of(path: Path) -> str:

@@ -50,7 +50,21 @@ _OF_PICTURES = frozenset(
 
 _STYLE_NAMES = frozenset(
     (
-        *("fill", "fill-opacity", "font", "opacity", "stroke", "stroke-dasharray", "stroke-dashoffset"),
+        *(
+            "fill",
+            "fill-opacity",
+            "font",
+            "font-family",
+            "font-size",
+            "font-stretch",
+            "font-style",
+            "font-variant",
+            "font-weight",
+            "opacity",
+            "stroke",
+            "stroke-dasharray",
+            "stroke-dashoffset",
+        ),
         *("stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "stroke-opacity", "stroke-width", "text-anchor"),
     )
 )
@@ -87,7 +101,7 @@ class Markup(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
-        self._look_at(tag, values)
+        self._look_at(tag, attrs)
         if tag in _VOID:
             self.generator = values["content"] if values.get("name") == "generator" else self.generator
             return
@@ -101,7 +115,7 @@ class Markup(HTMLParser):
             self._cell = []
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._look_at(tag, {name: value or "" for name, value in attrs})
+        self._look_at(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
         self._open[tag] -= 1
@@ -141,7 +155,10 @@ class Markup(HTMLParser):
         if text != today.read_text(encoding="utf-8").strip() and content_digest(text) not in known:
             self.odd.append(f"its {'style' if is_style else 'script'} is none that symlab writes")
 
-    def _look_at(self, tag: str, values: dict[str, str]) -> None:
+    def _look_at(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if len(values) < len(attrs):  # browsers take the first one
+            self.odd.append(f"<{tag}> has an attribute twice")
         is_picture = self._open["svg"] > 0 or tag == "svg"
         if tag not in _ELEMENTS:
             self.odd.append(f"it has an element <{tag}>")

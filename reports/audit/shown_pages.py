@@ -16,9 +16,9 @@ from html import unescape
 from typing import Any
 
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
-from reports.audit.shown_markup import Markup, taken_apart
+from reports.audit.shown_markup import Grid, Markup, taken_apart
 from reports.audit.shown_pictures import SVG, far_apart, page_pictures
-from reports.audit.shown_tables import compare_tables
+from reports.audit.shown_tables import compare_tables, other_numbers
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
 from reports.record.record import Record
@@ -31,6 +31,9 @@ SAME_POINTS = 0.01
 _KICKER = "symlab report"
 _COMMANDS = ("command", "records", "SHA-256 of its bundle")
 _FOLDERS = ("folder", "SHA-256 of its manifest")
+_FOLDED = "who"
+"""The first column of refusals, which versions fold into lines of their own kind."""
+
 _AUDIT = re.compile(r'<section id="audit".*?</section>\n?', re.DOTALL)
 _AUDIT_ENTRY = re.compile(r'<li><a href="#audit">.*?</li>\n?', re.DOTALL)
 _FIGURES = re.compile(r'<script type="application/json" id="figures">.*?</script>', re.DOTALL)
@@ -52,7 +55,7 @@ _CASE = ("op", "algorithm", "dtype", "size_bytes", "world_size")
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page as it was found. title: the one that was given. audit: the part of an audit that it has, else ""."""
+    """A page as it was found, without an audit's part. title: the one that was given. audit: that part, "" for none."""
 
     name: str
     text: str
@@ -87,6 +90,8 @@ def page_points(
     """Yield what comes of a report beside these records, by the points of an item. manifests: digests of the manifests
     there by folder; None: unknown."""
     audit = _AUDIT.search(text)
+    if audit:
+        text = _AUDIT_ENTRY.sub("", _AUDIT.sub("", text, count=1), count=1)
     markup = taken_apart(text)
     title = markup.kicker.removeprefix(_KICKER).removeprefix(":").strip()
     page = _Page(name, text, markup, title, audit[0] if audit else "")
@@ -94,8 +99,8 @@ def page_points(
         what = "a history" if markup.kicker == "symlab history" else "not a report"
         yield Point(Outcome.NOT_COMPARABLE, f"{name}: {what}; not looked at")
         return
-    if markup.odd:
-        odd = [f"{name}: {one}" for one in markup.odd]
+    if found := [*markup.odd, *taken_apart(page.audit).odd]:
+        odd = [f"{name}: {one}" for one in found]
         yield verified_or(odd, "", len(odd), "parts are not of a report", Ground.RECOMPUTED)
     members, others, odd = _members(page, records)
     odd += _other_manifests(page, manifests or {})
@@ -180,8 +185,12 @@ def _figures(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
         odd = [f"{page.name}: the embedded figures are of other cases: {listed(more)}"]
         yield verified_or(odd, "", len(made), "cases", Ground.RECOMPUTED)
         return
+    of = f"{counted(sum(map(len, embedded)), 'figure')} of {counted(len(embedded), 'case')}"
+    good = f"{page.name}: {of} computed again, those embedded for programs; 0 differ"
     sides = [{_which(line): line for line in lines} for lines in (embedded, made)]
-    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
+    if embedded == made:
+        sides = [{}, {}]
+    elif set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
         says = f"{page.name}: the embedded figures name their cases otherwise than today's; not compared"
         yield Point(Outcome.NOT_COMPARABLE, says)
         return
@@ -191,10 +200,7 @@ def _figures(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
         for name, value in sides[1][key].items()
         if line.get(name) != value
     ]
-    total = sum(map(len, embedded))
-    of = f"{counted(total, 'figure')} of {counted(len(embedded), 'case')}"
-    good = f"{page.name}: {of} computed again, those embedded for programs; 0 differ"
-    yield verified_or(odd, good, total, "figures differ", Ground.RECOMPUTED)
+    yield verified_or(odd, good, sum(map(len, embedded)), "figures differ", Ground.RECOMPUTED)
 
 
 def _which(line: Mapping[str, Any]) -> str:
@@ -204,9 +210,8 @@ def _which(line: Mapping[str, Any]) -> str:
 
 def _same_code(page: _Page, again: str) -> Point:
     """Compare a page that today's code drew: all of it, but for an audit's part and the embedded figures."""
-    shown = _AUDIT_ENTRY.sub("", _AUDIT.sub("", page.text, count=1), count=1)
-    lines, wanted = (_FIGURES.sub("", SVG.sub("<svg>", text)).splitlines() for text in (shown, again))
-    pictures, drawn = SVG.findall(shown), SVG.findall(again)
+    lines, wanted = (_FIGURES.sub("", SVG.sub("<svg>", text)).splitlines() for text in (page.text, again))
+    pictures, drawn = SVG.findall(page.text), SVG.findall(again)
     odd = [f"{page.name}: {one}" for one in compare_tables(page.markup.grids, taken_apart(again).grids).odd]
     if lines != wanted:
         odd += [f"{page.name}: {one}" for one in _other_lines(lines, wanted)]
@@ -245,9 +250,15 @@ def _other_code(page: _Page, again: str) -> Iterator[Point]:
     """Compare a page that another version drew, as far as both have the same tables, texts and pictures."""
     made = taken_apart(again)
     name, markup = page.name, page.markup
-    tables = compare_tables(markup.grids, made.grids)
+    shown, wanted = ([_without_job(grid) for grid in one.grids if grid.rows[0][0] != _FOLDED] for one in (markup, made))
+    tables = compare_tables(shown, wanted)
+    refusals = [
+        {row for grid in one.grids if grid.rows[0][0] == _FOLDED for row in grid.rows} for one in (markup, made)
+    ]
+    if refusals[0] - refusals[1]:
+        tables.unknown.append("refusals, which versions fold otherwise")
     more, less = Counter(markup.texts) - Counter(made.texts), Counter(made.texts) - Counter(markup.texts)
-    odd = [*tables.odd, *_other_numbers(more, less)]
+    odd = [*tables.odd, *other_numbers(more, less)]
     if odd or tables.cells:
         good = f"{name}: {counted(tables.cells, 'cell')} of its tables made again; 0 differ"
         total = max(tables.cells, len(odd))
@@ -267,13 +278,6 @@ def _other_code(page: _Page, again: str) -> Iterator[Point]:
     yield from page_pictures(name, SVG.findall(page.text), SVG.findall(again))
 
 
-def _other_numbers(more: Counter[str], less: Counter[str]) -> Iterator[str]:
-    """Yield a sentence for each text that differs from one of ours in numbers only."""
-    wanted: dict[str, list[str]] = {}
-    for one in less.elements():
-        wanted.setdefault(re.sub("[0-9]+", "#", one), []).append(one)
-    for one in list(more.elements()):
-        others = wanted.get(re.sub("[0-9]+", "#", one), [])
-        if others and re.search("[0-9]", one) and not one.endswith(" sections"):
-            yield f"it says '{one[:60]}', the records give '{others.pop(0)[:60]}'"
-            del more[one]
+def _without_job(grid: Grid) -> Grid:
+    """Return a table without the numbers of jobs, which began at 0 once."""
+    return Grid([row[1:] for row in grid.rows], grid.heading) if grid.rows[0][0] == "job" else grid

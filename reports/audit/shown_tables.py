@@ -13,6 +13,9 @@ from reports.audit.shown_markup import Grid
 
 Row = tuple[str, ...]
 
+_HEADS = ("size ", "algorithm ", "world ")
+"""How the heads of plain tables begin."""
+
 
 @dataclass(slots=True)
 class Compared:
@@ -106,15 +109,40 @@ def tables_of_markdown(text: str) -> tuple[list[Grid], list[str]]:
     return [grid for grid in grids if grid.rows], others
 
 
-def table_of_csv(text: str) -> list[Grid]:
-    """Return the table of a CSV text, as a list of one; of none if it can't be read."""
+def table_of_csv(text: str) -> tuple[list[Grid], list[str]]:
+    """Return the table of a CSV text as a list of one, of none if it can't be read; and no other lines."""
     try:
         rows = [tuple(row) for row in csv.reader(io.StringIO(text)) if row]
     except csv.Error:
-        return []
-    return [Grid(rows)] if rows else []
+        rows = []
+    return ([Grid(rows)] if rows else []), []
 
 
-def tables_of_text(text: str) -> list[str]:
-    """Return the lines of a plain text, each with single blanks, without empty ones."""
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+def tables_of_text(text: str) -> tuple[list[Grid], list[str]]:
+    """Return the tables of a plain text, a line a row of one cell with single blanks, and its other lines."""
+    grids: list[Grid] = []
+    others: list[str] = []
+    is_within = False
+    for line in text.splitlines():
+        words = " ".join(line.split())
+        if words.startswith(_HEADS):
+            grids.append(Grid([(words,)], others[-1] if others else ""))
+            is_within = True
+        elif is_within and words:
+            grids[-1].rows.append((words,))
+        else:
+            is_within = False
+            others += [words] if words else []
+    return grids, others
+
+
+def other_numbers(more: Counter[str], less: Counter[str]) -> Iterator[str]:
+    """Yield a sentence for each text that differs from one of ours in numbers only, and take it out of more."""
+    wanted: dict[str, list[str]] = {}
+    for one in less.elements():
+        wanted.setdefault(re.sub("[0-9]+", "#", one), []).append(one)
+    for one in list(more.elements()):
+        others = wanted.get(re.sub("[0-9]+", "#", one), [])
+        if others and re.search("[0-9]", one) and not one.endswith(" sections"):
+            yield f"it says '{one[:60]}', the records give '{others.pop(0)[:60]}'"
+            more[one] -= 1
