@@ -1,6 +1,6 @@
 """What people see of records: reports, tables and figures that lie beside them are made again and compared.
 
-A file that is none of these, and no part of a command's folder either, is named as not looked at.
+Other files are named as not looked at, but for those that commands write.
 """
 
 from __future__ import annotations
