@@ -128,7 +128,7 @@ class Clocks:
         made = self.new(len(starts), rows)
         hows = SAME if is_other is None or self.parts == 1 else np.where(is_other, NOT_ASYNC, SAME)
         self.extras.derive(made, owners, self.extras.of_row[rows], hows)
-        back = np.arange(len(starts))
+        back: Any = slice(None)
         alike = _alike(rows, starts, is_other)
         if alike is not None:
             chosen, back = alike
@@ -136,11 +136,25 @@ class Clocks:
             some = (starts[chosen][:, None] + np.arange(each)).ravel()
             rows, starts = rows[some], np.arange(len(chosen)) * each
             is_other = None if is_other is None else is_other[some]
-        known = self.rows[rows]
-        if is_other is not None and self.parts > 1:
-            known[is_other, ASYNC] = 0
-        self.rows[made] = np.maximum.reduceat(known, starts, axis=0)[back]
+        found = self._most(rows, starts, is_other if self.parts > 1 else None)
+        self.rows[made] = found[back]
         return made
+
+    def _most(self, rows: Numbers, starts: Numbers, is_other: Mask | None) -> Stamps:
+        """Return the maximum of each group of rows, which begin at starts. is_other: of these ASYNC does not count."""
+        counts = np.diff(np.append(starts, len(rows)))
+        order = np.argsort(-counts, kind="stable")  # those that have a row more are the first ones
+        places, found = order, np.zeros((len(starts), *self.rows.shape[1:]), np.int32)
+        for nth in range(int(counts[order[0]])):
+            order = order[: int(np.searchsorted(-counts[order], -nth))]
+            at = starts[order] + nth
+            more = self.rows[rows[at]]
+            if is_other is not None:
+                more[is_other[at], ASYNC] = 0
+            np.maximum(found[: len(order)], more, out=found[: len(order)])
+        back = np.empty(len(starts), np.int64)
+        back[places] = np.arange(len(starts))
+        return found[back] if (np.diff(places) != 1).any() else found
 
     def join_pairs(self, first: Numbers, second: Numbers, same_block: Mask) -> Numbers:
         """Return a new row for each pair of rows that knows what both know; not sealed.
