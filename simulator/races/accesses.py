@@ -84,12 +84,7 @@ class Accesses:
         if each > 1:
             mine = np.repeat(mine, each)
         shadow.proxies |= 1 << info.proxy
-        if info.is_strong:
-            shadow.narrowest = min(shadow.narrowest, info.scope)
-            shadow.widest = max(shadow.widest, info.scope)
-            shadow.elements |= info.element
-        has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
-        is_harmless = info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
+        is_harmless = self._is_harmless(shadow, info)
         for kept, epochs in list(shadow.kept.items()):
             if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
                 continue
@@ -105,6 +100,48 @@ class Accesses:
             self._read(shadow, who, each, places, mine, info, is_affine)
         return places, mine, each
 
+    def write_replicas(self, shadow: Shadow, who: Lanes, start: int, info: Info, actors: Numbers) -> bool:
+        """Check relaxed writes by neighbouring lanes from a byte of the first rank's tensor on, in the tensors of all
+        ranks, and enter them. Returns False, with nothing entered, if they need a look rank by rank."""
+        if not info.is_strong or not self._lists_are_known(shadow, who, len(actors), info):
+            return False
+        shadow.refine(info.width)
+        each, first = info.width // shadow.unit, start // shadow.unit
+        columns = slice(first, first + len(actors) * each)
+        mine = self.stamp << STAMP_SHIFT | actors
+        mine = np.repeat(mine, each) if each > 1 else mine
+        is_harmless = self._is_harmless(shadow, info)
+        kept, writes = Kept(WRITE, True), shadow.epochs(Kept(WRITE, True)).reshape(shadow.ranks, -1)[:, columns]
+        if not is_harmless or (writes != writes[:1]).any():
+            return False
+        blocks = LOW_MASK >> BLOCK_SHIFT << BLOCK_SHIFT
+        if ((writes[0] > 0) & ((writes[0] ^ mine) & blocks != 0)).any():  # hidden ones are kept unit by unit
+            return False
+        for one, epochs in shadow.kept.items():
+            if one.is_strong or self._is_known(shadow, shadow.latest.get(one, 0), who, len(actors)):
+                continue
+            latest = int(epochs.reshape(shadow.ranks, -1)[:, columns].max())
+            if latest >> STAMP_SHIFT > self._floor(shadow, who, len(actors)):
+                return False
+        writes[:] = mine
+        shadow.note(kept, self.stamp)
+        return True
+
+    def _is_harmless(self, shadow: Shadow, info: Info) -> bool:
+        """Return whether an access, which is noted so, races with no strong one so far."""
+        if info.is_strong:
+            shadow.narrowest = min(shadow.narrowest, info.scope)
+            shadow.widest = max(shadow.widest, info.scope)
+            shadow.elements |= info.element
+        has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
+        return info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
+
+    def _lists_are_known(self, shadow: Shadow, who: Lanes, count: int, info: Info) -> bool:
+        """Return whether lanes know all that is kept beside, hidden ones too."""
+        shadow.proxies |= 1 << info.proxy
+        beside = {kept for kept, _, _ in (*shadow.hidden, *shadow.others)}
+        return all(self._is_known(shadow, shadow.latest.get(kept, 0), who, count) for kept in beside)
+
     def touch_pieces(
         self, shadow: Shadow, held: Held, starts: Numbers, size_bytes: int, info: Info, actors: Numbers, stamps: Numbers
     ) -> bool:
@@ -116,7 +153,7 @@ class Accesses:
         if tiles is None or info.is_strong or size_bytes % shadow.unit or (starts % shadow.unit).any():
             return False
         proxies, shadow.proxies = shadow.proxies, shadow.proxies | 1 << info.proxy
-        every, ranks = np.arange(len(starts)), actors >> RANK_SHIFT
+        every, ranks = np.arange(len(starts)), shadow.readers(actors >> RANK_SHIFT, starts // shadow.unit)
         who = Many(held, every)
         mine = stamps << STAMP_SHIFT | actors
         entries = [(Kept(WRITE, False), every)]
@@ -302,8 +339,8 @@ class Accesses:
                 found[at] = old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT
             elif scope == CLUSTER and info.launched is not None:
                 clusters = info.launched.launched.clusters
-                blocks = [one[at] >> BLOCK_SHIFT & (1 << 18) - 1 for one in (old, actors)]
-                same = clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])
+                blocks = [info.launched.grid_blocks(one[at]) for one in (old, actors)]
+                same = (clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])) & (blocks[0] >= 0)
                 found[at] = same & (old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT)
             else:
                 found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT
@@ -366,15 +403,26 @@ class Accesses:
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
         ranks = (mine & LOW_MASK) >> RANK_SHIFT
+        if shadow.ranks > 1:
+            ranks = self._readers(shadow, who, places, ranks)
         first = int(ranks[0])
-        is_one = first == int(ranks[-1]) if isinstance(who, Lanes | Single) else bool((ranks == first).all())
-        if is_one:  # lanes are in the order of their ranks
+        is_sorted = isinstance(who, Lanes | Single) and shadow.ranks == 1  # lanes are in the order of their ranks
+        if first == int(ranks[-1]) and (is_sorted or bool((ranks == first).all())):
             self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         for rank in np.unique(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _readers(self, shadow: Shadow, who: Actor, places: Any, ranks: Numbers) -> Numbers:
+        """Shadow.readers of each unit, or one for all."""
+        if isinstance(places, slice) and isinstance(who, Lanes | Single) and int(ranks[0]) == int(ranks[-1]):
+            each = shadow.row_bytes // shadow.unit
+            if places.start // each == (places.stop - 1) // each:
+                return np.array([shadow.readers(int(ranks[0]), places.start)])
+        found: Numbers = shadow.readers(ranks, _units(places, np.arange(len(ranks))))
+        return found
 
     def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
         """Enter the weak reads of one unit by many lanes of a rank, if there is nothing to check."""
@@ -393,7 +441,8 @@ class Accesses:
         ends = np.append(starts[1:], len(actors)) - 1
         entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
         places = np.full(len(starts), int(offsets[0]) // shadow.unit)
-        self._enter(shadow, who, starts, 1, places, entries, info, int(actors[0]) >> RANK_SHIFT, False)
+        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(places[0]))
+        self._enter(shadow, who, starts, 1, places, entries, info, rank, False)
         return True
 
     def _read_of(

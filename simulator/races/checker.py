@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from simulator.memory.heaps import Allocation
 from simulator.memory.space import MULTICAST, Space
 from simulator.observe.events import (
     MULTICAST_TARGET,
@@ -31,6 +32,7 @@ from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
+    BLOCK_MASK,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -38,12 +40,13 @@ from simulator.races.clocks import (
     LOW_MASK,
     RANK_SHIFT,
     STAMP_SHIFT,
+    Room,
     changes_of,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Mbarrier, Order, Phases
+from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
@@ -60,12 +63,15 @@ from simulator.races.running import (
     Single,
 )
 from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles
+from simulator.races.streams import RankStreams
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
 _LINE_BYTES = 128
 _COPY_UNIT = 16
 _BLOCKS = (1 << STAMP_SHIFT - BLOCK_SHIFT) - 1
+_FEW_LANES = 512
+"""Accesses to replicas in a row by more lanes are checked replica by replica, as a slice each."""
 _NOTHING = Held(*(np.zeros(0, np.int64) for _ in range(5)))
 _ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
@@ -100,7 +106,7 @@ class UnderWay:
         return int(self.groups[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Moment:
     """A copy reads or writes size_bytes from a byte of a shadow on."""
 
@@ -123,9 +129,11 @@ class Races(Listener):
         self.running: dict[Launched, Running] = {}
         self.infos: dict[tuple[int, int, str], Info] = {}
         self.kept_alive: list[object] = []
-        self.shadows: dict[int, Shadow] = {}
+        self.copy_infos: dict[tuple[Running, int], dict[str, Info]] = {}  # of bulk copies, by launch and instruction
+        self.shadows: list[Shadow] = []
+        self.shadow_of: Numbers = np.zeros(64, np.int64)  # by number of an allocation, its shadow's place, from 1 on
+        self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
-        self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -156,16 +164,6 @@ class Races(Listener):
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
-    def check_stream(self, rank: int, stream: int | None, name: str) -> None:
-        """ValueError for a launch of kernel `name` that may run beside one of its rank on another stream."""
-        if not self.are_awaited[rank] and self.stream_of[rank] != stream:
-            here, other = (_stream_text(one) for one in (stream, self.stream_of[rank]))
-            raise ValueError(
-                f"{name}: a launch on {here} beside one on {other} of rank {rank} (stream), the race checker knows one "
-                "stream at a time: synchronize between the two, or leave races out"
-            )
-        self.stream_of[rank] = stream
-
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
         stamp = self.accesses.tick()
@@ -173,7 +171,7 @@ class Races(Listener):
             self.order.clocks.rows[row] = stamp
             self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
-        self.order.enqueued = [[] for _ in self.order.hosts]
+        self.order.ranks = [RankStreams() for _ in self.order.hosts]
         self.are_awaited = [True] * len(self.order.hosts)
 
     # Infos and shadows
@@ -207,13 +205,43 @@ class Races(Listener):
             event.action == "reduce" or order != "weak", _element(instruction, event.width_bytes),
         )  # fmt: skip
 
-    def _shadow(self, number: int) -> Shadow:
-        allocation = self.space.allocations[number]
-        assert allocation is not None
-        if number not in self.shadows:
-            size = allocation.end - allocation.start
-            self.shadows[number] = Shadow(allocation.name, allocation.start, size)
-        return self.shadows[number]
+    def _place(self, number: int) -> tuple[Shadow, int]:
+        """Return the shadow of an allocation, and its shift: an index minus the shift is a byte of the shadow."""
+        if len(self.space.allocations) > len(self.shift_of):
+            more = np.zeros(len(self.space.allocations), np.int64)
+            self.shift_of, self.shadow_of = (np.concatenate([one, more]) for one in (self.shift_of, self.shadow_of))
+        if not self.shadow_of[number]:
+            allocation = self.space.allocations[number]
+            assert allocation is not None
+            self._add_shadow(self._peers(allocation))
+        return self.shadows[int(self.shadow_of[number]) - 1], int(self.shift_of[number])
+
+    def _add_shadow(self, allocations: list[Allocation]) -> None:
+        """Make one shadow of tensors of all ranks, or of one allocation."""
+        first = allocations[0]
+        size, count = first.end - first.start, len(allocations)
+        row_bytes = 1 << max(size - 1, 15).bit_length() if count > 1 else 0
+        self.shadows.append(Shadow(first.name, 0, row_bytes * count or size, row_bytes=row_bytes, ranks=count))
+        for row, one in enumerate(allocations):
+            self.shadow_of[one.number] = len(self.shadows)
+            self.shift_of[one.number] = one.start - row * row_bytes
+
+    def _peers(self, one: Allocation) -> list[Allocation]:
+        """Return all ranks' tensors at the place of one, if they are alike and none has a shadow; else the one."""
+        space = self.space
+        if not one.live or space.variable_ranks[one.number] >= 0 or space.world_size == 1:
+            return [one]
+        found = []
+        for rank in range(space.world_size):
+            shift = (rank - one.rank) * space.capacity
+            number = int(space.granules[(one.start + shift) // space.granule_bytes])
+            other = space.allocations[number] if number > 0 else None
+            if other is None or not other.live or self.shadow_of[number] or other.name != one.name:
+                return [one]
+            if (other.start, other.end) != (one.start + shift, one.end + shift):
+                return [one]
+            found.append(other)
+        return found
 
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
@@ -236,38 +264,80 @@ class Races(Listener):
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
                 self.found.of_parts.add(info.number)
-        replicas = range(self.space.world_size) if event.space == "multicast" else (0,)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
-        for replica in replicas:
-            where = index + replica * self.space.capacity if replica else index
-            self._access_at(run, lanes, where, event, info, entries)
+        if event.space == "multicast":
+            self._access_replicas(run, lanes, index, event, info, entries)
+        else:
+            self._access_at(run, lanes, index, event.is_affine, info, entries)
         run.note_access(event.lanes, stamp)
 
-    def _access_at(
+    def _access_replicas(
         self, run: Running, lanes: Numbers, index: Numbers, event: Access, info: Info, entries: Numbers | None
     ) -> None:
+        """An access to a multicast address, in all replicas."""
+        shifts = np.arange(self.space.world_size) * self.space.capacity
+        if event.is_affine and len(lanes) > _FEW_LANES:
+            shadow, shift = self._place(int(self.space.granules[int(index[0]) // self.space.granule_bytes]))
+            first, last = int(index[0]) - shift, int(index[-1]) - shift
+            is_one = info.is_write and not info.is_atomic and shadow.ranks == len(shifts) and last < shadow.row_bytes
+            if is_one and self.accesses.write_replicas(shadow, Lanes(run, lanes), first, info, run.actors[lanes]):
+                self._link_replicas(shadow, first, len(lanes), info, entries)
+                return
+            for shift in shifts.tolist():
+                self._access_at(run, lanes, index + shift, True, info, entries)
+            return
+        index = (shifts[:, None] + index).ravel()
+        entries = None if entries is None else np.tile(entries, (len(shifts), 1))
+        self._access_at(run, np.tile(lanes, len(shifts)), index, False, info, entries, len(lanes))
+
+    def _link_replicas(self, shadow: Shadow, start: int, count: int, info: Info, entries: Numbers | None) -> None:
+        """Note what strong writes by neighbouring lanes release, in the tensors of all ranks alike."""
+        links: Any = 0
+        if entries is not None and (entries[:, 0] >= 0).any():
+            links = np.zeros(len(entries), np.int64)
+            links[entries[:, 0] >= 0] = self.order.links.add(entries[entries[:, 0] >= 0])
+            links = np.repeat(links, info.width // shadow.unit)
+            shadow.link_array()
+        if shadow.links is not None:
+            first = start // shadow.unit
+            columns = slice(first, first + count * info.width // shadow.unit)
+            shadow.links.reshape(shadow.ranks, -1)[:, columns] = links
+
+    def _access_at(
+        self, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info, entries: Numbers | None,
+        each_lanes: int = 0,
+    ) -> None:  # fmt: skip
         granules = self.space.granules
-        shift = self.space.granule_bytes
-        first = int(granules[int(index[0]) // shift])
-        last = int(granules[int(index[-1]) // shift])
-        numbers = None
-        if first != last or not event.is_affine:
-            numbers = granules.take(index // shift)
-            if (numbers == first).all():
-                numbers = None
-        if numbers is None:
-            self._touch(self._shadow(first), run, lanes, index, event.is_affine, info, entries)
+        granule_bytes = self.space.granule_bytes
+        first = int(granules[int(index[0]) // granule_bytes])
+        last = int(granules[int(index[-1]) // granule_bytes])
+        shadow, shift = self._place(first)
+        if first == last and is_affine:
+            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries)
+            return
+        numbers = granules.take(index // granule_bytes)
+        if (numbers == first).all():
+            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries, each_lanes)
             return
         for number in np.unique(numbers).tolist():
-            at = np.flatnonzero(numbers == number)
+            self._place(number)
+        offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
+        if (which == which[0]).all():
+            self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes)
+            return
+        if each_lanes:  # a lane may be there more than once
+            which = which * self.space.world_size + np.arange(len(which)) // each_lanes
+        for one in np.unique(which).tolist():
+            at = np.flatnonzero(which == one)
             some = None if entries is None else entries[at]
-            self._touch(self._shadow(number), run, lanes[at], index[at], False, info, some)
+            shadow, _ = self._place(int(numbers[at[0]]))
+            self._touch(shadow, run, lanes[at], offsets[at], False, info, some)
 
     def _touch(
-        self, shadow: Shadow, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info,
-        entries: Numbers | None,
+        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, is_affine: bool, info: Info,
+        entries: Numbers | None, each_lanes: int = 0,
     ) -> None:  # fmt: skip
-        offsets = index - shadow.start
+        """each_lanes: after how many the lanes come again, for the next replica; 0: never."""
         actors = run.actors[lanes]
         if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
             self.last_lanes = Lanes(run, lanes)
@@ -285,7 +355,9 @@ class Races(Listener):
             elif info.is_write and shadow.links is not None:
                 shadow.links[places] = 0
             if observed is not None:
-                self._acquire(run, lanes, info, observed)
+                step = each_lanes or len(lanes)
+                for low in range(0, len(lanes), step):
+                    self._acquire(run, lanes[low : low + step], info, observed[low : low + step])
         self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
 
     def _exchange(
@@ -438,8 +510,9 @@ class Races(Listener):
             one, two = int(lanes[order][at[0]]), int(lanes[order][at[0] + 1])
             byte = int(event.places[order][at[0]])
             if not name:
-                shadow = self._shadow(int(self.space.granules[byte // self.space.granule_bytes]))
-                name, byte = shadow.name, byte - shadow.start
+                allocation = self.space.allocations[int(self.space.granules[byte // self.space.granule_bytes])]
+                assert allocation is not None
+                name, byte = allocation.name, byte - allocation.start
             stamp = self.accesses.stamp << STAMP_SHIFT
             pair = Pair(
                 stamp | int(run.actors[one]), info, int(run.actors[two]), info, name, byte, GENERIC, False, False
@@ -553,50 +626,46 @@ class Races(Listener):
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
-        lanes = ids_of(event.lanes)
+        lanes, operation = ids_of(event.lanes), event.operation
         stamp = self.accesses.tick()
+        if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
+            return
         blocks = run.blocks_of(lanes)
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
-        words, operation = event.instruction.qualifiers, event.operation
-        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
-        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
-            if self.written:
-                self.order.note_copies(self.written, one, int(event.phases[0]))
+            self.order.note_copies(self.written, one, int(event.phases[0]))
             self.written = []
             return
-        if operation == "inval" or operation == "expect_tx":
-            return
+        words = event.instruction.qualifiers
+        # Without a scope PTX says .cta, but kernels release buffers to other blocks so, and the hardware orders it.
+        is_relaxed, scope = "relaxed" in words, CTA if "cta" in words else CLUSTER
         self.settle_copies()
         if operation in ("arrive", "arrive_drop") and event.instruction.opcode == "cp":
             self._arrive_with_copies(run, lanes)
             stamp = self.accesses.tick()  # after the copies that the lanes stand for now
         keys = blocks * (1 << 20) + event.addresses
-        for key in np.unique(keys).tolist():
-            at = keys == key
-            one = self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1)
-            if operation == "init":
-                one.near, one.far = Phases(-1), Phases(-1)
-                info = self._info(run, event.instruction, None, "write")
-                one.copies, one.over = [], []
-                one.made, one.counts = self.accesses.tick(info) << STAMP_SHIFT | int(run.actors[lanes[at][0]]), set()
+        names, first, owners = np.unique(keys, return_index=True, return_inverse=True)
+        objects = [self.order.mbarrier(run, key >> 20, key & (1 << 20) - 1) for key in names.tolist()]
+        if operation == "init":
+            info = self._info(run, event.instruction, None, "write")
+            made = self.accesses.tick(info) << STAMP_SHIFT | run.actors[lanes[first]]
+            for one, maker in zip(objects, made.tolist(), strict=True):
+                one.near, one.far, one.copies, one.over = Phases(-1), Phases(-1), [], []
+                one.made, one.counts = maker, set()
                 self.fresh.append((run, one))
-            elif operation.startswith("arrive"):
-                phase = int(event.phases[at][0])
-                is_near = run.blocks_of(lanes) == key >> 20
-                for part, some, needed in ((one.near, at & is_near, CTA), (one.far, at & ~is_near, CLUSTER)):
-                    if not some.any() or scope < needed:
-                        continue
-                    rows = part.rows.setdefault(phase, [])
-                    if is_relaxed:
-                        rows += self.order.gather_released(run, lanes[some], needed)
-                    else:
-                        rows.append(self.order.gather(run, lanes[some], stamp))
-            elif event.passed is not None and event.passed[at].any():
-                phase = int(event.phases[at][0])
-                self.order.pass_wait(run, one, lanes[at & event.passed], phase, scope, is_relaxed, stamp)
+            return
+        owners = owners.reshape(-1)
+        if operation.startswith("arrive"):
+            arrived = Arrived(lanes, owners, run.blocks_of(lanes) != keys >> 20, event.phases[first].tolist())
+            self.order.arrive(run, objects, arrived, scope, is_relaxed, stamp)
+        elif event.passed is not None and event.passed.any():
+            passed = np.flatnonzero(event.passed)
+            chosen, owners = np.unique(owners[passed], return_inverse=True)
+            phases = event.phases[first[chosen]].tolist()
+            ends = [(objects[at], phase) for at, phase in zip(chosen.tolist(), phases, strict=True)]
+            self.order.pass_waits(run, ends, lanes[passed], owners.reshape(-1), scope, is_relaxed, stamp)
 
     # Copies
 
@@ -605,7 +674,10 @@ class Races(Listener):
         run = self.running[event.launched]
         key = (id(run), event.number)
         if event.moment == "issued":
-            infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+            infos = self.copy_infos.get((run, id(event.instruction)))
+            if infos is None:
+                infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+                self.copy_infos[run, id(event.instruction)] = infos
             one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
             if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
                 one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
@@ -632,8 +704,8 @@ class Races(Listener):
                 start = index - MULTICAST * self.space.capacity
                 starts = [start + rank * self.space.capacity for rank in range(self.space.world_size)]
             for start in starts:
-                shadow = self._shadow(int(self.space.granules[start // self.space.granule_bytes]))
-                self.moments.append(Moment(one, info, stamp, shadow, start - shadow.start, size))
+                shadow, shift = self._place(int(self.space.granules[start // self.space.granule_bytes]))
+                self.moments.append(Moment(one, info, stamp, shadow, start - shift, size))
         one.stamps.append(stamp)
         if event.mbarrier >= 0 and not is_read:
             self.written = one.stamps
@@ -695,7 +767,9 @@ class Races(Listener):
             each = size // shadow.unit
             for moment, actor in zip(moments, actors.tolist(), strict=True):
                 first = moment.start // shadow.unit
-                kept = Kept(WRITE, False) if info.is_write else Kept(READ, False, actor >> RANK_SHIFT)
+                kept = Kept(WRITE, False)
+                if not info.is_write:
+                    kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, first))
                 moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit))
             return
         counts = np.maximum(sizes // _COPY_UNIT, 1)
@@ -714,7 +788,9 @@ class Races(Listener):
                 mine: Any = slice(places.start + low, places.start + high)
             else:
                 mine = places[low:high]
-            kept = Kept(WRITE, info.is_strong) if info.is_write else Kept(READ, False, int(actors[at]) >> RANK_SHIFT)
+            kept = Kept(WRITE, info.is_strong)
+            if not info.is_write:
+                kept = Kept(READ, False, shadow.readers(int(actors[at]) >> RANK_SHIFT, moment.start // shadow.unit))
             moment.one.entered.append((kept, shadow, mine, shadow.unit))
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
@@ -745,17 +821,17 @@ class Races(Listener):
             numbers = self.space.granules.take(index[some] // self.space.granule_bytes)
             for number in np.unique(numbers).tolist():
                 mine = some[numbers == number]
-                shadow = self._shadow(number)
+                shadow, shift = self._place(number)
                 width = size & -size
                 for part in range(0, size, width):
-                    offsets = index[mine] - shadow.start + part
+                    offsets = index[mine] - shift + part
                     self._lanes_at(one, shadow, held.some(mine), actors[mine], offsets, width, "read")
 
     def _lanes_at(
         self, one: UnderWay, shadow: Shadow, held: Held, actors: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
         places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
-        rank = int(actors[0]) >> RANK_SHIFT
+        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(offsets[0]) // shadow.unit)
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
         one.entered.append((kept, shadow, places, shadow.unit))
 
@@ -876,20 +952,28 @@ class Races(Listener):
     def launch_began(self, event: LaunchBegan) -> None:
         self.settle_copies()
         launched, order = event.launched, self.order
-        order.clocks.fit(launched.grid, self.has_proxies)
+        firsts = [self._room(rank, launched).first for rank in launched.ranks]
         stamp = self.accesses.tick()
-        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes)
+        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes, firsts)
         for position, rank in enumerate(launched.ranks):
-            rows = [order.enqueued[rank].pop(0)] if order.enqueued[rank] else [order.hosts[rank]]
-            if order.streams[rank] >= 0:
-                rows.append(order.streams[rank])
-            row = self._boundary(rows, rank, stamp)
+            rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
+            row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         self.running[launched] = run
         order.running.append(run)
 
-    def _boundary(self, rows: list[int], rank: int, stamp: int, entries: Numbers | None = None) -> int:
-        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met.
+    def _room(self, rank: int, launched: Launched) -> Room:
+        """Return the room for a rank's blocks of a launch."""
+        clocks = self.order.clocks
+        number = self.order.ranks[rank].take_room(launched.stream, launched.grid, clocks.rooms)
+        clocks.fit(launched.grid, self.has_proxies, number)
+        return clocks.rooms[number]
+
+    def _boundary(
+        self, rows: list[int], rank: int, stream: int | None, stamp: int, entries: Numbers | None = None
+    ) -> int:
+        """A new row at an end or a beginning of a launch: all of the rank is known but what other streams have launched
+        since its host waited, and all proxies have met.
 
         entries: of links that were acquired and are not in rows."""
         clocks = self.order.clocks
@@ -898,7 +982,7 @@ class Races(Listener):
         if entries is not None:
             self.order.join_entries(np.full(len(entries), row), entries)
         clocks.extras.derive(one, np.zeros(1, np.int64), clocks.extras.of_row[one], ALL)
-        clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
+        clocks.know(row, rank, stamp, [at for at, one in self.order.ranks[rank].rooms.items() if one != stream])
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
         clocks.seal(one)
         self.order.flatten(row, rank)
@@ -914,13 +998,16 @@ class Races(Listener):
         _, links = order.take_owed(run, low, high)
         entries = order.links.table[links]
         rows = np.unique(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
-        order.streams[event.rank] = self._boundary(rows, event.rank, stamp, entries)
+        stream = event.launched.stream
+        row = self._boundary(rows, event.rank, stream, stamp, entries)
+        order.ranks[event.rank].end(event.number, stream, row)
         run.ranks_left -= 1
         if run.ranks_left:
             return
         del self.running[event.launched]
         order.running.remove(run)
         self.fresh = [pair for pair in self.fresh if pair[0] is not run]
+        self.copy_infos = {key: infos for key, infos in self.copy_infos.items() if key[0] is not run}
         self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
@@ -938,15 +1025,20 @@ class Races(Listener):
             row = clocks.joined([order.hosts[rank]])
             clocks.rows[row, :, rank * clocks.stride + last] = stamp
             clocks.seal(np.array([row]))
-            order.enqueued[rank].append(row)
+            order.ranks[rank].enqueued[event.launch] = (row, event.after)
             self.are_awaited[rank] = False
         elif event.action == "synchronized":
             (rank,) = event.ranks
             self.are_awaited[rank] = True
-            if order.streams[rank] >= 0:
-                row = clocks.joined([order.hosts[rank], order.streams[rank]])
+            ends = [row for _, row in order.ranks[rank].ends.values()]
+            order.ranks[rank].forget()
+            if ends:
+                row = clocks.joined([order.hosts[rank], *ends])
                 clocks.seal(np.array([row]))
                 order.hosts[rank] = row
+        elif event.action == "ordered":
+            (rank,) = event.ranks
+            order.ranks[rank].order(event.launch)
         else:
             row = clocks.joined(order.hosts)
             for rank in event.ranks:
@@ -957,7 +1049,7 @@ class Races(Listener):
 
     def host_access(self, event: HostAccess) -> None:
         self.settle_copies()
-        actor = event.rank << RANK_SHIFT | HOST_CODE
+        actor = event.rank << RANK_SHIFT | BLOCK_MASK << BLOCK_SHIFT | HOST_CODE
         key = (-1, 0, event.action)
         if key not in self.infos:
             number, write = len(self.accesses.infos), event.action == "write"
@@ -967,8 +1059,8 @@ class Races(Listener):
             self.infos[key] = made
         info = self.infos[key]
         self.accesses.tick(info)
-        shadow = self._shadow(int(self.space.granules[event.index // self.space.granule_bytes]))
-        start = event.index - shadow.start
+        shadow, shift = self._place(int(self.space.granules[event.index // self.space.granule_bytes]))
+        start = event.index - shift
         shadow.refine((start | event.size_bytes | 16) & -(start | event.size_bytes | 16))
         count = event.size_bytes // shadow.unit
         if not count:
@@ -979,10 +1071,6 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
-
-
-def _stream_text(stream: int | None) -> str:
-    return "the default stream" if stream is None else f"stream {stream}"
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:

@@ -22,7 +22,7 @@ from simulator.races.clocks import (
     changes_of,
     pairs_of,
 )
-from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
+from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
 from simulator.races.extras import FENCED as FENCED_EDGE
 from simulator.races.running import (
     ACTOR,
@@ -46,6 +46,7 @@ from simulator.races.running import (
     whole_blocks,
 )
 from simulator.races.shadow import Epochs
+from simulator.races.streams import RankStreams
 
 CTA, CLUSTER, GPU, SYS = range(4)
 _MOST_ALIKE = 16
@@ -93,6 +94,17 @@ class Mbarrier:
     over: list[int] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """Lanes that arrive at mbarriers. owners: by lane, the place of its mbarrier among these; is_far: whether that is
+    another block's; phases: by mbarrier."""
+
+    lanes: Numbers
+    owners: Numbers
+    is_far: Mask
+    phases: list[int]
+
+
 class Order:
     """The clocks of a world and how they move on. running: launches; keeps: further rows in use, by what they are."""
 
@@ -102,8 +114,7 @@ class Order:
         self.links = Links()
         self.running: list[Running] = []
         self.hosts: list[int] = self.clocks.new(world_size).tolist()
-        self.streams: list[int] = [-1] * world_size
-        self.enqueued: list[list[int]] = [[] for _ in range(world_size)]
+        self.ranks = [RankStreams() for _ in range(world_size)]
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
         self.held: dict[object, Numbers] = {}
         self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
@@ -116,8 +127,7 @@ class Order:
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
-        found = [np.array([*self.hosts, *(row for row in self.streams if row >= 0)], np.int64)]
-        found += [np.array(rows, np.int64) for rows in self.enqueued if rows]
+        found = [np.array([*self.hosts, *(row for one in self.ranks for row in one.rows())], np.int64)]
         for run in self.running:
             found.append(run.rows)
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
@@ -137,7 +147,7 @@ class Order:
 
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
-        hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
+        hosts = [*self.hosts, *(row for one in self.ranks for row, _ in one.enqueued.values())]
         least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, ASYNC + 1) for run in self.running), NEVER)
         if not self.held:  # copies under way know what their lanes did when they began them
             return least
@@ -252,13 +262,9 @@ class Order:
         same_block = actors >> BLOCK_SHIFT == mine >> BLOCK_SHIFT
         same_cluster = same_block
         if run.launched.clusters.size > 1:
-            grid = run.launched.grid
-            blocks = [
-                np.minimum((one >> BLOCK_SHIFT) & (1 << RANK_SHIFT - BLOCK_SHIFT) - 1, grid - 1)
-                for one in (actors, mine)
-            ]
+            blocks = [run.grid_blocks(one) for one in (actors, mine)]
             numbers = [run.launched.clusters.numbers_of(one) for one in blocks]
-            same_cluster = same_rank & (numbers[0] == numbers[1])
+            same_cluster = same_rank & (numbers[0] == numbers[1]) & (blocks[0] >= 0)
         choices = [same_block, same_cluster, same_rank, np.ones(len(lanes), np.bool_)]
         found: Mask = np.choose(narrow, choices)
         return found
@@ -527,16 +533,26 @@ class Order:
         size = run.launched.block
         for part, fenced in run.fenced.items():
             each = fenced[low * size : high * size].reshape(-1, size)
-            least, most = each.min(axis=1), each.max(axis=1)
             own = run.own[part][low:high]
-            np.maximum(own, least, out=own)
-            for block in np.flatnonzero(most > own).tolist():
-                lanes = np.arange((low + block) * size, (low + block + 1) * size)
-                some = lanes[fenced[lanes] > own[block]]
-                row = np.full(len(some), self.clocks.joined([int(run.rows[some[0]])]))
-                self.clocks.extras.add(row, part, run.actors[some], fenced[some])
-                self.clocks.seal(row[:1])
-                run.set_rows(some[0], row[0])
+            np.maximum(own, each.min(axis=1), out=own)
+            fenced_more = fenced[low * size : high * size] > np.repeat(own, size)
+            if not fenced_more.any():
+                continue
+            lanes = low * size + np.flatnonzero(fenced_more)
+            blocks = run.blocks_of(lanes)
+            first = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+            made = self._copied(run.rows[lanes[first]])
+            owners = np.repeat(made, np.diff(np.append(first, len(lanes))))
+            self.clocks.extras.add(owners, part, run.actors[lanes], fenced[lanes])
+            self.clocks.seal(made)
+            run.set_rows(lanes[first], made)
+
+    def _copied(self, rows: Numbers) -> Numbers:
+        """Return new rows that know what rows do, not sealed."""
+        made = self.clocks.new(len(rows), rows)
+        self.clocks.rows[made] = self.clocks.rows[rows]
+        self.clocks.extras.derive(made, np.arange(len(made)), self.clocks.extras.of_row[rows], SAME)
+        return made
 
     def meet(self, run: Running, lanes: Numbers, stamp: int, more: list[int] | None = None) -> None:
         """A barrier of lanes of one block: each knows what all of them knew and did, and what further rows know."""
@@ -597,7 +613,8 @@ class Order:
         if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
             return False
         known = clocks.rows[rows]
-        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
+        firsts = np.array(run.launched.ranks) * clocks.stride + run.firsts[list(run.launched.ranks)]
+        ranks = firsts[:, None] + np.arange(run.launched.grid)
         return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
 
     # Mbarriers
@@ -610,28 +627,62 @@ class Order:
             self.homes.append(int(run.actors[block * run.launched.block]))
         return self.mbarriers[key]
 
-    def pass_wait(
-        self, run: Running, barrier: Mbarrier, lanes: Numbers, phase: int, scope: int, relaxed: bool, stamp: int
+    def arrive(
+        self, run: Running, barriers: list[Mbarrier], arrived: Arrived, scope: int, relaxed: bool, stamp: int
     ) -> None:
-        """Lanes go on: all phases before `phase` are over. A relaxed wait leaves it to a fence to acquire them."""
-        near, far = barrier.near, barrier.far
-        self._pass_copies(barrier, phase, relaxed, stamp)
-        rows = near.before(phase)
-        if rows or not near.done or near.phase < phase:
-            made = self._joined(rows + near.done)
+        """Lanes release at mbarriers what they know; a relaxed arrival, what their fences before it did."""
+        groups = arrived.owners * 2 + arrived.is_far
+        some = np.argsort(groups, kind="stable")
+        some = some if scope >= CLUSTER else some[~arrived.is_far[some]]
+        if not len(some):
+            return
+        names, back = np.unique(groups[some], return_inverse=True)
+        back, lanes = back.reshape(-1), arrived.lanes[some]
+        made = None if relaxed else self.gather_each(run, lanes, back, stamp).tolist()
+        for at, name in enumerate(names.tolist()):
+            barrier = barriers[name >> 1]
+            rows = (barrier.far if name & 1 else barrier.near).rows.setdefault(arrived.phases[name >> 1], [])
+            if made is None:
+                rows += self.gather_released(run, lanes[back == at], CLUSTER if name & 1 else CTA)
+            else:
+                rows.append(made[at])
+
+    def pass_waits(
+        self, run: Running, ends: list[tuple[Mbarrier, int]], lanes: Numbers, owners: Numbers, scope: int,
+        relaxed: bool, stamp: int,
+    ) -> None:  # fmt: skip
+        """Lanes go on: of each mbarrier, all phases before one are over. owners: by lane, the place of its mbarrier.
+
+        A relaxed wait leaves it to a fence to acquire them."""
+        for barrier, phase in ends:
+            self._pass_copies(barrier, phase, relaxed, stamp)
+        near = [
+            (one, phase) for one, phase in ends if not one.near.done or one.near.phase < phase or one.near.before(phase)
+        ]
+        if near:
+            made = self._end_phases([(one.near, phase) for one, phase in near])
+            keys, stamps = np.array([MBARRIER_KEY | one.number for one, _ in near]), np.full(len(near), stamp)
             for part in range(self.clocks.parts):
                 if part != ASYNC:
-                    key = np.array([MBARRIER_KEY | barrier.number])
-                    self.clocks.extras.add(np.array([made]), part, key, np.array([stamp]))
-            near.end(phase, made)
-        rows = far.before(phase)
-        if rows:
-            far.end(phase, self._joined(rows + far.done))
-        of_others = far.done if scope >= CLUSTER else []
+                    self.clocks.extras.add(made, part, keys, stamps)
+        far = [(one.far, phase) for one, phase in ends if one.far.before(phase)]
+        if far:
+            self._end_phases(far)
+        rows = [one.near.done + (one.far.done if scope >= CLUSTER else []) for one, _ in ends]
         if relaxed:
-            run.waited[barrier.number, lanes.tobytes()] = (lanes, near.done, of_others)
+            for at, (one, _) in enumerate(ends):
+                some = lanes[owners == at]
+                run.waited[one.number, some.tobytes()] = (some, one.near.done, rows[at][len(one.near.done) :])
         else:
-            self.merge(run, lanes, near.done + of_others)
+            self.merge_each(run, lanes, self._joined(rows)[owners])
+
+    def _end_phases(self, ends: list[tuple[Phases, int]]) -> Numbers:
+        """Let one new row each stand for all phases before one; return the rows."""
+        made = self._joined([part.before(phase) + part.done for part, phase in ends], is_new=True)
+        self.clocks.seal(made)
+        for (part, phase), row in zip(ends, made.tolist(), strict=True):
+            part.end(phase, row)
+        return made
 
     def _pass_copies(self, barrier: Mbarrier, phase: int, relaxed: bool, stamp: int) -> None:
         """A thread has waited for the copies of all phases before this one."""
@@ -644,15 +695,21 @@ class Order:
             self.waited_at[barrier.over] = stamp
             barrier.over = []
 
-    def _joined(self, rows: list[int]) -> int:
-        """A new row that knows what any of these knows; nothing, if there are none."""
-        if rows:
-            made = self.clocks.joined(rows)
-        else:
-            made = int(self.clocks.new(1)[0])
-            self.clocks.rows[made] = 0
-        self.clocks.seal(np.array([made]))
-        return made
+    def _joined(self, groups: list[list[int]], is_new: bool = False) -> Numbers:
+        """Return a row for each group of rows that knows what any of them knows; nothing, if there are none.
+
+        is_new: even if a group is of one row; then the rows are not sealed."""
+        counts = np.array([len(rows) for rows in groups])
+        found = np.array([rows[0] if rows else -1 for rows in groups], np.int64)
+        some = np.flatnonzero(counts > (0 if is_new else 1))
+        if len(some):
+            rows = np.concatenate([np.array(groups[at], np.int64) for at in some.tolist()])
+            found[some] = self.clocks.join_groups(rows, np.repeat(np.arange(len(some)), counts[some]))
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            found[empty] = self.clocks.new(len(empty), found[counts > 0])
+            self.clocks.rows[found[empty]] = 0
+        return found
 
     def acquire_waited(self, run: Running, mask: Mask, scope: int) -> None:
         """Lanes acquire by a fence what they waited for at mbarriers by relaxed waits."""

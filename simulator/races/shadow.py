@@ -24,7 +24,7 @@ WRITE, READ = "write", "read"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which accesses an array of epochs is about. rank: of reads, the reader's; -1 of writes."""
+    """Which accesses an array of epochs is about. rank: of reads, the reader's (Shadow.readers); -1 of writes."""
 
     kind: str
     is_strong: bool
@@ -88,12 +88,21 @@ class Shadow:
     elements: int = 0
     latest: dict[Kept, int] = field(default_factory=dict)
     row_bytes: int = 0
-    """Of shared memory: how much of the shadow is one block's."""
+    """Of shared memory: how much of the shadow is one block's; of tensors of several ranks: one rank's, 1 << n."""
+    ranks: int = 1
+    """How many ranks' tensors it is the shadow of, all of one name and size: rank r's begins at r * row_bytes."""
 
     def byte_of(self, unit: int) -> int:
         """Return the byte that a finding names: blocks' shared memory has places of ROW_BYTES there."""
-        block, byte = divmod(unit * self.unit, self.row_bytes) if self.row_bytes else (0, unit * self.unit)
-        return block * ROW_BYTES + byte
+        row, byte = divmod(unit * self.unit, self.row_bytes) if self.row_bytes else (0, unit * self.unit)
+        return byte if self.ranks > 1 else row * ROW_BYTES + byte
+
+    def readers(self, ranks: Any, units: Any) -> Any:
+        """Return what Kept.rank is of reads of units by ranks. Of several ranks' tensors: how many ranks the reader
+        comes after the tensor's, as all ranks often read their own, or the next one's, at once."""
+        if self.ranks == 1:
+            return ranks
+        return (ranks - units // (self.row_bytes // self.unit)) % self.ranks
 
     @property
     def units(self) -> int:

@@ -127,6 +127,16 @@ def _more_counted(document: Document) -> None:
     counters["accesses"]["own_read"]["count"] += launches
 
 
+def _older(document: Document) -> None:
+    """As a record of schema 2, which has no digests of data and of code."""
+    document["schema"] = 2
+    document["check"].update(output_digests=None, input_digests=None)
+    document["kernel"].pop("code_digest")
+    document["counters"] = {}
+    for key in ("findings", "refusal"):
+        document.pop(key, None)
+
+
 def _dirty(document: Document) -> None:
     document["environment"]["git"]["changed_files"] = 2
 
@@ -411,6 +421,11 @@ ORIGIN = (
     Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), 2),
     Kind("a record older than its commit", "run", every(lambda document: document.update(
         started="2020-01-01T00:00:00.000+00:00", ended="2020-01-01T00:00:00.000+00:00", duration_s=0.0)), 2),
+    Kind("an invented digest of a kernel's sources", "run", every(lambda document: document["kernel"].update(
+        source_digest="sha256:" + "6" * 64, grid=99, block=1024)), 2),
+    Kind("no digests of sources, and other counters", "run", both(
+        every(lambda document: document["environment"].pop("sources")), first(_more_counted, "all_reduce")), 2),
+    Kind("an older schema, without what came later", "run", every(_older), 2),
     Kind("a password", "run", first(put("environment.variables.allowed", {"NCCL_X": "https://a:b@c.de"})), 6),
 )  # fmt: skip
 

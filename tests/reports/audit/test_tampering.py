@@ -54,6 +54,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git = {"commit": head.stdout.strip(), "branch": "main", "dirty": False, "changed_files": 0, "untracked_files": 0}
     every(put("environment.git", git | {"changed": [], "untracked": [], "diff_digest": ""}))(folder)
     every(put("environment.sources", dict(tree.sources)))(folder)
+    for name, digest in tree.code.kernels.items():
+        every(put("kernel.source_digest", digest), f"/{name.replace('/', '-')}-")(folder)
     for path in folder.rglob("source*.diff"):
         path.unlink()
     reseal(folder)
