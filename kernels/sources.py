@@ -121,8 +121,9 @@ def _imports(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _absolute(parts: list[str], path: Path) -> list[Path]:
-    """Return the files of a module that a file imports by its whole name: on sys.path; and beside the file, whose folder
-    a user's file may put on sys.path when it runs. So the answer is the same before and after."""
+    """Return the files of a module that a file imports by its whole name: on sys.path, and beside the file.
+
+    A user's file may put its folder on sys.path when it runs: the answer is the same before and after."""
     found = _files(parts, None)
     name = parts[0]
     if path.is_relative_to(PACKAGE) or name in (PACKAGE.name, *HOST_PACKAGES) or name in sys.stdlib_module_names:
