@@ -51,7 +51,7 @@ def case_of(**changes: object) -> Case:
     return replace(values, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dtype", "placement"), [("float32", "out_of_place"), ("bfloat16", "in_place")])
 def test_a_pushed_two_shot_folds_as_a_pulled_one(
     checked: Callable[..., Check], dtype: str, placement: str, world_size: int
