@@ -32,8 +32,8 @@ CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def plan_of(case: Case, cache: Path) -> Plan:

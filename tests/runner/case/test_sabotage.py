@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +28,8 @@ Compiled = Callable[[KernelSpec, Case], Executable]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    cache_dir = tmp_path_factory.mktemp("compiled")
-    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+def compiled(compile_cache: Path) -> Compiled:
+    return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
 
 
 @pytest.fixture
