@@ -319,7 +319,7 @@ def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_run
     began_s = time.monotonic()
     started.process.send_signal(signal.SIGINT)
     assert started.end() == 130
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 40
     assert "Traceback" not in started.out
     assert len(record_files(tmp_path)) == 1
     # The process that sends to MLflow ends the runs even when the command has gone, on a busy machine seconds later.
