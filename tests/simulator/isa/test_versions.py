@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from simulator_families import FAMILIES, bench_of
+from simulator_harness import module, refuse_unsupported
 
+from simulator.isa.registry import UnknownInstruction
 from simulator.isa.versions import FIRST, Version, version_of, version_of_target
 from simulator.ptx.assembler import find_ptxas
 from simulator.ptx.parse import entries_of, parse_kernel
@@ -142,3 +144,18 @@ def test_ptxas_takes_an_architecture_from_that_version_on(target: str, tmp_path:
     text = ".version {}\n.target " + target + "\n.address_size 64\n.visible .entry k() {{\nret;\n}}\n"
     assert refused(text.format(f"{major}.{minor}"), target, tmp_path) == {}
     assert 2 in refused(text.format(before), target, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100", "sm_100a", "sm_103f", "sm_110a", "sm_120a"])
+def test_targets_of_redux_of_floats(target: str, tmp_path: Path) -> None:
+    text = module("redux.sync.min.abs.f32 %r1, %r2, -1;", target=target)
+    has_it = target in ("sm_100a", "sm_103f")
+    if find_ptxas() is not None:
+        assert bool(refused(text, target, tmp_path)) != has_it
+    if has_it:
+        refuse_unsupported(text)
+        return
+    with pytest.raises(
+        UnknownInstruction, match=f"{target} has no redux of f32: it takes one of sm_100a, sm_100f, sm_103"
+    ):
+        refuse_unsupported(text)
