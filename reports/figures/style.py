@@ -5,6 +5,7 @@ Axes are placed by hand, not by matplotlib's solver, so that a picture of many s
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import math
@@ -126,7 +127,7 @@ def inline(make: Callable[[], Figure], key: str, label: str) -> str:
     """The figure as an <svg> element for a page: its ids begin with key, so that many can stand there; label is read
     out."""
     with matplotlib.rc_context():
-        _set(_INLINE)
+        _set(is_inline=True)
         file = io.StringIO()
         empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         make().savefig(file, format="svg", metadata=empty)
@@ -136,16 +137,25 @@ def inline(make: Callable[[], Figure], key: str, label: str) -> str:
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<style.*?</style>\s*", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{key}-', text)
-    text = re.sub(r'((?:xlink:)?href=")#|(url\()#', lambda match: f"{match[1] or match[2]}#{key}-", text)
     text = text.replace('xlink:href="#', 'href="#').replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+    text = text.replace('href="#', f'href="#{key}-').replace("url(#", f"url(#{key}-")
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1).rstrip()
 
 
-def _set(more: dict[str, Any] | None = None) -> None:
-    matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
+def _set(is_inline: bool = False) -> None:
     parameters: Any = matplotlib.rcParams
-    parameters.update(STYLE | (more or {}))
+    dict.update(parameters, _parameters(is_inline))  # which are valid, and need no look at each
+
+
+@functools.cache
+def _parameters(is_inline: bool) -> dict[str, Any]:
+    """All of matplotlib's parameters, for a picture in a page or a file."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
+        parameters: Any = matplotlib.rcParams
+        parameters.update(STYLE | (_INLINE if is_inline else {}))
+        return dict(parameters)
 
 
 def sheet(width_in: float, height_in: float) -> Figure:

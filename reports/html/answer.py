@@ -9,12 +9,17 @@ from reports.html.pictures import Album
 from reports.numerics import accuracy, study
 from reports.numerics.accuracy import Curve
 from reports.numerics.study import Measure, Point
-from reports.record.record import Record
+from reports.record.record import Record, Status
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, number, size_text
 
 _COLUMNS = ("size", "fastest", "time (us)", "busbw (GB/s)", "ours/base")
+
+SIMULATED = (
+    "simulated: the kernels' own PTX ran and its data was checked; symlab publishes no bandwidth of a simulated run"
+)
+"""What stands on the first screen of a page without a record of hardware."""
 
 MOST_NAMES = 6
 """Maximum number of names of a kind to list; of more, their number is shown."""
@@ -43,13 +48,15 @@ def asked(records: Sequence[Record]) -> str:
 
 def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) -> list[Block]:
     """Return the answer: of a study its picture; of what was timed, the best of each size with its picture; else the
-    least errors with theirs. Nothing if there are neither times nor errors."""
+    least errors with theirs, or how the cases of each algorithm ended. If all is simulated, it says what that means."""
     makers: tuple[Callable[[], list[Block]], ...] = (
         lambda: _of_study([*real, *simulated], album),
         lambda: _of_times(real, album),
         lambda: _of_errors([*real, *simulated], album),
+        lambda: _of_results([*real, *simulated]),
     )
-    return next((found for make in makers if (found := make())), [])
+    found = next((found for make in makers if (found := make())), [])
+    return [*found, Notes((SIMULATED,))] if simulated and not real else found
 
 
 def _named(names: Sequence[str] | dict[str, None], noun: str) -> str:
@@ -138,3 +145,31 @@ def _error_line(size_bytes: int, points: Sequence[tuple[Point, Curve]], measure:
     }
     raw = {"size": size_bytes, measure.title: least, "max ulp": point.max_ulp_error}
     return Line(cells, {"least error": "bold" if curve.is_ours else ""}, raw)
+
+
+def _of_results(records: Sequence[Record]) -> list[Block]:
+    """How the cases of each algorithm ended, a line each: nothing if no case was checked."""
+    ops = {record.case.op for record in records}
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.check is not None:
+            found.setdefault(record.case.name if len(ops) > 1 else record.case.algorithm, []).append(record)
+    lines = [_result_line(name, own) for name, own in found.items()]
+    if not lines:
+        return []
+    columns = tuple(lines[0].cells)
+    sheet = Sheet("Results of each algorithm", columns, (tuple(lines),), frozenset(columns[1:]))
+    return [Side((Table(sheet),), ())]
+
+
+def _result_line(name: str, own: Sequence[Record]) -> Line:
+    checks = [record.check for record in own if record.check is not None]
+    raw = {
+        "sizes": len({record.case.size_bytes for record in own}),
+        "cases": len(own),
+        "passed": sum(record.status is Status.PASSED for record in own),
+        "elements": sum(check.elements for check in checks),
+        "wrong": sum(check.wrong for check in checks),
+    }
+    style = "green" if raw["passed"] == raw["cases"] else "bold red"
+    return Line({"algorithm": name} | {key: f"{value:,}" for key, value in raw.items()}, {"passed": style}, raw)

@@ -59,15 +59,19 @@ def environment_part(records: Sequence[Record]) -> Part:
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     """Records that have the same environment together. They are compared, not hashed: a command's all have the same."""
     found: list[tuple[dict[str, Any], list[Record]]] = []
-    for record in records:
+    same: dict[int, list[Record]] = {}
+    for record in records:  # those that were read together have it as the same object
+        same.setdefault(id(record.environment), []).append(record)
+    for members in same.values():
+        record = members[0]
         steady = {key: item for key, item in record.environment.document().items() if key not in _VOLATILE}
         for place, (known, own) in enumerate(found):
             if known == steady:
-                own.append(record)
+                own += members
                 found.insert(0, found.pop(place))  # the next record is likely to be of the same command
                 break
         else:
-            found.insert(0, (steady, [record]))
+            found.insert(0, (steady, members))
     return sorted((own for _, own in found), key=lambda own: own[0].started)
 
 
@@ -219,9 +223,13 @@ def _text(value: Any) -> str:
 def _clocks(records: Sequence[Record]) -> list[Block]:
     """Return the range of each GPU's readings before and after its samples, over all timed cases."""
     timed = [record.timing for record in records if record.timing is not None]
+    looked_at: set[tuple[int, int]] = set()
     seen: set[tuple[Any, ...]] = set()  # of many thousand readings few are different
     for timing in timed:
         for rank, device in enumerate(timing.devices):
+            if (rank, id(device)) in looked_at:
+                continue
+            looked_at.add((rank, id(device)))
             for when in ("before", "after"):
                 reading = device.get(when)
                 if isinstance(reading, dict):

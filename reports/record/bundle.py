@@ -23,6 +23,7 @@ from typing import Any
 from memory.atomic_file import replacing
 from reports import second_process
 from reports.record import shared
+from reports.record.codec import encoded
 from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
 from reports.record.record import Record, from_json, load
 from reports.record.shared import Known, References, is_shared_file
@@ -241,7 +242,7 @@ def _referring_line(record: Record, references: References) -> str:
     """The same with references, where its schema has them."""
     if record.schema < shared.SINCE:
         return line_of(record)
-    return _COMPACT(references.referring(record.document()))
+    return references.line(record, encoded)
 
 
 def digest(records: Iterable[Record]) -> str:

@@ -39,6 +39,10 @@ class Plain(dict[str, Any]):
     """A JSON object that plain gave, in many records at once: it is never changed, and not copied again."""
 
 
+_OBJECTS: frozenset[type] = frozenset((dict, Plain))
+"""Types of JSON objects that are written as they are."""
+
+
 def plain(value: Any, where: str, depth: int = 0) -> Any:
     """Return a deep copy made of plain JSON values. depth: how deep the value itself is nested.
 
@@ -104,6 +108,22 @@ LONGEST_NUMBER = 1000
 # A text may hold as many digits, but not behind a colon, a comma or a bracket and up to another.
 _LONG_NUMBER = re.compile(rf"[:,\[]\s*-?[0-9.]{{{LONGEST_NUMBER + 1}}}")
 
+_OF_NUMBERS = re.compile("[0-9.]*")
+
+
+def _may_be_long(text: str) -> bool:
+    """Whether a text has a run of more digits than LONGEST_NUMBER: one of them is at a multiple of it. Few looks, where
+    a search for the run itself takes as long as all of the reading."""
+    for at in range(0, len(text), LONGEST_NUMBER):
+        begin = at
+        while begin and text[begin] in "0123456789." and text[begin - 1] in "0123456789.":
+            begin -= 1
+        found = _OF_NUMBERS.match(text, begin)
+        if found is not None and found.end() - begin > LONGEST_NUMBER:
+            return True
+    return False
+
+
 _JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
@@ -115,7 +135,7 @@ def parsed(text: str) -> Any:
     """
     if text.count("{") + text.count("[") > MOST_NESTED:
         raise ValueError(f"more than {MOST_NESTED:,} lists and objects: each takes hundreds of bytes of memory")
-    if _LONG_NUMBER.search(text):
+    if _may_be_long(text) and _LONG_NUMBER.search(text):
         raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
@@ -202,6 +222,8 @@ AT_LEAST = "at least"
 
 def encoded(value: Any) -> Any:
     """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
+    if type(value) in _OBJECTS:
+        return value
     if isinstance(value, Open):
         return value.document()
     if hasattr(type(value), "__dataclass_fields__"):

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,11 @@ PARTS: Mapping[str, type[Open]] = {"environment": RecordedEnvironment, "request"
 
 _OWN = {"environment": (), "request": ("kernel",)}
 """Keys that stay in the record: they differ within a job."""
+
+_COMMON = frozenset({"environment", "request", "case", "fabric", "kernel"})
+"""Parts that many records have as the same object."""
+
+_LINE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 _REFERENCE = re.compile("sha256:([0-9a-f]{64})")
 _FILE_NAME = re.compile(r"[0-9a-f]{64}\.json")
@@ -79,6 +85,8 @@ class References:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self._digests: dict[str, str] = {}
+        self._lines: dict[tuple[str, int], tuple[str, Any]] = {}
+        self._mark = secrets.token_hex(16)  # which no record has
 
     def referring(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record's document with references in place of its environment and request."""
@@ -89,6 +97,32 @@ class References:
             if common:
                 found[name] = {SHARED: self._digest(common), **kept}
         return found
+
+    def line(self, record: Any, encoded: Callable[[Any], Any]) -> str:
+        """Return what referring makes of a record's document, as one line of JSON. Records have parts in common, as
+        the same objects: each is made a text once. encoded: makes JSON values of a field's."""
+        found, texts = {}, []
+        for member in dataclasses.fields(record):
+            name, value = member.name, getattr(record, member.name)
+            if name in _COMMON and value is not None:
+                found[name] = self._mark
+                texts.append(self._text_of(name, value, encoded))
+            elif value is not None or not member.metadata.get("later"):
+                found[name] = encoded(value)
+        parts = _LINE(found).split(f'"{self._mark}"')
+        return "".join(text for pair in zip(parts, [*texts, ""], strict=True) for text in pair)
+
+    def _text_of(self, name: str, part: Any, encoded: Callable[[Any], Any]) -> str:
+        key = (name, id(part))
+        if key not in self._lines:
+            document = encoded(part)
+            if name in _OWN:
+                own = _OWN[name]
+                common = {key: value for key, value in document.items() if key not in own}
+                kept = {key: document[key] for key in own if key in document}
+                document = {SHARED: self._digest(common), **kept} if common else document
+            self._lines[key] = _LINE(document), part
+        return self._lines[key][0]
 
     def _digest(self, content: Mapping[str, Any]) -> str:
         key = json.dumps(content)
@@ -106,6 +140,7 @@ class Known:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], Any] = {}
         self._contents: dict[tuple[Path, str], dict[str, Any]] = {}
+        self._kept: list[dict[str, Any]] = []
 
     def part(self, name: str, value: Any, schema: int, find: Find) -> Any:
         """Return the part of a record's document; anything else is returned as it is.
@@ -115,9 +150,14 @@ class Known:
         """
         if not isinstance(value, dict):
             return value
-        if schema >= SINCE and SHARED in value:
-            value = _resolved(name, value, find)
-        return self.once(name, value, PARTS[name].read)
+        if schema < SINCE or SHARED not in value:
+            return self.once(name, value, PARTS[name].read)
+        content = _found(name, value, find)
+        key = (name, _JSON([id(content), value]))  # contents are kept here, so that an id stays that of one
+        if key not in self._parts:
+            self._kept.append(content)
+            self._parts[key] = self.once(name, _resolved(name, value, content), PARTS[name].read)
+        return self._parts[key]
 
     def once(self, name: str, value: Any, read: Callable[[Any], Any]) -> Any:
         """Return what read makes of a JSON value: of equal values under one name, the same object."""
@@ -188,17 +228,21 @@ def _text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def _resolved(name: str, value: dict[str, Any], find: Find) -> dict[str, Any]:
-    """A part's document: what it refers to, and what is the record's own."""
+def _found(name: str, value: dict[str, Any], find: Find) -> dict[str, Any]:
+    """What a part's document refers to. Raises ValueError for a reference that is not one."""
     digest = value[SHARED]
     if not isinstance(digest, str) or not _REFERENCE.fullmatch(digest):
         raise ValueError(f"{name}.{SHARED} is {json.dumps(digest)[:80]}; it is sha256: and 64 hexadecimal digits")
-    own = {key: item for key, item in value.items() if key != SHARED}
-    if unknown := sorted(own.keys() - set(_OWN[name])):
+    if unknown := sorted(value.keys() - {SHARED, *_OWN[name]}):
         raise ValueError(f"{name}: {', '.join(unknown)} beside {SHARED}: a part is given in full or by reference")
-    content = find(digest)
+    return find(digest)
+
+
+def _resolved(name: str, value: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """A part's document: what it refers to, and what is the record's own."""
+    own = {key: item for key, item in value.items() if key != SHARED}
     if twice := sorted(content.keys() & own.keys()):
-        raise ValueError(f"{name}: {', '.join(twice)} is given twice, here and in {shared_path(digest)}")
+        raise ValueError(f"{name}: {', '.join(twice)} is given twice, here and in {shared_path(value[SHARED])}")
     found = list(content.items())
     names = [member.name for member in dataclasses.fields(PARTS[name])]
     for key, item in own.items():  # in the place of its field

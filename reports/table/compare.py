@@ -45,6 +45,14 @@ _TELLING = ("timing.calls", "timing.samples", "timing.warmup")
 """Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
 
 
+class _Figured:
+    """The figures of a row, each worked out once; they are no field of it."""
+
+    __slots__ = ("_figures",)
+
+    _figures: dict[str, float | None]
+
+
 class _Judged:
     """What rows has found, once, and is no field of a section."""
 
@@ -62,7 +70,7 @@ class Section(_Judged):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(_Figured):
     """One case of a section, as all its worlds ran it: at least one record, of one status.
 
     best: the quickest of its size. ratio: on the row of our best algorithm at a size only, its time over that of
@@ -111,6 +119,16 @@ class Row:
     def figure(self, name: str) -> float | None:
         """The median over worlds of a figure of Timing: min_us, median_us, p95_us, p99_us, max_us, algbw_gbps,
         busbw_gbps, of_limit. None where no world has it."""
+        try:
+            known = self._figures
+        except AttributeError:  # asked for the first time
+            known = {}
+            object.__setattr__(self, "_figures", known)
+        if name not in known:
+            known[name] = self._figure(name)
+        return known[name]
+
+    def _figure(self, name: str) -> float | None:
         timings = [one for one in self.timings if one.has_bandwidth or name.endswith("_us")]
         values = [getattr(timing, name) for timing in timings]
         values = [value(self.size_bytes) if callable(value) else value for value in values]
@@ -166,16 +184,24 @@ def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
     A section is what can be compared: op, dtype, accumulator, reduction, world size, inputs, device, and how it was
     timed. A heading names the last two only where the records differ in them.
     """
-    differing = varying([record.request.overrides for record in records])
+    requests = {id(record.request): record.request for record in records}
+    differing = varying([request.overrides for request in requests.values()])
     setups = {setup for record in records if record.timing is not None and (setup := setup_text(record))}
-    devices = {device_text(record) for record in records if record.fabric is not None}
+    machines = {(id(record.environment), id(record.fabric)): record for record in records if record.fabric is not None}
+    devices = set(map(device_text, machines.values()))
     found: dict[tuple[str, ...], list[Record]] = {}
-    for record in records:
-        told = [one for one in record.request.overrides if one in differing and _tells(one)]
-        parts = [heading(record)]
+    told: dict[int, tuple[str, ...]] = {}
+    headings: dict[tuple[int, int, str], str] = {}
+    for record in records:  # parts that were read together are the same objects: each is looked at once
+        case, request = record.case, record.request
+        if id(request) not in told:
+            told[id(request)] = tuple(one for one in request.overrides if one in differing and _tells(one))
+        if (key := (id(case), id(request), record.library)) not in headings:
+            headings[key] = heading(record)
+        parts = [headings[key]]
         parts += [device_text(record)] if len(devices) > 1 else []
         parts += [setup_text(record)] if len(setups) > 1 and setup_text(record) else []
-        found.setdefault((*parts, *told), []).append(record)
+        found.setdefault((*parts, *told[id(request)]), []).append(record)
     timed = {key for key, members in found.items() if any(record.timing is not None for record in members)}
     sections = [Section(", ".join(key), tuple(found[key])) for key in found if key in timed]
     return sections, [record for key, members in found.items() if key not in timed for record in members]
@@ -190,14 +216,21 @@ def are_paired(judged: Sequence[Row]) -> bool:
 def contestant_text(row: Row, judged: Sequence[Row]) -> str:
     """A contestant's name among others: its algorithm, with the placement where that was run in both."""
     placements = {one.placement for one in judged if one.algorithm == row.algorithm}
-    return f"{row.algorithm} ({place_text(row.placement)})" if len(placements) > 1 else row.algorithm
+    return _contestant_text(row, len(placements) > 1)
+
+
+def _contestant_text(row: Row, is_paired: bool) -> str:
+    return f"{row.algorithm} ({place_text(row.placement)})" if is_paired else row.algorithm
 
 
 def contestants(judged: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each contestant, by its name among the others, in order of appearance."""
+    places: dict[str, set[str]] = {}
+    for row in judged:
+        places.setdefault(row.algorithm, set()).add(row.placement)
     found: dict[str, list[Row]] = {}
     for row in judged:
-        found.setdefault(contestant_text(row, judged), []).append(row)
+        found.setdefault(_contestant_text(row, len(places[row.algorithm]) > 1), []).append(row)
     return found
 
 

@@ -263,6 +263,17 @@ def test_the_curve_of_a_study_comes_before_all_tables() -> None:
     assert text.index('id="numerics-simulated"') < text.index('id="simulated"')
 
 
+def test_the_first_screen_of_a_simulated_run_says_how_cases_ended_and_that_there_is_no_bandwidth() -> None:
+    exact = [dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED if one.check]
+    read = Reader(page(exact))
+    above = read.tables[""][0]
+    assert above[0] == ["algorithm", "sizes", "cases", "passed", "elements", "wrong"]
+    assert sum(int(row[2]) for row in above[1:]) == len(exact) == sum(int(row[3]) for row in above[1:])
+    for records in (exact, SIMULATED):
+        assert "symlab publishes no bandwidth of a simulated run" in Reader(page(records)).texts[""]
+    assert "publishes no bandwidth" not in Reader(page([*MEASURED, *SIMULATED])).texts[""]
+
+
 def test_sections_are_not_split_by_the_folder_of_the_records() -> None:
     again = [dataclasses.replace(one, request=dataclasses.replace(one.request, command="again")) for one in SIMULATED]
     read = Reader(page([*SIMULATED, *again]))
@@ -295,6 +306,16 @@ def test_the_policy_allows_this_style_and_this_script_alone() -> None:
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert policy[name] == f"'sha256-{digest}'"
     assert not re.search(r"<[^>]+\son[a-z]+=", text), "no script in an attribute"
+
+
+EXACT = {
+    "max_absolute_error": 0.0,
+    "max_relative_error": 0.0,
+    "rms_relative_error": 0.0,
+    "max_ulp_error": 0,
+    "rms_ulp_error": 0.0,
+    "bound_used": 0.0,
+}
 
 
 def planted() -> list[Record]:

@@ -83,6 +83,43 @@ def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sig
     assert sideways(opened.page) <= 0
 
 
+@pytest.mark.parametrize("opened", [{"width": 390}], indirect=True)
+def test_the_best_of_each_size_is_not_cut_on_a_phone(opened: Opened) -> None:
+    box = opened.page.locator("header .side .scroll").first
+    assert box.locator("thead th").count() == 5
+    assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+
+
+CONTRASTS = """() => {
+    const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+    const numbers = text => text.match(/[\\d.]+/g).map(Number);
+    const found = {};
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const own = walk.currentNode.parentElement;
+        if (!walk.currentNode.textContent.trim() || own.closest("svg, script, style")) continue;
+        let behind = own, paper = [255, 255, 255];
+        for (; behind; behind = behind.parentElement) {
+            const colour = numbers(getComputedStyle(behind).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) { paper = colour; break; }
+        }
+        const [a, b] = [light(numbers(getComputedStyle(own).color)), light(paper)];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) found[own.tagName + "." + own.className] = ratio;
+    }
+    return found;
+}"""
+"""Texts of less contrast than WCAG 2 asks for at level AA."""
+
+
+@pytest.mark.parametrize(
+    "opened", [{"width": 1280, "color_scheme": one} for one in ("light", "dark")], indirect=True, ids=["light", "dark"]
+)
+def test_texts_have_the_contrast_of_level_aa(opened: Opened) -> None:
+    assert opened.page.evaluate(CONTRASTS) == {}
+
+
 @pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
 def test_nothing_in_pictures_overlaps(opened: Opened) -> None:
     crossing = opened.page.evaluate(

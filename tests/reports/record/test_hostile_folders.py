@@ -20,7 +20,7 @@ import pytest
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record import bundle
-from reports.record.codec import parsed
+from reports.record.codec import LONGEST_NUMBER, parsed
 from reports.record.reading import contents
 from reports.record.seal import MANIFEST, broken, seal
 from tests.reports.audit.complete_set import answer, kept, records
@@ -265,3 +265,12 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_digits_in_a_text_are_no_number() -> None:
     assert parsed(json.dumps(["9" * 5000]))[0] == "9" * 5000
+
+
+@pytest.mark.parametrize("before", [0, 1, 7, 997, 998, 999, 1000, 1003, 2500])
+def test_a_long_number_is_found_wherever_it_stands(before: int) -> None:
+    """Texts are looked at in a few places, one of which is within it."""
+    text = json.dumps({"a": "x" * before, "b": 1})
+    assert parsed(text.replace("1}", "1" * LONGEST_NUMBER + "}"))["b"] == int("1" * LONGEST_NUMBER)
+    with pytest.raises(ValueError, match="a number of more than 1000 digits"):
+        parsed(text.replace("1}", "1" * (LONGEST_NUMBER + 1) + "}"))
