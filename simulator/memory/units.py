@@ -366,11 +366,16 @@ class Unit:
     def _show(self, made: Write, chance: Chance) -> None:
         """Choose the last write of each byte: of racing ones either."""
         chosen: dict[tuple[int, ...], Write] = {}
+        lasts: dict[tuple[int, ...], list[Write]] = {}
         for byte in range(UNIT_BYTES):
             if not made.access.mask >> byte & 1:
                 continue
             mine = [one for one in self.writes if one.access.mask >> byte & 1]
-            last = [one for one in mine if not any(one in other.before for other in mine)]
+            writes = tuple(map(id, mine))
+            if writes not in lasts:  # bytes of one word mostly have the same writes
+                earlier = set().union(*(one.before for one in mine))
+                lasts[writes] = [one for one in mine if one not in earlier]
+            last = lasts[writes]
             key = tuple(map(id, last))
             if key not in chosen:
                 usual = last.index(made) if made in last else len(last) - 1
