@@ -20,6 +20,7 @@ from simulator.races.clocks import (
     WARP_KEY,
     Clocks,
     changes_of,
+    distinct,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
@@ -141,7 +142,7 @@ class Order:
             for one in (barrier.near, barrier.far):
                 found.append(np.array(sum(one.rows.values(), one.done), np.int64))
         table = self.links.table[: self.links.count]
-        known = self.clocks.rows[np.unique(np.concatenate(found)), GENERIC].min(axis=0)
+        known = self.clocks.rows[distinct(np.concatenate(found)), GENERIC].min(axis=0)
         live = table[:, STAMP] > known[self.clocks.slots_of(table[:, ACTOR])]
         table[~live, STAMP] = 0
         return [*found, table[live, ROW]]
@@ -165,6 +166,18 @@ class Order:
         if parts not in run.floors:
             run.floors[parts] = int(self.clocks.floor[changes_of(run.rows), :parts].min())
         return run.floors[parts]
+
+    def floor_of(self, who: Lanes, count: int, parts: int) -> int:
+        """Return a stamp up to which the first `count` of some lanes know everything, in the first parts."""
+        first, last = int(who.ids[0]), int(who.ids[count - 1])
+        if last - first + 1 != count:
+            return int(self.clocks.floor[changes_of(who.run.rows[who.ids[:count]]), :parts].min())
+        key = (first, last, parts)
+        found = who.run.floors_of.get(key)
+        if found is None:
+            rows = changes_of(who.run.rows[first : last + 1])
+            found = who.run.floors_of[key] = int(self.clocks.floor[rows, :parts].min())
+        return found
 
     # What somebody knows
 
@@ -318,18 +331,15 @@ class Order:
         return is_any
 
     def take_owed(self, run: Running, low: int, high: int) -> tuple[Numbers, Numbers]:
-        """Return lanes from low to high and the links that they acquired of other blocks, for the caller to join."""
+        """Return lanes from low to high, whole blocks, and the links that they acquired of other blocks, for the caller
+        to join. Links of the own block add nothing: all of its threads meet."""
         taken: list[tuple[Numbers, Numbers]] = []
-        for some, links in run.owed:
-            actors = self.links.table[links, ACTOR]
-            own = (some >= low) & (some < high) & (actors >> BLOCK_SHIFT == run.actors[some] >> BLOCK_SHIFT)
-            if own.any():
-                self.settle(run, some[own])
-                break
         left = []
         for some, links in run.owed:
             at = (some >= low) & (some < high)
-            taken.append((some[at], links[at]))
+            here = some[at]
+            foreign = self.links.table[links[at], ACTOR] >> BLOCK_SHIFT != run.actors[here] >> BLOCK_SHIFT
+            taken.append((here[foreign], links[at][foreign]))
             if not at.all():
                 left.append((some[~at], links[~at]))
         run.owed = left
@@ -448,7 +458,7 @@ class Order:
         entries = last[has_any]
         if not len(entries):
             return []
-        row = self.clocks.joined(np.unique(entries[:, ROW]).tolist())
+        row = self.clocks.joined(distinct(entries[:, ROW]).tolist())
         blocks, back, counts = np.unique(run.blocks_of(lanes[has_any]), return_inverse=True, return_counts=True)
         earliest = np.full(len(blocks), NEVER)
         np.minimum.at(earliest, back, entries[:, STAMP])
@@ -524,12 +534,12 @@ class Order:
         self.join_entries(made[places], entries)
         self.clocks.seal(made)
         view[differ] = made[:, None]
-        run.floors.clear()
+        run.forget_floors()
 
     def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
         """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
-        own = np.unique(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
-        foreign = np.unique(places << 32 | others << 1 | 1)
+        own = distinct(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
+        foreign = distinct(places << 32 | others << 1 | 1)
         keys = np.sort(np.concatenate([own, foreign]))
         return keys >> 1 & (1 << 31) - 1, keys >> 32, keys & 1 == 1
 
@@ -614,7 +624,7 @@ class Order:
     def _has_met(self, run: Running, rows: Numbers, part: int, own: int) -> bool:
         """Return whether rows know in a part all that they know, and their blocks up to a stamp: nothing is new."""
         clocks = self.clocks
-        rows = np.unique(rows)
+        rows = distinct(rows)
         if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
             return False
         known = clocks.rows[rows]
