@@ -148,16 +148,13 @@ class Accesses:
     ) -> bool:
         """Check weak accesses of copies, each of the same number of bytes, and enter them, a piece as a whole.
 
-        Returns False, with nothing done, if pieces overlap or need a look unit by unit.
+        Returns False, with nothing done, if pieces overlap, other than reads of one block, or need a look unit by unit.
         """
         tiles = Tiles.of(starts // shadow.unit, size_bytes // shadow.unit, shadow.units)
-        if (
-            tiles is None
-            or not tiles.are_apart
-            or info.is_strong
-            or size_bytes % shadow.unit
-            or (starts % shadow.unit).any()
-        ):
+        last = _last_of_each(tiles, actors) if tiles is not None and not info.is_write else None
+        if tiles is None or info.is_strong or not (tiles.are_apart or last is not None):
+            return False
+        if size_bytes % shadow.unit or (starts % shadow.unit).any():
             return False
         proxies, shadow.proxies = shadow.proxies, shadow.proxies | 1 << info.proxy
         every, ranks = np.arange(len(starts)), shadow.readers(actors >> RANK_SHIFT, starts // shadow.unit)
@@ -178,7 +175,8 @@ class Accesses:
             if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(every)):
                 self._check_pieces(shadow, kept, tiles.matrix(epochs)[tiles.numbers], held, tiles, info)
         for kept, some in entries:
-            tiles.matrix(shadow.epochs(kept))[tiles.numbers[some]] = mine[some][:, None]
+            at = some if last is None else some[last[some]]
+            tiles.matrix(shadow.epochs(kept))[tiles.numbers[at]] = mine[at][:, None]
             shadow.note(kept, self.stamp)
         return True
 
@@ -609,6 +607,19 @@ class Accesses:
             units, epochs = units[order], epochs[order]
             first, _ = pairs_of(units, epochs & LOW_MASK, self.info_of[epochs >> STAMP_SHIFT])
             beside.append((kept, units[first], epochs[first]))
+
+
+def _last_of_each(tiles: Tiles, actors: Numbers) -> Mask | None:
+    """Return which pieces are the last of those at one place; None if all are apart, or if several actors are there."""
+    if tiles.are_apart:
+        return None
+    order = np.argsort(tiles.numbers, kind="stable")
+    same = tiles.numbers[order[1:]] == tiles.numbers[order[:-1]]
+    if (same & (actors[order[1:]] != actors[order[:-1]])).any():
+        return None
+    found = np.ones(len(order), np.bool_)
+    found[order[:-1][same]] = False
+    return found
 
 
 def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:

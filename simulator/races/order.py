@@ -49,8 +49,6 @@ from simulator.races.running import (
 from simulator.races.shadow import Epochs
 
 CTA, CLUSTER, GPU, SYS = range(4)
-_MOST_ALIKE = 16
-"""Rows that are looked at for whether a proxy fence has anything to do."""
 _MOST_OWED = 256
 """Lists of links that lanes acquired are brought into rows when there are more."""
 _MANY_NODES = 20_000
@@ -600,36 +598,38 @@ class Order:
         if clocks.parts == 1:
             return
         self.settle(run, lanes)
-        run.fences(part)[lanes] = stamp
-        blocks = run.blocks_of(lanes)
-        if run.warps is None and self._has_met(run, changes_of(run.rows[lanes]), part, int(run.own[GENERIC].max())):
+        low, high = int(lanes[0]), int(lanes[-1]) + 1
+        are_neighbours = high - low == len(lanes)
+        run.fences(part)[slice(low, high) if are_neighbours else lanes] = stamp
+        key, latest = (low, high, part), int(run.own[GENERIC].max())
+        if run.met.get(key) == latest and run.warps is None and are_neighbours:
             return
+        blocks = run.blocks_of(lanes)
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)
-        old = run.rows[lanes[first]]
-        made = clocks.new(len(first), old)
-        clocks.rows[made] = clocks.rows[old]
-        clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
+        old, own = run.rows[lanes[first]], run.own[GENERIC][blocks[first]]
         slots = clocks.slots_of(run.actors[lanes[first]])
-        own = run.own[GENERIC][blocks[first]]
-        clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
-        clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
-        if run.warps is not None:
-            warps, own = run.warps[run.warps_of(lanes[first])], run.own[GENERIC][blocks[first]]
-            met = warps > own
-            clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
-        clocks.seal(made)
-        run.set_rows(lanes, made[back])
+        if run.warps is not None or self._is_news(old, part, slots, own):
+            made = clocks.new(len(first), old)
+            clocks.rows[made] = clocks.rows[old]
+            clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
+            clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
+            clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
+            if run.warps is not None:
+                warps = run.warps[run.warps_of(lanes[first])]
+                met = warps > own
+                clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
+            clocks.seal(made)
+            run.set_rows(lanes, made[back])
+        if are_neighbours:
+            run.met[key] = latest
 
-    def _has_met(self, run: Running, rows: Numbers, part: int, own: int) -> bool:
-        """Return whether rows know in a part all that they know, and their blocks up to a stamp: nothing is new."""
+    def _is_news(self, rows: Numbers, part: int, slots: Numbers, own: Numbers) -> bool:
+        """Return whether some rows, of threads that know their blocks up to `own`, do not know all of it in a part."""
         clocks = self.clocks
-        rows = distinct(rows)
-        if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
-            return False
-        known = clocks.rows[rows]
-        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
-        return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
+        if clocks.extras.of_row[rows].any() or (clocks.rows[rows, part, slots] < own).any():
+            return True
+        return bool((clocks.rows[rows, part] < clocks.rows[rows, GENERIC]).any())
 
     # Mbarriers
 

@@ -106,10 +106,12 @@ class Running:
         self.acquired: Numbers | None = None
         self.acquired_scope: Numbers | None = None
         self.shared: Shadow | None = None
-        self.row_bytes = shared_bytes + 15 & ~15  # of a block in the shadow of shared memory
+        # of a block in the shadow of shared memory: pieces of copies are rows of one matrix then
+        self.row_bytes = 1 << max(shared_bytes - 1, 15).bit_length()
         self.ranks_left = len(launched.ranks)
         self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
         self.floors_of: dict[tuple[int, int, int], int] = {}  # likewise, lanes from the first to the last, by parts
+        self.met: dict[tuple[int, int, int], int] = {}  # see Order.fence_proxy, until rows change
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
@@ -172,6 +174,7 @@ class Running:
         """Note that rows have changed."""
         self.floors.clear()
         self.floors_of.clear()
+        self.met.clear()
 
     def fences(self, part: int) -> Numbers:
         """Return by lane its last fence of a proxy."""
