@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.contradiction import Contradiction
-from reports.audit.items import Ground, Outcome, Point, listed, verified_or
+from reports.audit.items import Ground, Outcome, Point, listed
 from reports.audit.material import Material
 from reports.record.record import Record
 from reports.table.text import counted
@@ -65,10 +65,13 @@ def known(material: Material) -> list[Point]:
     points = []
     different = [f"{case}: {what}" for case, what in found["different"]]
     total = found["known"] + len(found["unknown"])
-    if found["compared"] or different:
+    share = found["compared"], total
+    if different:
+        says = f"{counted(len(different), 'difference')} from what git has: {listed(different)}"
+        points.append(Point(Outcome.FINDING, says, Ground.COMPARED, share))
+    elif found["compared"]:
         good = f"git has the commit of {counted(found['known'], 'environment')}; sources are the commit's"
-        share = found["compared"], total
-        points.append(verified_or(different, good, total, "environments", Ground.COMPARED, share))
+        points.append(Point(Outcome.VERIFIED, good, Ground.COMPARED, share))
     elif found["known"]:
         says = f"git has the commit of {counted(found['known'], 'environment')}; the records have no digests of sources"
         points.append(Point(Outcome.CAPTURED, says))

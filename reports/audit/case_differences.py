@@ -20,6 +20,9 @@ TOLERANCE = 1e-9
 OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})
 """Methods of a check that leave an output one value for its bits, but for those of NaN."""
 
+SOURCES_CHANGED = "sources changed"
+"""Why recorded code is not compared with today's."""
+
 _ASKED = ("elements", "launches", "input_digests")
 """What follows from the case and its seed, whatever code ran."""
 
@@ -103,13 +106,25 @@ def code_differences(recorded: KernelInfo, here: KernelInfo) -> tuple[list[str],
     """Return what differs between a kernel's recorded code and what its sources compile to here; and, where that can't
     be compared, the reason."""
     if recorded.source_digest != here.source_digest:
-        return [], "sources changed"
+        return [], SOURCES_CHANGED
     if others := _other_tools(recorded.compiler, here.compiler):
         return [], f"another compiler ({others})"
     if recorded.code_digest is None:
         return [], "recorded before code digests"
     pairs = ((name, getattr(recorded, name), getattr(here, name)) for name in _OF_CODE)
     return [_sentence(name, there, now) for name, there, now in pairs if there != now], ""
+
+
+def code_differences_there(recorded: KernelInfo, there: KernelInfo) -> tuple[list[str], str]:
+    """Return what differs between a kernel's recorded code and what the sources of its commit compile to here; and,
+    where that can't be compared, the reason."""
+    others = _other_tools(recorded.compiler, there.compiler)
+    names = ("source_digest",) if others else ("source_digest", *_OF_CODE)
+    pairs = ((name, getattr(recorded, name), getattr(there, name)) for name in names)
+    found = [_sentence(name, one, other) for name, one, other in pairs if one != other and one is not None]
+    if found or not others:
+        return found, ""
+    return [], f"another compiler ({others})"
 
 
 def choices_differ(recorded: Record, here: Record) -> list[str]:

@@ -204,15 +204,16 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
 
 def rerun_of(text: str | None, seed: int | None) -> Rerun | None:
     """Return how many cases to run again: a number, "all", or None for all that a minute allows, in an order of a seed,
-    random if None. Raises ValueError for anything else."""
+    random if None. Where a number or "all" is given they run by the code of their commit, too. Raises ValueError for
+    anything else."""
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if text is None:
         return Rerun(seed=seed, patience_s=RERUN_S)
     if text == "all":
-        return Rerun(seed=seed, patience_s=None)
+        return Rerun(seed=seed, patience_s=None, at_commit=True)
     if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
         raise ValueError(f"'{text}' is not a number of cases (--rerun): give a number such as 20, 0 for none, or all")
-    return Rerun(int(text), seed, None)
+    return Rerun(int(text), seed, None, at_commit=True)
 
 
 def size_of(text: str) -> int:

@@ -40,7 +40,7 @@ def code_points(material: Material) -> Iterator[Point]:
     """Yield how recorded kernels compare with what their sources compile to here, of the cases that ran again."""
     found = _rerun(material)
     if found is not None:
-        good = "code, entry, grid and block: as the sources compile to here"
+        good = "code, entry, grid and block: as the sources, today's or the commit's, compile to here"
         yield from _points(found["code"], "code", good, "records have other code than their sources give")
 
 
@@ -53,6 +53,11 @@ def running_points(material: Material) -> Iterator[Point]:
     if ran:
         says = f"{counted(ran, 'case')} run again here from the records alone (seed {found['seed']})"
         yield Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (ran, found["of"]))
+    if there := found.get("at_commit", 0):
+        says = (
+            f"{counted(there, 'case')} run again by the code of the commit that the records name, in a worktree of it"
+        )
+        yield Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (there, found["of"]))
     good = "instructions and bytes that the simulator counts"
     yield from _points(found["counters"], "counters", good, "records have other counters")
 

@@ -39,11 +39,12 @@ _NO_LIMIT_S = 7 * 24 * 3600.0
 @dataclass(frozen=True, slots=True)
 class Rerun:
     """How many cases to run again: number of them (None: all), as seed chooses them. None is begun after patience_s
-    seconds (None: no limit)."""
+    seconds (None: no limit). at_commit: where sources have changed, they run by the code of their commit, too."""
 
     number: int | None = None
     seed: int = 0
     patience_s: float | None = RERUN_S
+    at_commit: bool = False
 
 
 def ask(

@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from reports.audit.items import listed
 from reports.record.reading import contents
 from reports.record.record import Record
+from runner.environment.commit_code import PATTERN, CommitCode, code_of
 from runner.environment.repository import DIGESTED, MAX_NAMES, source_digests
 from runner.request.validate import CONF
 
@@ -32,7 +35,7 @@ _FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
 _INDEX = re.compile(r"^diff --git a/(\S+) b/\S+\n(?:(?!diff --git).*\n)*?index ([0-9a-f]{7,64})\.\.", re.MULTILINE)
 
 
-def commits(records: Iterable[Record], places: Sequence[Path] = (), root: Path = CONF.parent) -> dict[str, Any]:
+def commits(records: Sequence[Record], places: Sequence[Path] = (), root: Path = CONF.parent) -> dict[str, Any]:
     """What git says of the records' commits: {"known": number of environments whose commit git has, "compared": number
     whose sources were compared, "unknown": [[commit, reason], ..], "different": [[case id, what], ..]}.
 
@@ -55,17 +58,31 @@ def commits(records: Iterable[Record], places: Sequence[Path] = (), root: Path =
         found["compared"] += bool(record.environment.sources)
         sentences = (*_time(record, tree), *_sources(record, git, tree), *_difference(git, tree, places))
         found["different"] += [[record.id, f"commit {commit[:12]}: {sentence}"] for sentence in sentences]
+    found["different"] += _written(records, root)
     found["unknown"] = [list(one) for one in dict.fromkeys(map(tuple, found["unknown"]))]
     return found
 
 
+def _written(records: Sequence[Record], root: Path) -> list[list[str]]:
+    """[[case id, what], ..] of what the code of the records' commits would have written otherwise, each once."""
+    found: dict[str, str] = {}
+    for record in records:
+        git = record.environment.git
+        tree = tree_of(root, str(git["commit"])) if isinstance(git, dict) and git.get("commit") else ""
+        if isinstance(git, dict) and not isinstance(tree, str):
+            for sentence in (*_schema(record, git, tree), *_without(record, git, tree), *_kernel(record, git, tree)):
+                found.setdefault(f"commit {str(git['commit'])[:12]}: {sentence}", record.id)
+    return [[case, sentence] for sentence, case in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
-    """A commit: when it was made, digests of its sources, and the blob of each file, by name."""
+    """A commit: when it was made, digests of its sources, the blob of each file by name, and what its code writes."""
 
-    __slots__ = ("blobs", "made", "sources")
-
-    def __init__(self, made: datetime, sources: Mapping[str, str], blobs: Mapping[str, str]) -> None:
-        self.made, self.sources, self.blobs = made, sources, blobs
+    made: datetime
+    sources: Mapping[str, str]
+    blobs: Mapping[str, str]
+    code: CommitCode
 
 
 @cache
@@ -78,13 +95,15 @@ def tree_of(root: Path, commit: str) -> Tree | str:
         lines = _git(root, "ls-tree", "-r", "-z", "--full-tree", commit).decode("utf-8", "surrogateescape").split("\0")
         blobs = {line.partition("\t")[2]: line.split()[2] for line in lines if line}
         there = [name for name in DIGESTED if any(path.startswith(f"{name}/") for path in blobs)]
+        if not there:
+            return "it is a commit of another project"
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            if there:
-                archive = _git(root, "archive", "--format=tar", commit, *there)
-                subprocess.run(
-                    ["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=PATIENCE_S
-                )
-            return Tree(datetime.fromisoformat(made), source_digests(Path(folder)), blobs)
+            archive = _git(root, "archive", "--format=tar", commit, *there)
+            subprocess.run(
+                ["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=PATIENCE_S
+            )
+            code = code_of(_said(root, commit), Path(folder))
+            return Tree(datetime.fromisoformat(made), source_digests(Path(folder)), blobs, code)
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
         return (said.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0].removeprefix("fatal: ")
@@ -96,6 +115,13 @@ def _git(root: Path, *arguments: str) -> bytes:
     ).stdout
 
 
+def _said(root: Path, commit: str) -> str:
+    """Return the lines of a commit's modules that say what its code writes; git ends with 1 if there are none."""
+    line = ["git", "--no-optional-locks", "grep", "-h", "-E", PATTERN, commit, "--", "*.py", ":!tests"]
+    done = subprocess.run(line, cwd=root, check=False, capture_output=True, timeout=PATIENCE_S)
+    return done.stdout.decode("utf-8", "replace")
+
+
 def _time(record: Record, tree: Tree) -> Iterator[str]:
     early_s = (tree.made - datetime.fromisoformat(record.started)).total_seconds()
     if early_s > CLOCKS_APART_S:
@@ -104,16 +130,43 @@ def _time(record: Record, tree: Tree) -> Iterator[str]:
 
 def _sources(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
     """The digests of sources against the commit's, of each folder that nothing changed."""
-    recorded = record.environment.sources or {}
+    for name, digest in (record.environment.sources or {}).items():
+        if name in tree.sources and _is_untouched(git, name) and digest != tree.sources[name]:
+            yield f"its {name}/ is not what the record has a digest of"
+
+
+def _is_untouched(git: Mapping[str, Any], folder: str) -> bool:
+    """Whether a record says that a folder was as in its commit. False if it does not say, or names too few files."""
     if git.get("dirty") is None:
-        return
-    touched = {str(name).partition("/")[0] for key in ("changed", "untracked") for name in git.get(key) or ()}
+        return False
     counts = [git.get(f"{key}_files") for key in ("changed", "untracked")]
     if git["dirty"] and not all(type(count) is int and count <= MAX_NAMES for count in counts):
+        return False
+    touched = (str(name).partition("/")[0] for key in ("changed", "untracked") for name in git.get(key) or ())
+    return folder not in touched
+
+
+def _schema(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
+    """The schema against the one that the commit's code writes."""
+    if tree.code.schema not in (None, record.schema) and _is_untouched(git, "reports"):
+        yield f"its code writes records of schema {tree.code.schema}, this one has schema {record.schema}"
+
+
+def _without(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
+    """Digests of sources that the commit's code writes, and the record lacks."""
+    lacking = [name for name in tree.code.digested if name not in (record.environment.sources or {})]
+    if lacking and _is_untouched(git, "runner"):
+        yield f"its code writes digests of {listed(f'{name}/' for name in lacking)}, the record has none"
+
+
+def _kernel(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
+    """The digest of a kernel's sources against that of the commit's files. Brought kernels are in no commit."""
+    kernel = record.kernel
+    if kernel is None or record.request.brought or not _is_untouched(git, "kernels"):
         return
-    for name, digest in recorded.items():
-        if name in tree.sources and name not in touched and digest != tree.sources[name]:
-            yield f"its {name}/ is not what the record has a digest of"
+    wanted = tree.code.kernels.get(kernel.name)
+    if wanted is not None and kernel.source_digest != wanted:
+        yield f"its sources of {kernel.name} are not what the record has a digest of"
 
 
 def _difference(git: Mapping[str, Any], tree: Tree, places: Sequence[Path]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 The order is random, of a seed that the caller names: first one case of each kernel, then a second of each, and so on,
 those of at most SMALL_BYTES before larger ones. What the simulator can't run, or is too large for it, is compared with
 the reference. Code is that of the project here: a record's difference from its commit is never applied, and files that
-a record names run only where AllowedCode says so.
+a record names run only where AllowedCode says so. Where the sources have changed since, cases run again by the code of
+their commit if that is wanted (runner/replay/at_commit.py).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Any
 
 from reports.audit.case_differences import (
     OF_BITS,
+    SOURCES_CHANGED,
     choices_differ,
     code_differences,
+    code_differences_there,
     counters_differ,
     data_differences,
     is_determined,
@@ -32,6 +35,7 @@ from runner.case.allowed_code import AllowedCode
 from runner.case.todays_code import MALFORMED
 from runner.command.job import Means
 from runner.environment.repository import source_digests
+from runner.replay.at_commit import Answers, at_commits
 from runner.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt
 from runner.replay.run_one import OneByOne
 from runner.request.validate import CONF
@@ -55,12 +59,14 @@ _SOURCES = ("kernels", "memory", "runner", "simulator")
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """How much to run again: number cases (None: all) in an order that seed decides; none is begun after patience_s
-    seconds (None: no limit). reference_up_to_bytes: the maximum size of cases that are compared with the reference."""
+    seconds (None: no limit). reference_up_to_bytes: the maximum size of cases that are compared with the reference.
+    at_commit: cases whose sources have changed run by the code of their commit, too."""
 
     number: int | None = None
     seed: int = 0
     patience_s: float | None = 60.0
     reference_up_to_bytes: int = SIMULATED_UP_TO_BYTES
+    at_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class RecordedData:
 
 @dataclass(slots=True)
 class _Found:
-    """What came of it so far, see rerun."""
+    """What came of a case, or of all so far, see rerun."""
 
     agree: list[list[str]] = field(default_factory=list)
     different: list[list[str]] = field(default_factory=list)
@@ -95,6 +101,24 @@ class _Found:
     stated: list[list[str]] = field(default_factory=list)
     code: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
     counters: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
+
+    def add(self, other: _Found) -> None:
+        """Add what came of another case."""
+        for name in ("agree", "different", "not_comparable", "stated"):
+            getattr(self, name).extend(getattr(other, name))
+        for mine, others in ((self.code, other.code), (self.counters, other.counters)):
+            for outcome, entries in others.items():
+                mine[outcome].extend(entries)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A case that was taken: what came of it, the record that it gave here, if it ran, and why it could not."""
+
+    case: RecordedData
+    found: _Found = field(default_factory=_Found)
+    here: Record | None = None
+    broke: str = ""
 
 
 def rerun(
@@ -104,6 +128,7 @@ def rerun(
     code: AllowedCode | None = None,
     make: WorldMaker = make_world,
     means: Means | None = None,
+    ask: Callable[[Sequence[Record], Callable[[str], None]], Answers] = at_commits,
 ) -> dict[str, Any]:
     """Run cases again, and compare.
 
@@ -112,21 +137,25 @@ def rerun(
     "different": [[case id, what], ..], "not_comparable": [[case id, what],
     ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
     was made again, "code" and "counters": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
-    "stated": [[case id, reason], ..]}}. say is called with the progress; make and means replace the worlds and the work
-    of a case, for tests.
+    "stated": [[case id, reason], ..]}, "at_commit": number of cases that ran by the code of their commit}. say is
+    called with the progress; make, means and ask replace the worlds, the work of a case and the code of commits, for
+    tests.
     """
     cases = with_data(records)
-    found = _Found()
-    run = _Run(wanted, code, found, OneByOne(make, means), source_digests(CONF.parent))
+    run = _Run(wanted, code, OneByOne(make, means), source_digests(CONF.parent))
     try:
         for case in in_order(cases, wanted.seed):
             say(f"running cases again: {run.simulated} of {len(cases)}")
             run.take(case)
     finally:
         run.close()
+    at_commit = run.ask(ask, say) if wanted.at_commit else 0
+    found = _Found()
+    for taken in run.taken:
+        found.add(taken.found)
     kernels = sorted({case.kernel for case in cases if case.kernel and case.is_checked})
     parts = {name: getattr(found, name) for name in _Found.__slots__}
-    return {"seed": wanted.seed, "of": len(cases), "kernels": kernels, **parts}
+    return {"seed": wanted.seed, "of": len(cases), "kernels": kernels, **parts, "at_commit": at_commit}
 
 
 def with_data(records: Iterable[Record]) -> list[RecordedData]:
@@ -155,16 +184,16 @@ def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]
 
 
 class _Run:
-    """A rerun under way. simulated: number of cases that ran."""
+    """A rerun under way. simulated: number of cases that ran. taken: the cases so far, with what came of them."""
 
-    def __init__(
-        self, wanted: Wanted, code: AllowedCode | None, found: _Found, runner: OneByOne, sources: dict[str, str]
-    ) -> None:
+    def __init__(self, wanted: Wanted, code: AllowedCode | None, runner: OneByOne, sources: dict[str, str]) -> None:
         self._wanted = wanted
         self._code = code
-        self._found = found
+        self._found = _Found()
         self._runner = runner
         self._sources = sources
+        self._is_there = False  # what is compared with ran by the code of the record's commit
+        self.taken: list[_Taken] = []
         self._ends_s = time.monotonic() + wanted.patience_s if wanted.patience_s is not None else None
         self.simulated = 0
 
@@ -173,21 +202,60 @@ class _Run:
 
     def take(self, case: RecordedData) -> None:
         """Run a case again or compare it with the reference, and note what came of it."""
+        taken = _Taken(case)
+        self._found = taken.found
+        self.taken.append(taken)
         why = self._why_not_simulated(case)
         if not why:
             try:
-                here = self._again(case.records[0])
+                taken.here = self._again(case.records[0])
             except MALFORMED as error:
-                why = first_line(error)
+                why = taken.broke = first_line(error)
             else:
                 self.simulated += 1
-                why = self._note_run(case, here)
+                why = self._note_run(case, taken.here)
                 if not why:
                     return
         if case.is_checked:
             self._by_reference(case, why)
         else:
             self._found.stated.append([case.id, why])
+
+    def ask(self, ask: Callable[[Sequence[Record], Callable[[str], None]], Answers], say: Callable[[str], None]) -> int:
+        """Let the code of their commits run the cases whose sources have changed, and note what came of them instead.
+        Returns the number of cases that it ran."""
+        moved = [one for one in self.taken if self._is_of_other_code(one)][: self._wanted.number]
+        answers = ask([one.case.records[0] for one in moved], say) if moved else Answers()
+        self._is_there = True
+        for number, taken in enumerate(moved):
+            there = answers.records.get(number)
+            reason = answers.reasons.get(number, "")
+            if there is None and not reason:
+                there = taken.here
+            if there is not None:
+                self._note_there(taken, there)
+            for entry in (*taken.found.code["stated"], *taken.found.counters["stated"]) if reason else ():
+                entry[1] = f"{entry[1]}; {reason}"
+        return len(answers.records)
+
+    def _is_of_other_code(self, taken: _Taken) -> bool:
+        """Whether a case ran by other code than today's, or can't be run by today's."""
+        here = taken.here
+        if here is None:
+            return bool(taken.broke)
+        return any(
+            (_was_simulated(record) and self._changed(record))
+            or (record.kernel and here.kernel and record.kernel.source_digest != here.kernel.source_digest)
+            for record in taken.case.records
+        )
+
+    def _note_there(self, taken: _Taken, there: Record) -> None:
+        """Note how a case compares with what the code of its commit gave, in place of what was noted of it."""
+        before, self._found = taken.found, _Found()
+        if self._note_run(taken.case, there):
+            for name in ("agree", "different", "not_comparable", "stated"):
+                setattr(self._found, name, getattr(before, name))
+        taken.found = self._found
 
     def _why_not_simulated(self, case: RecordedData) -> str:
         """Return why a case does not run here; "" if it does."""
@@ -253,7 +321,7 @@ class _Run:
     def _is_same_run(self, record: Record, here: Record) -> bool:
         """Whether the sources that decide how a simulated case ends are today's."""
         is_same = record.kernel is None or here.kernel is None or is_same_code(record, here)
-        return is_same and not self._changed(record)
+        return self._is_there or (is_same and not self._changed(record))
 
     def _by_reference(self, case: RecordedData, why: str) -> None:
         """Compare a case with the reference. why: why it was not compared with a run."""
@@ -304,12 +372,19 @@ class _Run:
         """Whether nothing that decides a record's data has changed: the kernel, and of a bound that was kept in the
         simulator, whose order of additions counts, the simulator."""
         assert record.check is not None
+        if self._is_there:
+            return True
         return is_same_code(record, here) and (record.check.method in OF_BITS or not self._changed(record))
 
     def _changed(self, record: Record) -> list[str]:
         """Return the folders that decide what the simulator does and are not the recorded ones."""
         recorded = record.environment.sources or {}
         return [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
+
+    def _has_todays_kernels(self, record: Record) -> bool:
+        """Whether a record says that the kernels were those of today; what was brought is none of them."""
+        there = (record.environment.sources or {}).get("kernels")
+        return there == self._sources["kernels"] and not record.request.brought
 
     def _note_code(self, case: RecordedData, here: Record) -> None:
         """Note whether the kernel of all of a case's records is what its sources compile to here."""
@@ -318,8 +393,14 @@ class _Run:
         for record in case.records:
             if record.kernel is None:
                 continue
-            differing, why = code_differences(record.kernel, here.kernel)
-            if not why:
+            compare = code_differences_there if self._is_there else code_differences
+            differing, why = compare(record.kernel, here.kernel)
+            if why == SOURCES_CHANGED and self._has_todays_kernels(record):
+                differing, why = (
+                    [f"its sources are today's, and it has another digest of those of {here.case.name}"],
+                    "",
+                )
+            elif not why:
                 differing += choices_differ(record, here)
             if differing:
                 self._found.code["different"].append([case.id, "; ".join(differing)])
@@ -333,8 +414,8 @@ class _Run:
         for record in case.records:
             if not record.counters or record.fabric is None or not record.fabric.simulated:
                 continue
-            if self._changed(record):
-                self._found.counters["stated"].append([case.id, "stated: sources changed"])
+            if not self._is_there and self._changed(record):
+                self._found.counters["stated"].append([case.id, f"stated: {SOURCES_CHANGED}"])
             elif differing := counters_differ(record.counters, here.counters):
                 self._found.counters["different"].append([case.id, differing])
             else:

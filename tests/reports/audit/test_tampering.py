@@ -21,7 +21,7 @@ from reports.record.bundle import read
 from reports.record.record import Record
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
-from tests.reports.audit.tampered_kinds import KINDS, SHOWN
+from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE
 from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +54,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git = {"commit": head.stdout.strip(), "branch": "main", "dirty": False, "changed_files": 0, "untracked_files": 0}
     every(put("environment.git", git | {"changed": [], "untracked": [], "diff_digest": ""}))(folder)
     every(put("environment.sources", dict(tree.sources)))(folder)
+    for name, digest in tree.code.kernels.items():
+        every(put("kernel.source_digest", digest), f"/{name.replace('/', '-')}-")(folder)
     for path in folder.rglob("source*.diff"):
         path.unlink()
     reseal(folder)
@@ -113,7 +115,7 @@ def tampered(kind: Kind, base: Path, folder: Path) -> Path:
 
 
 def is_slow(kind: Kind) -> bool:
-    return kind.of == "run" or kind in SHOWN
+    return kind.of == "run" or kind in (*SHOWN, *SHOWN_UNFINDABLE)
 
 
 def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:

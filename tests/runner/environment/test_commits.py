@@ -9,10 +9,22 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import Record
-from runner.environment.commits import commits
+from reports.record.record import KernelInfo, Record
+from runner.environment.commits import commits, tree_of
 from runner.environment.repository import git, source_digests
 from tests.reports.synthetic import record, with_environment
+
+KERNEL = KernelInfo(
+    name="all_reduce/one_shot",
+    entry="entry",
+    arch="sm_90a",
+    ptx_digest="sha256:0",
+    cubin_digest="",
+    source_digest="sha256:0",
+    compiler="",
+    grid=1,
+    block=32,
+)
 
 MADE = "2026-01-01T00:00:00+00:00"
 
@@ -46,6 +58,21 @@ def made_in(root: Path, folder: Path | None = None, **changes: Any) -> Record:
     made = record(is_timed=False)
     made = dataclasses.replace(made, started="2026-01-01T01:00:00Z", ended="2026-01-01T01:00:01Z")
     return with_environment(made, git=found | changes, sources=source_digests(root))
+
+
+def committed(root: Path, **files: str) -> None:
+    """Add files to the commit; a double underscore in a name is a slash."""
+    for name, text in files.items():
+        path = root / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for line in ("add .", "-c user.name=a -c user.email=a@b commit -q --amend -m first"):
+        subprocess.run(
+            ["git", *line.split()],
+            cwd=root,
+            check=True,
+            env={"GIT_COMMITTER_DATE": MADE, "PATH": "/usr/bin:/bin", "HOME": str(root.parent)},
+        )
 
 
 def different(root: Path, made: Record, *places: Path) -> str:
@@ -107,3 +134,60 @@ def test_a_name_that_leaves_the_folder_is_not_read(root: Path, tmp_path: Path) -
     kept = {"file": "../outside.diff", "digest": "", "bytes": 1, "left_out_bytes": 0}
     assert made.environment.git is not None
     assert different(root, with_environment(made, git={**made.environment.git, "kept_diff": kept}), folder) == ""
+
+
+def test_a_record_has_the_schema_that_the_commits_code_writes(root: Path) -> None:
+    committed(root, reports__record__record="SCHEMA_VERSION = 6\n", tests__record="SCHEMA_VERSION = 1\n")
+    made = made_in(root)
+    assert made.schema == 6
+    assert different(root, made) == ""
+    older = dataclasses.replace(made, schema=5)
+    assert "its code writes records of schema 6, this one has schema 5" in different(root, older)
+    committed(root, reports__record__record="SCHEMA_VERSION = 5\n")
+    assert "its code writes records of schema 5, this one has schema 6" in different(root, made_in(root))
+    (root / "reports" / "record" / "record.py").write_text("SCHEMA_VERSION = 6\n", encoding="utf-8")
+    assert different(root, made_in(root)) == "", "the schema was changed in that tree"
+
+
+def test_a_record_has_the_digests_that_the_commits_code_writes(root: Path) -> None:
+    committed(root, runner__environment__repository='DIGESTED = ("conf", "kernels")\n')
+    made = made_in(root)
+    assert different(root, made) == ""
+    for lacking in (None, {}, {"conf": (made.environment.sources or {})["conf"]}):
+        assert "its code writes digests of" in different(root, with_environment(made, sources=lacking))
+    before = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, check=True, capture_output=True, text=True)
+    assert before.stdout.strip() in str(made.environment.git)
+
+
+def test_a_kernel_has_the_digest_of_the_commits_sources(root: Path) -> None:
+    here = Path(__file__).parents[3] / "kernels"
+    (root / "kernels" / "__init__.py").touch()
+    files = {name: (here / f"{name}.py").read_text(encoding="utf-8") for name in ("sources", "family")}
+    committed(
+        root,
+        kernels__sources=files["sources"],
+        kernels__family=files["family"],
+        kernels__all_reduce__one_shot="a = 1\n",
+    )
+    made = dataclasses.replace(made_in(root), kernel=KERNEL)
+    tree = tree_of(root, str((made.environment.git or {})["commit"]))
+    assert not isinstance(tree, str)
+    right = dataclasses.replace(KERNEL, source_digest=tree.code.kernels["all_reduce/one_shot"])
+    assert different(root, dataclasses.replace(made, kernel=right)) == ""
+    assert "its sources of all_reduce/one_shot are not what the record has a digest of" in different(root, made)
+    brought = dataclasses.replace(made.request, brought={"one_shot": {"place": "mine.py:SPEC"}})
+    assert different(root, dataclasses.replace(made, request=brought)) == "", "what was brought is in no commit"
+    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
+    changed = dataclasses.replace(made_in(root), kernel=KERNEL)
+    assert different(root, changed) == "", "kernels/ was changed in that tree"
+
+
+def test_a_commit_of_another_project_says_nothing_of_the_records(root: Path) -> None:
+    """Installed into an environment within the repository of another project, git gives that project's commit."""
+    for line in ("rm -q -r kernels conf", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m other"):
+        subprocess.run(["git", *line.split()], cwd=root, check=True, capture_output=True)
+    (root / "a.txt").write_text("a", encoding="utf-8")
+    committed(root)
+    found = commits([made_in(root)], (), root)
+    assert (found["known"], found["different"]) == (0, [])
+    assert found["unknown"][0][1] == "it is a commit of another project"

@@ -14,6 +14,7 @@ from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.record import FabricInfo, Record, Status, from_json
 from runner.case.allowed_code import allowed_code
+from runner.replay.at_commit import Answers, at_commits
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
 from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
 from tests.runner.conftest import BAD, GOOD, Outcome, Script
@@ -27,8 +28,9 @@ def again(symlab: Callable[..., Outcome], script: Script) -> Callable[..., dict[
 
     def run(records: list[Record], number: int | None = None, **how: Any) -> dict[str, Any]:
         tools = script.tools()
+        ask = how.pop("ask", at_commits)
         wanted = Wanted(number=number, **{"patience_s": None, "reference_up_to_bytes": -1, **how})
-        return rerun(records, wanted, lambda text: None, make=tools.make_world, means=tools.means)
+        return rerun(records, wanted, lambda text: None, make=tools.make_world, means=tools.means, ask=ask)
 
     return run
 
@@ -134,6 +136,88 @@ def test_counters_are_compared_where_the_simulator_is_todays(made: Any, again: A
     assert what == "counter instructions is 1 in the record, 2000 here"
     other = with_sources(more, simulator="sha256:0")
     assert again([other])["counters"]["stated"] == [[first.id, "stated: sources changed"]]
+
+
+def by_commit(gives: Record | None, reason: str = "") -> Callable[..., Answers]:
+    """Stands for the code of commits: what it gives to the first case."""
+    return lambda records, say: Answers({0: gives} if gives else {}, {0: reason} if gives is None else {})
+
+
+def test_at_the_commit_nothing_is_hidden_by_changed_sources(made: Any, again: Any, script: Script) -> None:
+    """Code, counters and data of an older record against what the code of its commit gave."""
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    older = with_sources(first, simulator="sha256:0")
+    older = dataclasses.replace(older, kernel=dataclasses.replace(older.kernel, source_digest="sha256:0"))
+    found = again([older], at_commit=True, ask=by_commit(older))
+    assert (found["code"]["agree"], found["counters"]["agree"]) == ([[first.id, "all_reduce/one_shot"]],) * 2
+    assert (len(found["agree"]), found["at_commit"], found["code"]["stated"]) == (1, 1, [])
+    for part, changes in (
+        ("kernel", {"grid": 99}),
+        ("kernel", {"source_digest": "sha256:1"}),
+        ("check", {"launches": 3}),
+    ):
+        lied = dataclasses.replace(older, **{part: dataclasses.replace(getattr(older, part), **changes)})
+        found = again([lied], at_commit=True, ask=by_commit(older))
+        assert len(found["different"] if part == "check" else found["code"]["different"]) == 1
+    more = dataclasses.replace(older, counters={**older.counters, "instructions": 1})
+    assert len(again([more], at_commit=True, ask=by_commit(older))["counters"]["different"]) == 1
+    other = dataclasses.replace(older.kernel, compiler="nvidia-cutlass-dsl 9.9", code_digest="sha256:1")
+    found = again([dataclasses.replace(older, kernel=other)], at_commit=True, ask=by_commit(older))
+    ((_, why),) = found["code"]["stated"]
+    assert why.startswith("stated: another compiler (nvidia-cutlass-dsl 9.9 there")
+
+
+def test_data_that_other_code_gives_is_explained_by_the_commit_or_is_a_difference(
+    made: Any, again: Any, script: Script
+) -> None:
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    kernel = dataclasses.replace(first.kernel, source_digest="sha256:0", code_digest="sha256:0")
+    older = dataclasses.replace(first, kernel=kernel)
+    worse = edited(older, max_ulp_error=3)
+    assert len(again([worse])["not_comparable"]) == 1
+    found = again([worse], at_commit=True, ask=by_commit(worse))
+    assert (len(found["agree"]), found["not_comparable"], found["different"]) == (1, [], [])
+    found = again([worse], at_commit=True, ask=by_commit(older))
+    assert (found["agree"], found["not_comparable"], len(found["different"])) == ([], [], 1)
+
+
+def test_what_the_commit_can_not_say_stays_stated_with_the_reason(made: Any, again: Any) -> None:
+    first, *_ = made("sizes=[8]")
+    older = with_sources(first, simulator="sha256:0", kernels="sha256:0")
+    older = dataclasses.replace(older, kernel=dataclasses.replace(older.kernel, source_digest="sha256:0"))
+    found = again([older], at_commit=True, ask=by_commit(None, "git does not have it"))
+    assert found["code"]["stated"] == [[first.id, "stated: sources changed; git does not have it"]]
+    assert found["counters"]["stated"] == [[first.id, "stated: sources changed; git does not have it"]]
+    assert (len(found["agree"]), found["at_commit"]) == (1, 0)
+
+
+def test_records_without_digests_of_sources_are_held_to_todays_code_where_git_says_it_is_theirs(
+    made: Any, again: Any
+) -> None:
+    first, *_ = made("sizes=[8]")
+    bare = dataclasses.replace(first, environment=dataclasses.replace(first.environment, sources=None))
+    more = dataclasses.replace(bare, counters={**bare.counters, "instructions": 1})
+    assert len(again([more])["counters"]["stated"]) == 1
+    found = again([more], at_commit=True, ask=by_commit(None, ""))
+    assert (len(found["counters"]["different"]), found["counters"]["stated"]) == (1, [])
+
+
+def test_the_commit_is_asked_only_for_what_has_changed(made: Any, again: Any) -> None:
+    def never(*_: Any) -> Answers:
+        raise AssertionError("nothing has changed")
+
+    records = [with_sources(one) for one in made("sizes=[8]")]
+    assert len(again(records, at_commit=True, ask=never)["agree"]) == 2
+
+
+def test_another_digest_of_todays_sources_is_a_difference(made: Any, again: Any) -> None:
+    """The record says that its kernels are those of today: then each has today's digest."""
+    first, *_ = made("sizes=[8]")
+    lied = dataclasses.replace(first, kernel=dataclasses.replace(first.kernel, source_digest="sha256:0", grid=99))
+    assert len(again([with_sources(lied)])["code"]["different"]) == 1
+    assert len(again([with_sources(lied, kernels="sha256:0")])["code"]["stated"]) == 1
 
 
 def test_as_many_as_wanted_with_one_of_each_kernel_first(made: Any, again: Any, script: Script) -> None:

@@ -124,7 +124,7 @@ def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy: 
     order.clocks.rows[high, GENERIC] = 100
     order.clocks.seal(np.array([low, high]))
     launched = Launched("kernel", (0, 1), (0, 0), 1, 64, Clusters((1, 1, 1), (1, 1, 1), False))
-    run = Running(launched, order.clocks.parts, 1, 0)
+    run = Running(launched, order.clocks.parts, 1, 0, [0, 0])
     run.set_rows(slice(0, 64), low)
     run.set_rows(slice(64, 128), high)
     order.running.append(run)
@@ -147,7 +147,7 @@ def test_floors_follow_rows() -> None:
     rows = order.clocks.new(2)
     order.clocks.rows[rows] = np.array([5, 9])[:, None, None]
     order.clocks.seal(rows)
-    run = Running(Launched("kernel", (0,), (0,), 1, 64, Clusters((1, 1, 1), (1, 1, 1), False)), 1, 1, 0)
+    run = Running(Launched("kernel", (0,), (0,), 1, 64, Clusters((1, 1, 1), (1, 1, 1), False)), 1, 1, 0, [0])
     who = Lanes(run, np.arange(32, 64))
     run.set_rows(slice(0, 64), int(rows[1]))
     assert (order.floor_of(who, 32, 1), order.floor(run, 1)) == (9, 9)

@@ -1,0 +1,95 @@
+"""What the code of a commit writes into records: the schema, and digests of sources. Read from its files, never run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from kernels import sources as todays_sources
+
+PATTERN = "^(SCHEMA_VERSION|DIGESTED) = "
+"""Lines of modules that say it, for git grep."""
+
+_LINE = re.compile(r"(SCHEMA_VERSION|DIGESTED) = (.+)")
+
+_RULES = Path("kernels", "sources.py")
+"""The module that decides which files a kernel is made of, and their digest."""
+
+_FAMILY = Path("kernels", "family.py")
+"""The module that every kernel of the catalogue begins with, beside its own."""
+
+_BEGINS = re.compile(r"^\s*files=.*$", re.MULTILINE)
+"""The line there that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCode:
+    """schema: the version of records that the code writes; None if unknown. digested: the folders of which it writes a
+    digest, () if unknown. kernels: the digest of the sources of each kernel by name, empty where another rule than
+    today's decides which files count."""
+
+    schema: int | None = None
+    digested: tuple[str, ...] = ()
+    kernels: Mapping[str, str] = field(default_factory=dict)
+
+
+def code_of(said: str, folder: Path) -> CommitCode:
+    """Return what a commit's code writes. said: its lines with PATTERN; folder: its sources."""
+    values: dict[str, list[object]] = {}
+    for name, text in _LINE.findall(said):
+        try:
+            values.setdefault(name, []).append(ast.literal_eval(text))
+        except (ValueError, SyntaxError):
+            values.setdefault(name, []).append(None)
+    schema, digested = (values[name][0] if len(values.get(name, ())) == 1 else None for name in _NAMES)
+    return CommitCode(
+        schema=schema if type(schema) is int else None,
+        digested=tuple(map(str, digested)) if isinstance(digested, tuple) else (),
+        kernels=_kernels(folder),
+    )
+
+
+_NAMES = ("SCHEMA_VERSION", "DIGESTED")
+
+
+def _kernels(folder: Path) -> dict[str, str]:
+    """Return the digest of each kernel's sources in a folder of a project, by today's rules if these are its own."""
+    here = todays_sources.ROOT
+    try:
+        if any(_rule(folder / path) != _rule(here / path) for path in (_RULES, _FAMILY)):
+            return {}
+        rules = _rules_of(folder.resolve())
+        family = str(folder.resolve() / _FAMILY)
+        return {
+            f"{path.parent.name}/{path.stem}": f"sha256:{rules.digest_of((str(path.resolve()), family))}"
+            for path in sorted((folder / "kernels").glob("*/*.py"))
+        }
+    except (OSError, ValueError):
+        return {}
+
+
+def _rule(path: Path) -> str:
+    """Return the text that decides a digest: all of the rules, and one line of the family."""
+    text = path.read_text(encoding="utf-8")
+    return text if path.name == _RULES.name else "".join(_BEGINS.findall(text))
+
+
+def _rules_of(folder: Path) -> ModuleType:
+    """Return today's rules as a module of another project's folder, of which they read files."""
+    name = "_symlab_rules_of_a_commit"
+    spec = importlib.util.spec_from_file_location(name, folder / _RULES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look
+    try:
+        spec.loader.exec_module(module)  # its text was compared: it is today's
+    finally:
+        del sys.modules[name]
+    return module
