@@ -16,16 +16,19 @@ from simulator.races.clocks import (
     STAMP_SHIFT,
     WARP_CODE,
     changes_of,
+    distinct,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
 from simulator.races.running import WARP, Actor, Held, Lanes, Many, Mask, Single
-from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles
+from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
+_LEAST_ALIKE = 8
+"""Neighbours that read one unit are entered as one if they are this many on average."""
 _MOST_HIDDEN = 8
 """Likewise lists of strong accesses that others took the place of."""
 _PARTS = {
@@ -69,16 +72,14 @@ class Accesses:
 
     def touch(
         self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers,
-        stamps: Numbers | None = None,
+        stamps: Numbers | None = None, places: Any = None,
     ) -> tuple[Any, Epochs, int]:  # fmt: skip
-        """Check accesses of width bytes at offsets, one an actor, and enter them. stamps: if not of this event.
+        """Check accesses of width bytes at offsets, one an actor, and enter them. stamps: if not of this event; places:
+        Shadow.places, if they are there already.
 
         Returns their units, their epochs and how many units each access has.
         """
-        shadow.refine(width)
-        if isinstance(who, Lanes) and not is_affine and self._read_one(shadow, who, offsets, width, info, actors):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64), 1
-        places = shadow.places(offsets, width, is_affine)
+        places = shadow.places(offsets, width, is_affine) if places is None else places
         each = width // shadow.unit
         mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
         if each > 1:
@@ -89,12 +90,12 @@ class Accesses:
             if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
                 continue
             if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(offsets)):
-                self._check(shadow, kept, epochs[places], who, each, places, info)
+                self._check(shadow, kept, taken(epochs, places), who, each, places, info)
         if shadow.hidden and not is_harmless:
-            self._check_beside(shadow, shadow.hidden, who, each, places, info)
+            self._check_beside(shadow, shadow.hidden, who, len(offsets), each, places, info)
         if info.is_write:
             if shadow.others:
-                self._check_beside(shadow, shadow.others, who, each, places, info)
+                self._check_beside(shadow, shadow.others, who, len(offsets), each, places, info)
             self._write(shadow, who, each, places, mine, info, is_affine)
         else:
             self._read(shadow, who, each, places, mine, info, is_affine)
@@ -147,10 +148,13 @@ class Accesses:
     ) -> bool:
         """Check weak accesses of copies, each of the same number of bytes, and enter them, a piece as a whole.
 
-        Returns False, with nothing done, if pieces overlap or need a look unit by unit.
+        Returns False, with nothing done, if pieces overlap, other than reads of one block, or need a look unit by unit.
         """
         tiles = Tiles.of(starts // shadow.unit, size_bytes // shadow.unit, shadow.units)
-        if tiles is None or info.is_strong or size_bytes % shadow.unit or (starts % shadow.unit).any():
+        last = _last_of_each(tiles, actors) if tiles is not None and not info.is_write else None
+        if tiles is None or info.is_strong or not (tiles.are_apart or last is not None):
+            return False
+        if size_bytes % shadow.unit or (starts % shadow.unit).any():
             return False
         proxies, shadow.proxies = shadow.proxies, shadow.proxies | 1 << info.proxy
         every, ranks = np.arange(len(starts)), shadow.readers(actors >> RANK_SHIFT, starts // shadow.unit)
@@ -158,7 +162,7 @@ class Accesses:
         mine = stamps << STAMP_SHIFT | actors
         entries = [(Kept(WRITE, False), every)]
         if not info.is_write:
-            entries = [(Kept(READ, False, rank), np.flatnonzero(ranks == rank)) for rank in np.unique(ranks).tolist()]
+            entries = [(Kept(READ, False, rank), np.flatnonzero(ranks == rank)) for rank in distinct(ranks).tolist()]
         beside = [*shadow.hidden, *(shadow.others if info.is_write else [])]
         is_plain = all(self._is_known(shadow, shadow.latest.get(kept, 0), who, len(every)) for kept, _, _ in beside)
         is_plain = is_plain and (info.is_write or all(self._is_read_over(shadow, who, tiles, *one) for one in entries))
@@ -171,7 +175,8 @@ class Accesses:
             if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(every)):
                 self._check_pieces(shadow, kept, tiles.matrix(epochs)[tiles.numbers], held, tiles, info)
         for kept, some in entries:
-            tiles.matrix(shadow.epochs(kept))[tiles.numbers[some]] = mine[some][:, None]
+            at = some if last is None else some[last[some]]
+            tiles.matrix(shadow.epochs(kept))[tiles.numbers[at]] = mine[at][:, None]
             shadow.note(kept, self.stamp)
         return True
 
@@ -224,8 +229,11 @@ class Accesses:
         known, parts = self._floors, _proxies(shadow)
         if known is not None and known[0] is who and known[1:3] == (self.stamp, parts) and known[3] >= count:
             return known[4]
-        rows = who.held.row if isinstance(who, Single | Many) else who.rows(np.arange(count))
-        found = int(self.order.clocks.floor[changes_of(rows), :parts].min())
+        if isinstance(who, Lanes):
+            found = self.order.floor_of(who, count, parts)
+        else:
+            rows = who.held.row if isinstance(who, Single | Many) else who.rows(np.arange(count))
+            found = int(self.order.clocks.floor[changes_of(rows), :parts].min())
         self._floors = (who, self.stamp, parts, count, found)
         return found
 
@@ -327,7 +335,7 @@ class Accesses:
         """Return for each pair of strong accesses whether each one's scope includes the other's thread, and both are
         the same bytes. is_of_one_size: take for granted that they are."""
         found = np.zeros(len(numbers), np.bool_)
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             at = numbers == number
             other = self.infos[number]
             scope = min(other.scope, info.scope)
@@ -347,19 +355,20 @@ class Accesses:
         return found
 
     def _check_beside(
-        self, shadow: Shadow, beside: list[tuple[Kept, Ids, Epochs]], who: Actor, each: int, places: Any, info: Info
-    ) -> None:
+        self, shadow: Shadow, beside: list[tuple[Kept, Ids, Epochs]], who: Actor, count: int, each: int, places: Any,
+        info: Info,
+    ) -> None:  # fmt: skip
         """The accesses beside: those that touch these units."""
-        if isinstance(places, slice):
-            low, high = places.start, places.stop
-        else:
-            low, high = int(places.min()), int(places.max()) + 1
-        count = len(places) if not isinstance(places, slice) else places.stop - places.start
+        low = -1
         for kept, units, epochs in beside:
             if kept.kind == READ and not info.is_write:
                 continue
-            if self._is_known(shadow, shadow.latest.get(kept, 0), who, count // each):
+            if self._is_known(shadow, shadow.latest.get(kept, 0), who, count):
                 continue
+            if low < 0:
+                places = _listed(places)
+                is_slice = isinstance(places, slice)
+                low, high = (places.start, places.stop) if is_slice else (int(places.min()), int(places.max()) + 1)
             near = np.flatnonzero((units >= low) & (units < high))
             if not len(near):
                 continue
@@ -381,13 +390,13 @@ class Accesses:
         kept = Kept(WRITE, info.is_strong)
         epochs = shadow.epochs(kept)
         if info.is_strong and not self.order.is_settled(shadow.latest.get(kept, 0)):
-            self._keep_hidden(shadow, kept, epochs[places], places, mine, info)
-        epochs[places] = mine
+            self._keep_hidden(shadow, kept, taken(epochs, places), places, mine, info)
+        put(epochs, places, mine)
         shadow.note(kept, self.stamp)
         is_harmless = info.is_strong and info.scope == SYS
-        if is_affine or is_harmless:
+        if is_affine or is_harmless or (isinstance(places, Tiles) and places.are_apart):
             return
-        last = epochs[places]
+        last = taken(epochs, places)
         lost = np.flatnonzero(last != mine)
         if not len(lost):
             return
@@ -402,6 +411,10 @@ class Accesses:
     def _read(
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
+        if isinstance(places, Tiles):
+            if isinstance(who, Lanes) and self._read_tiles(shadow, who, each, places, mine, info):
+                return
+            places = _listed(places)
         ranks = (mine & LOW_MASK) >> RANK_SHIFT
         if shadow.ranks > 1:
             ranks = self._readers(shadow, who, places, ranks)
@@ -411,9 +424,69 @@ class Accesses:
             self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
-        for rank in np.unique(ranks).tolist():
+        for rank in distinct(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
             self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+
+    def _read_tiles(self, shadow: Shadow, who: Lanes, each: int, tiles: Tiles, mine: Epochs, info: Info) -> bool:
+        """Enter reads of pieces, each by one block's lanes. Returns False, with nothing entered, if some need a look
+        unit by unit."""
+        matrix = mine.reshape(-1, tiles.each)
+        blocks = matrix[:, 0] >> BLOCK_SHIFT
+        if (blocks != matrix[:, -1] >> BLOCK_SHIFT).any():
+            return False
+        ranks = shadow.readers((matrix[:, 0] & LOW_MASK) >> RANK_SHIFT, tiles.firsts)
+        todo = []
+        for rank in distinct(ranks).tolist():
+            at = np.flatnonzero(ranks == rank)
+            kept, rest = Kept(READ, info.is_strong, rank), at[:0]
+            if not tiles.are_apart:
+                _, first, back = np.unique(tiles.numbers[at], return_index=True, return_inverse=True)
+                if len(first) < len(at):
+                    same = at[first[back.reshape(-1)]]
+                    rest = at[same != at]
+                    if (blocks[rest] == blocks[same[same != at]]).any():
+                        return False
+                    at = at[first]
+            old = self._old_readers(shadow, who, each, kept, tiles, at, matrix, info)
+            if old is None:
+                return False
+            todo.append((kept, at, rest, old))
+        for kept, at, rest, old in todo:
+            tiles.matrix(shadow.epochs(kept))[tiles.numbers[at]] = matrix if len(at) == len(matrix) else matrix[at]
+            shadow.note(kept, self.stamp)
+            beside = [(at[old[0]], old[1]), (rest, matrix[rest])]
+            for some, epochs in beside:
+                if len(some):
+                    units, epochs = (tiles.firsts[some][:, None] + np.arange(tiles.each)).ravel(), epochs.ravel()
+                    shadow.others.append((kept, units[epochs > 0], epochs[epochs > 0]))
+        if len(shadow.others) > _MOST_OTHERS:
+            self._shorten(shadow.others)
+        return True
+
+    def _old_readers(
+        self, shadow: Shadow, who: Lanes, each: int, kept: Kept, tiles: Tiles, at: Numbers, matrix: Epochs, info: Info
+    ) -> tuple[Numbers, Epochs] | None:
+        """Return which of the pieces `at` were read before by another block of the rank, and those epochs; None if some
+        need a look unit by unit."""
+        none = (at[:0], matrix[:0])
+        latest, count = shadow.latest.get(kept, 0), matrix.size // each
+        is_known = self._is_known(shadow, latest, who, count)
+        if info.is_strong and not shadow.is_uniform and not self.order.is_settled(latest):
+            return None
+        if is_known:
+            return none
+        old = tiles.matrix(shadow.epochs(kept))[tiles.numbers[at]]
+        if self._is_known(shadow, int(old.max()) >> STAMP_SHIFT, who, count):
+            return none
+        some = np.flatnonzero(old.max(axis=1) >> STAMP_SHIFT > self._floor(shadow, who, count))
+        old, new = old[some], matrix[at[some]]
+        differ = ((old & LOW_MASK != new & LOW_MASK) & (old > 0)).any(axis=1)
+        if not differ.any():  # each lane's own former reads
+            return none
+        old, new = old[differ], new[differ]
+        is_other = (old ^ new) & LOW_MASK >> BLOCK_SHIFT << BLOCK_SHIFT != 0
+        return (some[differ], old) if (is_other | (old == 0)).all() else None
 
     def _readers(self, shadow: Shadow, who: Actor, places: Any, ranks: Numbers) -> Numbers:
         """Shadow.readers of each unit, or one for all."""
@@ -424,25 +497,29 @@ class Accesses:
         found: Numbers = shadow.readers(ranks, _units(places, np.arange(len(ranks))))
         return found
 
-    def _read_one(self, shadow: Shadow, who: Lanes, offsets: Numbers, width: int, info: Info, actors: Numbers) -> bool:
-        """Enter the weak reads of one unit by many lanes of a rank, if there is nothing to check."""
-        if info.is_write or info.is_strong or width != shadow.unit or len(offsets) < WARP:
+    def read_words(self, shadow: Shadow, who: Lanes, offsets: Numbers, info: Info, actors: Numbers) -> bool:
+        """Enter the weak reads of a few units, each by many neighbours, if there is nothing to check."""
+        if info.is_write or info.is_strong or len(offsets) < WARP or offsets[0] != offsets[1]:
             return False
-        if offsets[0] != offsets[-1] or int(actors[0]) >> RANK_SHIFT != int(actors[-1]) >> RANK_SHIFT:
+        shadow.refine(info.width)
+        if info.width != shadow.unit:
             return False
         shadow.proxies |= 1 << info.proxy
         for kept, stamp in shadow.latest.items():
             if kept.kind == WRITE and not self._is_known(shadow, stamp, who, len(offsets)):
                 return False
-        if (offsets != offsets[0]).any():
-            return False
         blocks = actors >> BLOCK_SHIFT
-        starts = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+        differ = (blocks[1:] != blocks[:-1]) | (offsets[1:] != offsets[:-1])
+        starts = np.concatenate([[0], np.flatnonzero(differ) + 1])
+        if len(starts) * _LEAST_ALIKE > len(offsets):
+            return False
         ends = np.append(starts[1:], len(actors)) - 1
         entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
-        places = np.full(len(starts), int(offsets[0]) // shadow.unit)
-        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(places[0]))
-        self._enter(shadow, who, starts, 1, places, entries, info, rank, False)
+        places = offsets[starts] // shadow.unit
+        ranks = shadow.readers(actors[starts] >> RANK_SHIFT, places)
+        for rank in distinct(ranks).tolist() if len(ranks) > 1 else ranks.tolist():
+            at = np.flatnonzero(ranks == rank)
+            self._enter(shadow, who, starts[at], 1, places[at], entries[at], info, rank, False)
         return True
 
     def _read_of(
@@ -520,17 +597,29 @@ class Accesses:
         settled = self.order.settled()
         lists: dict[Kept, list[tuple[Numbers, Epochs]]] = {}
         for kept, units, epochs in beside:
-            lists.setdefault(kept, []).append((units, epochs))
+            late = epochs >> STAMP_SHIFT > settled
+            if late.any():
+                lists.setdefault(kept, []).append((units[late], epochs[late]))
         beside.clear()
         for kept, parts in lists.items():
             units, epochs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             order = np.argsort(-epochs, kind="stable")
-            order = order[epochs[order] >> STAMP_SHIFT > settled]
-            if not len(order):
-                continue
             units, epochs = units[order], epochs[order]
             first, _ = pairs_of(units, epochs & LOW_MASK, self.info_of[epochs >> STAMP_SHIFT])
             beside.append((kept, units[first], epochs[first]))
+
+
+def _last_of_each(tiles: Tiles, actors: Numbers) -> Mask | None:
+    """Return which pieces are the last of those at one place; None if all are apart, or if several actors are there."""
+    if tiles.are_apart:
+        return None
+    order = np.argsort(tiles.numbers, kind="stable")
+    same = tiles.numbers[order[1:]] == tiles.numbers[order[:-1]]
+    if (same & (actors[order[1:]] != actors[order[:-1]])).any():
+        return None
+    found = np.ones(len(order), np.bool_)
+    found[order[:-1][same]] = False
+    return found
 
 
 def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
@@ -550,6 +639,11 @@ def _joined(first: Epochs, last: Epochs, is_one: Mask) -> Epochs:
     joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
     found: Epochs = np.where(is_one, first, first & ~CODE_MASK | joined)
     return found
+
+
+def _listed(places: Any) -> Any:
+    """Return a slice as it is, and other places as the numbers of units."""
+    return places.units(np.arange(len(places.firsts) * places.each)) if isinstance(places, Tiles) else places
 
 
 def _proxies(shadow: Shadow) -> int:

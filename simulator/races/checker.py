@@ -28,7 +28,7 @@ from simulator.observe.events import (
     MbarrierOperation,
     Stored,
 )
-from simulator.observe.lanes import Launched, ids_of
+from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
@@ -42,6 +42,7 @@ from simulator.races.clocks import (
     STAMP_SHIFT,
     Room,
     changes_of,
+    distinct,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
@@ -62,7 +63,8 @@ from simulator.races.running import (
     Running,
     Single,
 )
-from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles
+from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
+from simulator.races.spare import Spare
 from simulator.races.streams import RankStreams
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
@@ -125,6 +127,10 @@ class Races(Listener):
         self.space = space
         self.order = Order(space.world_size)
         self.found = Findings()
+        self.spare = Spare()
+        self.every_lane: Numbers = np.zeros(0, np.int64)
+        self.last_run: Running | None = None
+        self.live: list[tuple[Shadow, list[Allocation]]] = []
         self.accesses = Accesses(self.order, self.found)
         self.running: dict[Launched, Running] = {}
         self.infos: dict[tuple[int, int, str], Info] = {}
@@ -172,7 +178,25 @@ class Races(Listener):
             self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.ranks = [RankStreams() for _ in self.order.hosts]
+        self._forget_links()
         self.are_awaited = [True] * len(self.order.hosts)
+
+    def _ids(self, lanes: Group) -> Numbers:
+        """Return lanes' numbers; of neighbours as a part of one array of all."""
+        if not isinstance(lanes, range):
+            return lanes
+        if lanes.stop > len(self.every_lane):
+            self.every_lane = np.arange(2 * lanes.stop)
+        return self.every_lane[lanes.start : lanes.stop]
+
+    def _forget_links(self) -> None:
+        """Drop what was released so far: everybody knows it."""
+        if self.running:
+            return
+        self.order.links.count = 1
+        for shadow in self.shadows:
+            if shadow.links is not None:
+                shadow.links.fill(0)
 
     # Infos and shadows
 
@@ -218,10 +242,18 @@ class Races(Listener):
 
     def _add_shadow(self, allocations: list[Allocation]) -> None:
         """Make one shadow of tensors of all ranks, or of one allocation."""
+        gone = [shadow for shadow, former in self.live if not any(one.live for one in former)]
+        if gone:
+            settled = self.order.settled()
+            for shadow in gone:
+                shadow.close(settled)
+            self.live = [pair for pair in self.live if any(one.live for one in pair[1])]
         first = allocations[0]
         size, count = first.end - first.start, len(allocations)
         row_bytes = 1 << max(size - 1, 15).bit_length() if count > 1 else 0
-        self.shadows.append(Shadow(first.name, 0, row_bytes * count or size, row_bytes=row_bytes, ranks=count))
+        made = Shadow(first.name, 0, row_bytes * count or size, row_bytes=row_bytes, ranks=count, spare=self.spare)
+        self.shadows.append(made)
+        self.live.append((made, allocations))
         for row, one in enumerate(allocations):
             self.shadow_of[one.number] = len(self.shadows)
             self.shift_of[one.number] = one.start - row * row_bytes
@@ -246,7 +278,7 @@ class Races(Listener):
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
             size_bytes = run.blocks * run.row_bytes
-            run.shared = Shadow("shared memory", 0, size_bytes, row_bytes=run.row_bytes)
+            run.shared = Shadow("shared memory", 0, size_bytes, row_bytes=run.row_bytes, spare=self.spare)
         return run.shared
 
     # Accesses
@@ -256,10 +288,10 @@ class Races(Listener):
         run = self.running[event.launched]
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
-        lanes, index = ids_of(event.lanes), event.index
+        lanes, index = self._ids(event.lanes), event.index
         assert index is not None
         if info.is_write:
-            self.last_store = (run, lanes, info, "")
+            self.last_store = None if event.is_affine else (run, lanes, info, "")
         if "warp_128" in self.found.assumptions:
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
@@ -315,11 +347,14 @@ class Races(Listener):
         if first == last and is_affine:
             self._touch(shadow, run, lanes, index - shift, is_affine, info, entries)
             return
+        piece = piece_of(index, info.width)
+        if piece and self._access_pieces(run, lanes, index, piece, info, entries, each_lanes):
+            return
         numbers = granules.take(index // granule_bytes)
         if (numbers == first).all():
             self._touch(shadow, run, lanes, index - shift, is_affine, info, entries, each_lanes)
             return
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             self._place(number)
         offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
         if (which == which[0]).all():
@@ -327,25 +362,52 @@ class Races(Listener):
             return
         if each_lanes:  # a lane may be there more than once
             which = which * self.space.world_size + np.arange(len(which)) // each_lanes
-        for one in np.unique(which).tolist():
+        for one in distinct(which).tolist():
             at = np.flatnonzero(which == one)
             some = None if entries is None else entries[at]
             shadow, _ = self._place(int(numbers[at[0]]))
             self._touch(shadow, run, lanes[at], offsets[at], False, info, some)
 
+    def _access_pieces(
+        self, run: Running, lanes: Numbers, index: Numbers, piece: int, info: Info, entries: Numbers | None,
+        each_lanes: int,
+    ) -> bool:  # fmt: skip
+        """Accesses that follow each other in pieces. Returns False, with nothing done, if they are not in one shadow
+        or a piece is in two allocations."""
+        granules, granule_bytes = self.space.granules, self.space.granule_bytes
+        firsts = index[::piece]
+        numbers = granules.take(firsts // granule_bytes)
+        if (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
+            return False
+        shadow, shift = self._place(int(numbers[0]))
+        if (numbers == numbers[0]).all():
+            self._touch(shadow, run, lanes, index - shift, False, info, entries, each_lanes, piece)
+            return True
+        for number in distinct(numbers).tolist():
+            self._place(number)
+        which = self.shadow_of[numbers]
+        if (which != which[0]).any():
+            return False
+        offsets = (index.reshape(-1, piece) - self.shift_of[numbers][:, None]).ravel()
+        self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes, piece)
+        return True
+
     def _touch(
         self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, is_affine: bool, info: Info,
-        entries: Numbers | None, each_lanes: int = 0,
+        entries: Numbers | None, each_lanes: int = 0, piece: int = 0,
     ) -> None:  # fmt: skip
-        """each_lanes: after how many the lanes come again, for the next replica; 0: never."""
-        actors = run.actors[lanes]
+        """each_lanes: after how many the lanes come again, for the next replica; 0: never. piece: how many accesses
+        each follow each other; 0: unknown."""
+        actors = run.actors_of(lanes)
         if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
             self.last_lanes = Lanes(run, lanes)
         who = self.last_lanes
+        if not is_affine and self.accesses.read_words(shadow, who, offsets, info, actors):
+            return
+        places = shadow.places(offsets, info.width, is_affine, piece)
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):
-            observed = self._observe(shadow, run, lanes, offsets, info)
-        places = shadow.places(offsets, info.width, is_affine)
+            observed = self._observe(shadow, run, lanes, offsets, info, places)
         each = info.width // shadow.unit
         if observed is not None and info.is_write and info.acquires:
             self._exchange(shadow, run, lanes, places, each, info, entries, observed)
@@ -353,12 +415,12 @@ class Races(Listener):
             if entries is not None:
                 observed = self._link(shadow, places, each, entries, observed)
             elif info.is_write and shadow.links is not None:
-                shadow.links[places] = 0
+                put(shadow.links, places, 0)
             if observed is not None:
                 step = each_lanes or len(lanes)
                 for low in range(0, len(lanes), step):
                     self._acquire(run, lanes[low : low + step], info, observed[low : low + step])
-        self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors)
+        self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors, places=places)
 
     def _exchange(
         self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info,
@@ -366,9 +428,7 @@ class Races(Listener):
     ) -> None:  # fmt: skip
         """Lanes of a read-modify-write that acquires and perhaps releases. Those at one place take turns, in their
         order: each releases what it has acquired as well."""
-        if isinstance(places, slice):
-            places = np.arange(places.start, places.stop)
-        places = places.reshape(-1, each)
+        places = _in_units(places, 1).reshape(-1, each)
         turns, former = _turns(places[:, 0])
         for turn in range(int(turns.max()) + 1):
             at = np.flatnonzero(turns == turn)
@@ -384,14 +444,17 @@ class Races(Listener):
             if mine is not None:
                 self._link(shadow, here.ravel(), each, mine, links)
 
-    def _observe(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> Numbers:
+    def _observe(
+        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info, places: Any
+    ) -> Numbers:
         """The links of the strong writes that lanes read, of their first unit; 0 of those they are not morally strong
         with."""
-        shadow.refine(info.width)
-        units = offsets // shadow.unit
+        units = places if info.width == shadow.unit else offsets // shadow.unit
         kept = shadow.kept.get(Kept(WRITE, True))
-        links = shadow.links[units].astype(np.int64) if shadow.links is not None else np.zeros(len(lanes), np.int64)
-        epochs = kept[units] if kept is not None else links
+        links: Numbers = np.broadcast_to(np.int64(0), len(lanes))
+        if shadow.links is not None:
+            links = taken(shadow.links, units).astype(np.int64)
+        epochs = np.array(taken(kept, units)) if kept is not None else links  # a copy: the write to come is not seen
         if not epochs.any():
             return np.zeros(len(lanes), np.int64)
         how = (links, links, self.accesses.stamp)
@@ -424,13 +487,11 @@ class Races(Listener):
         has_own = entries[:, 0] >= 0
         if not has_own.any() and (before is None or not before.any()):
             if shadow.links is not None:
-                shadow.links[places] = 0
+                put(shadow.links, places, 0)
             return before
         links = np.zeros(len(entries), np.int64)
         links[has_own] = self.order.links.add(entries[has_own])
-        array = shadow.link_array()
-        if isinstance(places, slice):
-            places = np.arange(places.start, places.stop)
+        array, places = shadow.link_array(), _in_units(places, 1)
         if before is None:
             array[places] = np.repeat(links, each)
             return None
@@ -479,7 +540,7 @@ class Races(Listener):
         run = self.running[event.launched]
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
-        lanes = ids_of(event.lanes)
+        lanes = self._ids(event.lanes)
         blocks = run.blocks_of(lanes)
         if event.target_blocks is not None:
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
@@ -497,6 +558,8 @@ class Races(Listener):
             return
         run, lanes, info, name = self.last_store
         if info.is_atomic or info.is_strong:
+            return
+        if (event.places[1:] > event.places[:-1]).all() or self._are_apart(event.places, info.width):
             return
         order = np.argsort(event.places, kind="stable")
         same = event.places[order][1:] == event.places[order][:-1]
@@ -519,12 +582,20 @@ class Races(Listener):
             )
             self.found.add(pair, len(at))
 
+    def _are_apart(self, places: Numbers, width: int) -> bool:
+        """Return whether addresses that follow each other in pieces differ."""
+        piece = piece_of(places, width)
+        if not piece:
+            return False
+        firsts = np.sort(places[::piece])
+        return not (firsts[1:] - firsts[:-1] < piece * width).any()
+
     # Order
 
     def fence(self, event: Fence) -> None:
         self.settle_copies()
         run = self.running[event.launched]
-        stamp, lanes = self.accesses.tick(), ids_of(event.lanes)
+        stamp, lanes = self.accesses.tick(), self._ids(event.lanes)
         if event.kind == "mbarrier_init" or event.proxy.startswith("async"):
             self._announce_mbarriers(run, lanes)
         if event.kind == "proxy":
@@ -536,7 +607,7 @@ class Races(Listener):
         order, scope = event.order, SCOPES[event.scope]
         if order in _ACQUIRES:
             self._acquire_pending(run, lanes, scope)
-            run.acquired[lanes], run.acquired_scope[lanes] = stamp, scope
+            run.note_acquire(lanes, stamp, scope)
         if order in _RELEASES:
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)
@@ -573,7 +644,7 @@ class Races(Listener):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         self.settle_copies()
         run = self.running[event.launched]
-        lanes, words = ids_of(event.lanes), event.instruction.qualifiers
+        lanes, words = self._ids(event.lanes), event.instruction.qualifiers
         if event.unit == "cluster":
             self._arrive_at_cluster(run, lanes, "relaxed" not in words)
         if event.numbers is None:
@@ -581,7 +652,7 @@ class Races(Listener):
         stamp = self.accesses.tick()
         if "arrive" in words:
             keys = run.blocks_of(lanes) * 16 + event.numbers
-            for key in np.unique(keys).tolist():
+            for key in distinct(keys).tolist():
                 row = self.order.gather(run, lanes[keys == key], stamp)
                 run.arrived.setdefault(divmod(key, 16), []).append(row)
             return
@@ -592,7 +663,7 @@ class Races(Listener):
     def _arrive_at_cluster(self, run: Running, lanes: Numbers, releases: bool) -> None:
         stamp = self.accesses.tick()
         numbers = run.launched.clusters_of(lanes)
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             some = lanes[numbers == number]
             one = run.clusters.setdefault(number, Cluster())
             if releases:
@@ -608,25 +679,25 @@ class Races(Listener):
         run, order = self.running[event.launched], self.order
         stamp = self.accesses.tick()
         if event.unit == "warp":
-            order.meet_warps(run, ids_of(event.lanes), stamp)
+            order.meet_warps(run, self._ids(event.lanes), stamp)
         elif event.unit == "cluster":
-            lanes = ids_of(event.lanes)
+            lanes = self._ids(event.lanes)
             numbers = run.launched.clusters_of(lanes)
-            for number in np.unique(numbers).tolist():
+            for number in distinct(numbers).tolist():
                 one = run.clusters.setdefault(number, Cluster())
                 order.merge(run, lanes[numbers == number], one.done or one.rows)
         elif run.numbers is None:
             order.meet_blocks(run, event.lanes, stamp)
         else:
-            lanes = ids_of(event.lanes)
+            lanes = self._ids(event.lanes)
             keys = run.blocks_of(lanes) * 16 + run.numbers[lanes]
-            for key in np.unique(keys).tolist():
+            for key in distinct(keys).tolist():
                 more = run.arrived.pop(divmod(key, 16), [])
                 order.meet(run, lanes[keys == key], stamp, more)
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
-        lanes, operation = ids_of(event.lanes), event.operation
+        lanes, operation = self._ids(event.lanes), event.operation
         stamp = self.accesses.tick()
         if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
             return
@@ -678,7 +749,7 @@ class Races(Listener):
             if infos is None:
                 infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
                 self.copy_infos[run, id(event.instruction)] = infos
-            one = UnderWay(run, ids_of(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
+            one = UnderWay(run, self._ids(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
             if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
                 one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
             self.copies[key] = one
@@ -797,7 +868,7 @@ class Races(Listener):
         self.settle_copies()
         run = self.running[event.launched]
         key = (id(run), event.number)
-        lanes = ids_of(event.lanes)
+        lanes = self._ids(event.lanes)
         if event.moment == "issued":
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
@@ -819,7 +890,7 @@ class Races(Listener):
         for size in np.unique(event.taken[event.taken > 0]).tolist():
             some = np.flatnonzero(event.taken == size)
             numbers = self.space.granules.take(index[some] // self.space.granule_bytes)
-            for number in np.unique(numbers).tolist():
+            for number in distinct(numbers).tolist():
                 mine = some[numbers == number]
                 shadow, shift = self._place(number)
                 width = size & -size
@@ -838,7 +909,7 @@ class Races(Listener):
     def copies_committed(self, event: CopiesCommitted) -> None:
         """Groups are numbered as they are committed; the numbers come with the copies."""
         run = self.running[event.launched]
-        for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
+        for lane, group in zip(self._ids(event.lanes).tolist(), event.groups.tolist(), strict=True):
             self.committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
 
     def copies_awaited(self, event: CopiesAwaited) -> None:
@@ -848,7 +919,7 @@ class Races(Listener):
         is_bulk = "bulk" in event.instruction.qualifiers
         is_all = "wait_all" in event.instruction.qualifiers
         copies = self.copies if is_bulk else self.lane_copies
-        lanes = ids_of(event.lanes)
+        lanes = self._ids(event.lanes)
         chosen = set(lanes.tolist())
         if is_bulk:
             over = [one for one in copies.values() if one.run is run and one.first in chosen]
@@ -889,8 +960,10 @@ class Races(Listener):
         for (_, kept, number), entered in groups.items():
             stamp = self.accesses.tick(self.accesses.infos[number])
             shadow, actors = entered[0][0], np.array([one for _, _, _, one in entered])
+            epochs = shadow.kept.get(kept)
+            if epochs is None:
+                continue
             shadow.note(kept, stamp)
-            epochs = shadow.kept[kept]
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
             if tiles is not None:
                 matrix = tiles.matrix(epochs)
@@ -954,7 +1027,10 @@ class Races(Listener):
         launched, order = event.launched, self.order
         firsts = [self._room(rank, launched).first for rank in launched.ranks]
         stamp = self.accesses.tick()
-        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes, firsts)
+        self.found.forget(order.settled())
+        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes, firsts, self.spare, self.last_run)
+        for other in order.running:
+            other.forget_floors()
         for position, rank in enumerate(launched.ranks):
             rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
             row = self._boundary(rows, rank, launched.stream, stamp)
@@ -997,7 +1073,7 @@ class Races(Listener):
         low, high = position * threads, (position + 1) * threads
         _, links = order.take_owed(run, low, high)
         entries = order.links.table[links]
-        rows = np.unique(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
+        rows = distinct(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
         stream = event.launched.stream
         row = self._boundary(rows, event.rank, stream, stamp, entries)
         order.ranks[event.rank].end(event.number, stream, row)
@@ -1014,6 +1090,8 @@ class Races(Listener):
                 del copies[key]
         order.held = {key: rows for key, rows in order.held.items() if id(run) not in key}  # type: ignore[operator]
         order.mbarriers = {key: one for key, one in order.mbarriers.items() if key[0] != id(run)}
+        self.last_run = run
+        run.close()
 
     def host(self, event: HostEvent) -> None:
         self.settle_copies()
@@ -1098,6 +1176,8 @@ def _tiles(entered: list[tuple[Any, int]], units: int) -> Tiles | None:
 
 def _in_units(places: Any, factor: int) -> Numbers:
     """Return the numbers of units that have become `factor` each."""
+    if isinstance(places, Tiles):
+        places = places.units(np.arange(len(places.firsts) * places.each))
     units: Numbers = np.arange(places.start, places.stop) if isinstance(places, slice) else places
     return (units[:, None] * factor + np.arange(factor)).ravel() if factor > 1 else units
 

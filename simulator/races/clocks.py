@@ -263,6 +263,11 @@ def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:
     return places[first], back if len(places) == len(differ) else back[np.cumsum(differ) - 1]
 
 
+def distinct(numbers: Any) -> Any:
+    """Return each number once, ascending."""
+    return changes_of(np.sort(numbers)) if len(numbers) else numbers
+
+
 def changes_of(numbers: Numbers) -> Numbers:
     """Return the first of numbers, and those that differ from the one before."""
     found: Numbers = numbers[np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))]

@@ -20,6 +20,7 @@ from simulator.races.clocks import (
     WARP_KEY,
     Clocks,
     changes_of,
+    distinct,
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
@@ -49,8 +50,6 @@ from simulator.races.shadow import Epochs
 from simulator.races.streams import RankStreams
 
 CTA, CLUSTER, GPU, SYS = range(4)
-_MOST_ALIKE = 16
-"""Rows that are looked at for whether a proxy fence has anything to do."""
 _MOST_OWED = 256
 """Lists of links that lanes acquired are brought into rows when there are more."""
 _MANY_NODES = 20_000
@@ -140,7 +139,7 @@ class Order:
             for one in (barrier.near, barrier.far):
                 found.append(np.array(sum(one.rows.values(), one.done), np.int64))
         table = self.links.table[: self.links.count]
-        known = self.clocks.rows[np.unique(np.concatenate(found)), GENERIC].min(axis=0)
+        known = self.clocks.rows[distinct(np.concatenate(found)), GENERIC].min(axis=0)
         live = table[:, STAMP] > known[self.clocks.slots_of(table[:, ACTOR])]
         table[~live, STAMP] = 0
         return [*found, table[live, ROW]]
@@ -164,6 +163,18 @@ class Order:
         if parts not in run.floors:
             run.floors[parts] = int(self.clocks.floor[changes_of(run.rows), :parts].min())
         return run.floors[parts]
+
+    def floor_of(self, who: Lanes, count: int, parts: int) -> int:
+        """Return a stamp up to which the first `count` of some lanes know everything, in the first parts."""
+        first, last = int(who.ids[0]), int(who.ids[count - 1])
+        if last - first + 1 != count:
+            return int(self.clocks.floor[changes_of(who.run.rows[who.ids[:count]]), :parts].min())
+        key = (first, last, parts)
+        found = who.run.floors_of.get(key)
+        if found is None:
+            rows = changes_of(who.run.rows[first : last + 1])
+            found = who.run.floors_of[key] = int(self.clocks.floor[rows, :parts].min())
+        return found
 
     # What somebody knows
 
@@ -313,18 +324,15 @@ class Order:
         return is_any
 
     def take_owed(self, run: Running, low: int, high: int) -> tuple[Numbers, Numbers]:
-        """Return lanes from low to high and the links that they acquired of other blocks, for the caller to join."""
+        """Return lanes from low to high, whole blocks, and the links that they acquired of other blocks, for the caller
+        to join. Links of the own block add nothing: all of its threads meet."""
         taken: list[tuple[Numbers, Numbers]] = []
-        for some, links in run.owed:
-            actors = self.links.table[links, ACTOR]
-            own = (some >= low) & (some < high) & (actors >> BLOCK_SHIFT == run.actors[some] >> BLOCK_SHIFT)
-            if own.any():
-                self.settle(run, some[own])
-                break
         left = []
         for some, links in run.owed:
             at = (some >= low) & (some < high)
-            taken.append((some[at], links[at]))
+            here = some[at]
+            foreign = self.links.table[links[at], ACTOR] >> BLOCK_SHIFT != run.actors[here] >> BLOCK_SHIFT
+            taken.append((here[foreign], links[at][foreign]))
             if not at.all():
                 left.append((some[~at], links[~at]))
         run.owed = left
@@ -443,7 +451,7 @@ class Order:
         entries = last[has_any]
         if not len(entries):
             return []
-        row = self.clocks.joined(np.unique(entries[:, ROW]).tolist())
+        row = self.clocks.joined(distinct(entries[:, ROW]).tolist())
         blocks, back, counts = np.unique(run.blocks_of(lanes[has_any]), return_inverse=True, return_counts=True)
         earliest = np.full(len(blocks), NEVER)
         np.minimum.at(earliest, back, entries[:, STAMP])
@@ -519,12 +527,12 @@ class Order:
         self.join_entries(made[places], entries)
         self.clocks.seal(made)
         view[differ] = made[:, None]
-        run.floors.clear()
+        run.forget_floors()
 
     def _sources(self, view: Numbers, others: Numbers, places: Numbers) -> tuple[Numbers, Numbers, Mask]:
         """The rows of blocks' threads and others' rows, each once a block: rows, blocks, and which are others'."""
-        own = np.unique(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
-        foreign = np.unique(places << 32 | others << 1 | 1)
+        own = distinct(changes_of((np.arange(len(view))[:, None] << 32 | view << 1).ravel()))
+        foreign = distinct(places << 32 | others << 1 | 1)
         keys = np.sort(np.concatenate([own, foreign]))
         return keys >> 1 & (1 << 31) - 1, keys >> 32, keys & 1 == 1
 
@@ -585,37 +593,38 @@ class Order:
         if clocks.parts == 1:
             return
         self.settle(run, lanes)
-        run.fences(part)[lanes] = stamp
-        blocks = run.blocks_of(lanes)
-        if run.warps is None and self._has_met(run, changes_of(run.rows[lanes]), part, int(run.own[GENERIC].max())):
+        low, high = int(lanes[0]), int(lanes[-1]) + 1
+        are_neighbours = high - low == len(lanes)
+        run.fences(part)[slice(low, high) if are_neighbours else lanes] = stamp
+        key, latest = (low, high, part), int(run.own[GENERIC].max())
+        if run.met.get(key) == latest and run.warps is None and are_neighbours:
             return
+        blocks = run.blocks_of(lanes)
         groups = blocks if run.warps is None else run.warps_of(lanes)
         first, back = pairs_of(run.rows[lanes], groups)
-        old = run.rows[lanes[first]]
-        made = clocks.new(len(first), old)
-        clocks.rows[made] = clocks.rows[old]
-        clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
+        old, own = run.rows[lanes[first]], run.own[GENERIC][blocks[first]]
         slots = clocks.slots_of(run.actors[lanes[first]])
-        own = run.own[GENERIC][blocks[first]]
-        clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
-        clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
-        if run.warps is not None:
-            warps, own = run.warps[run.warps_of(lanes[first])], run.own[GENERIC][blocks[first]]
-            met = warps > own
-            clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
-        clocks.seal(made)
-        run.set_rows(lanes, made[back])
+        if run.warps is not None or self._is_news(old, part, slots, own):
+            made = clocks.new(len(first), old)
+            clocks.rows[made] = clocks.rows[old]
+            clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
+            clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
+            clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
+            if run.warps is not None:
+                warps = run.warps[run.warps_of(lanes[first])]
+                met = warps > own
+                clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
+            clocks.seal(made)
+            run.set_rows(lanes, made[back])
+        if are_neighbours:
+            run.met[key] = latest
 
-    def _has_met(self, run: Running, rows: Numbers, part: int, own: int) -> bool:
-        """Return whether rows know in a part all that they know, and their blocks up to a stamp: nothing is new."""
+    def _is_news(self, rows: Numbers, part: int, slots: Numbers, own: Numbers) -> bool:
+        """Return whether some rows, of threads that know their blocks up to `own`, do not know all of it in a part."""
         clocks = self.clocks
-        rows = np.unique(rows)
-        if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
-            return False
-        known = clocks.rows[rows]
-        firsts = np.array(run.launched.ranks) * clocks.stride + run.firsts[list(run.launched.ranks)]
-        ranks = firsts[:, None] + np.arange(run.launched.grid)
-        return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
+        if clocks.extras.of_row[rows].any() or (clocks.rows[rows, part, slots] < own).any():
+            return True
+        return bool((clocks.rows[rows, part] < clocks.rows[rows, GENERIC]).any())
 
     # Mbarriers
 

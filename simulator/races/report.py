@@ -118,6 +118,10 @@ class Findings:
         first = _access(pair.first, pair.epoch & LOW_MASK, pair)
         self.found[key] = Finding(severity, missing, first, _access(pair.second, pair.actor, pair), count, assumption)
 
+    def forget(self, settled: int) -> None:
+        """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
+        self.watched = {key: one for key, one in self.watched.items() if one.stamp > settled}
+
     def _judged(self, pair: Pair) -> tuple[str, str, str]:
         """Severity, what is missing, and the assumption that explains it."""
         if pair.is_proxy_only:
@@ -182,13 +186,14 @@ class Findings:
             return set()
         if not (one.links[at] > 0).any():
             return {"a release"}
-        fenced = one.run.acquired[one.lanes[at]] > one.stamp
+        acquired, acquired_scopes = one.run.acquires_of(one.lanes[at])
+        fenced = acquired > one.stamp
         if not one.info.acquires and not fenced.any():
             return {"an acquire"}
         needed = 3 if (one.epochs[at][0] & LOW_MASK) >> RANK_SHIFT != int(one.actors[at][0]) >> RANK_SHIFT else 2
         scopes = [one.info.scope, *one.scopes[at].tolist()]
         if not one.info.acquires:
-            scopes += one.run.acquired_scope[one.lanes[at]].tolist()
+            scopes += acquired_scopes.tolist()
         if min(scopes) < needed:
             return {"a wider scope"}
         is_late = (one.released[at] < epoch >> STAMP_SHIFT).any()

@@ -12,6 +12,7 @@ from simulator.observe.lanes import Group, Launched, ids_of
 from simulator.races.clocks import BLOCK_MASK, BLOCK_SHIFT, RANK_SHIFT
 from simulator.races.extras import GENERIC, Numbers
 from simulator.races.shadow import Shadow
+from simulator.races.spare import Spare
 
 WARP = 32
 NEVER = np.iinfo(np.int64).max >> 1
@@ -72,21 +73,29 @@ class Running:
     release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
     and that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
     relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that it
-    acquired last. acquired: by lane the last fence that acquires, and its scope. firsts: of each of its ranks, the
-    number of its first block there (Clocks.rooms).
+    acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts: of
+    each of its ranks, the number of its first block there (Clocks.rooms).
     """
 
-    def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int, firsts: list[int]) -> None:
+    def __init__(
+        self, launched: Launched, parts: int, stamp: int, shared_bytes: int, firsts: list[int],
+        spare: Spare | None = None, former: Running | None = None,
+    ) -> None:  # fmt: skip
+        """former: a launch whose lanes may be the same."""
         self.launched = launched
         lanes, block = launched.lanes, launched.block
+        self.spare = spare if spare is not None else Spare()
         self.blocks = len(launched.ranks) * launched.grid
-        ranks = np.repeat(np.array(launched.ranks, np.int64), launched.grid)
         self.firsts: Numbers = np.zeros(max(launched.ranks) + 1, np.int64)
         self.firsts[list(launched.ranks)] = firsts
-        numbers = np.tile(np.arange(launched.grid), len(launched.ranks)) + np.repeat(firsts, launched.grid)
-        blocks = ranks << RANK_SHIFT | numbers << BLOCK_SHIFT
-        self.actors: Numbers = (blocks[:, None] | np.arange(block)).ravel()
-        self.rows: Numbers = np.zeros(lanes, np.int64)
+        if former is not None and self._shape == former._shape and np.array_equal(self.firsts, former.firsts):
+            self.actors: Numbers = former.actors
+        else:
+            ranks = np.repeat(np.array(launched.ranks, np.int64), launched.grid)
+            numbers = np.tile(np.arange(launched.grid), len(launched.ranks)) + np.repeat(firsts, launched.grid)
+            blocks = ranks << RANK_SHIFT | numbers << BLOCK_SHIFT
+            self.actors = (blocks[:, None] | np.arange(block)).ravel()
+        self.rows: Numbers = self.spare.zeros(lanes)
         self.own: Numbers = np.full((parts, self.blocks), stamp, np.int64)
         self.warps: Numbers | None = None
         self.last: Numbers = np.full(self.blocks, stamp, np.int64)
@@ -95,20 +104,55 @@ class Running:
         self.pending: list[tuple[Numbers, Numbers, int]] = []
         self.owed: list[tuple[Numbers, Numbers]] = []
         self.waited: dict[tuple[int, bytes], tuple[Numbers, list[int], list[int]]] = {}
-        self.seen: Numbers = np.zeros(lanes, np.int64)
-        self.acquired: Numbers = np.zeros(lanes, np.int64)
-        self.acquired_scope: Numbers = np.full(lanes, 3)
+        self.seen: Numbers = self.spare.zeros(lanes)
+        self.acquired: Numbers | None = None
+        self.acquired_scope: Numbers | None = None
         self.shared: Shadow | None = None
-        self.row_bytes = shared_bytes + 15 & ~15  # of a block in the shadow of shared memory
+        # of a block in the shadow of shared memory: pieces of copies are rows of one matrix then
+        self.row_bytes = 1 << max(shared_bytes - 1, 15).bit_length()
         self.ranks_left = len(launched.ranks)
         self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
+        self.floors_of: dict[tuple[int, int, int], int] = {}  # likewise, lanes from the first to the last, by parts
+        self.met: dict[tuple[int, int, int], int] = {}  # see Order.fence_proxy, until rows change
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
 
     @property
+    def _shape(self) -> tuple[object, ...]:
+        return self.launched.ranks, self.launched.grid, self.launched.block
+
+    def close(self) -> None:
+        """Give up what only the accesses of a launch need, which is over."""
+        for array in (self.rows, self.seen, *self.fenced.values()):
+            self.spare.give(array)
+        self.rows = self.seen = np.zeros(0, np.int64)
+        self.fenced, self.released, self.owed, self.pending = {}, {}, [], []
+        if self.shared is not None:
+            self.shared.close(0)
+
+    def note_acquire(self, lanes: Numbers, stamp: int, scope: int) -> None:
+        """Note a fence that acquires."""
+        if self.acquired is None or self.acquired_scope is None:
+            self.acquired = np.zeros(self.launched.lanes, np.int64)
+            self.acquired_scope = np.full(self.launched.lanes, 3)
+        self.acquired[lanes], self.acquired_scope[lanes] = stamp, scope
+
+    def acquires_of(self, lanes: Numbers) -> tuple[Numbers, Numbers]:
+        """Return when lanes acquired by a fence last (0: never), and in which scope."""
+        if self.acquired is None or self.acquired_scope is None:
+            return np.zeros(len(lanes), np.int64), np.full(len(lanes), 3)
+        return self.acquired[lanes], self.acquired_scope[lanes]
+
+    @property
     def warps_per_block(self) -> int:
         return -(-self.launched.block // WARP)
+
+    def actors_of(self, lanes: Numbers) -> Numbers:
+        """Return the actors of lanes; of neighbours without a copy."""
+        first, last = int(lanes[0]), int(lanes[-1])
+        found: Numbers = self.actors[first : last + 1] if last - first + 1 == len(lanes) else self.actors[lanes]
+        return found
 
     def blocks_of(self, lanes: Numbers) -> Numbers:
         """Return the number of each lane's block within the launch."""
@@ -137,12 +181,18 @@ class Running:
     def set_rows(self, lanes: Any, rows: Numbers | int) -> None:
         """Let lanes have other rows."""
         self.rows[lanes] = rows
+        self.forget_floors()
+
+    def forget_floors(self) -> None:
+        """Note that rows have changed."""
         self.floors.clear()
+        self.floors_of.clear()
+        self.met.clear()
 
     def fences(self, part: int) -> Numbers:
         """Return by lane its last fence of a proxy."""
         if part not in self.fenced:
-            self.fenced[part] = np.zeros(self.launched.lanes, np.int64)
+            self.fenced[part] = self.spare.zeros(self.launched.lanes)
         return self.fenced[part]
 
     def note_access(self, lanes: Group, stamp: int) -> None:

@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.races.spare import Spare
+
 Epochs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int64]
 MOST_UNIT_BYTES = 16
 ROW_BYTES = 1 << 18
 """More than the shared memory of a block on any GPU."""
+LEAST_PIECE = 8
+"""Accesses that follow each other in shorter pieces are looked at one by one."""
 WRITE, READ = "write", "read"
 
 
@@ -33,13 +37,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tiles:
-    """Different pieces of `each` units of a shadow, as rows of a matrix. numbers: the rows; start: where row 0 begins;
-    firsts: the first unit of each piece."""
+    """Pieces of `each` units of a shadow, as rows of a matrix. numbers: the rows; start: where row 0 begins; firsts:
+    the first unit of each piece; are_apart: no two are the same."""
 
     firsts: Ids
     each: int
     start: int
     numbers: Ids
+    are_apart: bool = True
 
     @staticmethod
     def of(firsts: Ids, each: int, units: int) -> Tiles | None:
@@ -50,7 +55,22 @@ class Tiles:
         numbers, left = np.divmod(firsts - start, each)
         if left.any() or int(numbers.min()) < 0 or int(numbers.max()) >= (units - start) // each:
             return None
-        return Tiles(firsts, each, start, numbers) if len(np.unique(numbers)) == len(numbers) else None
+        ordered = np.sort(numbers)
+        return Tiles(firsts, each, start, numbers, not (ordered[1:] == ordered[:-1]).any())
+
+    @staticmethod
+    def split(firsts: Ids, each: int, units: int) -> Tiles | None:
+        """Return the pieces that begin at these units, in smaller ones if only so they are rows of one matrix."""
+        part = int(np.gcd.reduce(firsts - firsts[0], initial=each))
+        if part < each:
+            if part < LEAST_PIECE:
+                return None
+            firsts = (firsts[:, None] + np.arange(0, each, part)).ravel()
+        return Tiles.of(firsts, part, units)
+
+    def some(self, at: Any, are_apart: bool) -> Tiles:
+        """Return some of the pieces."""
+        return Tiles(self.firsts[at], self.each, self.start, self.numbers[at], are_apart)
 
     def matrix(self, epochs: Epochs) -> Epochs:
         """Return epochs of all units as the matrix, of which pieces are rows."""
@@ -61,6 +81,31 @@ class Tiles:
         """Return the units at positions of all that the pieces have."""
         found: Ids = self.firsts[positions // self.each] + positions % self.each
         return found
+
+
+def taken(epochs: Any, places: Any) -> Any:
+    """Return what an array has at places, one after another."""
+    return places.matrix(epochs)[places.numbers].ravel() if isinstance(places, Tiles) else epochs[places]
+
+
+def put(epochs: Any, places: Any, values: Any) -> None:
+    """Give an array values at places."""
+    if isinstance(places, Tiles):
+        is_one = np.ndim(values) == 0
+        places.matrix(epochs)[places.numbers] = values if is_one else values.reshape(-1, places.each)
+    else:
+        epochs[places] = values
+
+
+def piece_of(index: Ids, width: int) -> int:
+    """Return how many accesses of width bytes each follow each other, if they come in long pieces of one size; else 0.
+
+    All pieces are that long, and some follow each other as well."""
+    breaks = np.flatnonzero(index[1:] - index[:-1] != width) + 1
+    if not len(breaks) or len(breaks) * LEAST_PIECE > len(index):
+        return 0
+    piece = int(np.gcd.reduce(breaks, initial=len(index)))
+    return piece if piece >= LEAST_PIECE else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +136,7 @@ class Shadow:
     """Of shared memory: how much of the shadow is one block's; of tensors of several ranks: one rank's, 1 << n."""
     ranks: int = 1
     """How many ranks' tensors it is the shadow of, all of one name and size: rank r's begins at r * row_bytes."""
+    spare: Spare = field(default_factory=Spare)
 
     def byte_of(self, unit: int) -> int:
         """Return the byte that a finding names: blocks' shared memory has places of ROW_BYTES there."""
@@ -112,8 +158,15 @@ class Shadow:
         """Return the epochs of all units, made if there were none so far."""
         found = self.kept.get(kept)
         if found is None:
-            found = self.kept[kept] = np.zeros(self.units, np.int64)
+            found = self.kept[kept] = self.spare.zeros(self.units)
         return found
+
+    def close(self, settled: int) -> None:
+        """Give up all entries: what it is about is gone. settled: everybody knows all up to this stamp, so that such
+        entries mean nothing to accesses to come."""
+        for kept, epochs in self.kept.items():
+            self.spare.give(epochs, self.latest.get(kept, 0) <= settled)
+        self.kept, self.latest, self.others, self.hidden, self.links = {}, {}, [], [], None
 
     def note(self, kept: Kept, stamp: int) -> None:
         """Note the stamp of epochs that are entered."""
@@ -143,9 +196,15 @@ class Shadow:
                 for kept, units, epochs in beside
             ]
 
-    def places(self, offsets: Ids, width: int, is_affine: bool) -> Any:
-        """Return the units of accesses of width bytes at offsets: a slice, or an array of width / unit for each."""
+    def places(self, offsets: Ids, width: int, is_affine: bool, piece: int = 0) -> Any:
+        """Return the units of accesses of width bytes at offsets: a slice, Tiles, or an array of width / unit for each.
+
+        piece: how many accesses each follow each other."""
         self.refine(width)
+        if piece > 1 and not is_affine:
+            tiles = Tiles.split(offsets[::piece] // self.unit, piece * width // self.unit, self.units)
+            if tiles is not None:
+                return tiles
         if is_affine:
             first = int(offsets[0]) // self.unit
             return slice(first, first + len(offsets) * width // self.unit)

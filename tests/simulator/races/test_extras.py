@@ -112,7 +112,13 @@ def test_pairs_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     ("firsts", "each", "rows"),
-    [([3, 7, 15], 4, [3, 4, 5, 6]), ([8, 0], 4, [8, 9, 10, 11]), ([0, 3], 4, None), ([4, 4], 4, None), ([4], 4, None)],
+    [
+        ([3, 7, 15], 4, [3, 4, 5, 6]),
+        ([8, 0], 4, [8, 9, 10, 11]),
+        ([0, 3], 4, None),
+        ([4, 4], 4, [4, 5, 6, 7]),
+        ([4], 4, None),
+    ],
 )
 def test_pieces_are_rows_of_a_matrix(firsts: list[int], each: int, rows: list[int] | None) -> None:
     tiles = Tiles.of(np.array(firsts), each, 20)
@@ -120,6 +126,7 @@ def test_pieces_are_rows_of_a_matrix(firsts: list[int], each: int, rows: list[in
     if tiles is not None:
         assert tiles.matrix(np.arange(20))[tiles.numbers[0]].tolist() == rows
         assert tiles.units(np.array([0, each])).tolist() == firsts[:2]
+        assert tiles.are_apart == (len(set(firsts)) == len(firsts))
 
 
 def test_a_byte_of_shared_memory_is_named_by_its_block() -> None:

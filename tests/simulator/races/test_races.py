@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
-from simulator.races.finding import Finding
+from tests.simulator.races.race_programs import found, missing, poll
 
 STORE = "st.global.b32 [%peer], %r1;"
 LOAD = "ld.global.b32 %r3, [%data];"
 RELEASE = "st.release.sys.global.b32 [%peerflag], %r1;"
 RELAXED = "st.relaxed.sys.global.b32 [%peerflag], %r1;"
 FENCE = "fence.acq_rel.sys;"
-
-
-def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -> str:
-    return f"{label}: ld.{order}.global.b32 %r2, [{flag}]; setp.eq.u32 %p2, %r2, 0; @%p2 bra {label};"
-
-
-def found(
-    code: Sequence[str],
-    grid: int = 1,
-    block: int = 1,
-    launches: int = 1,
-    before: str = "",
-    is_apart: bool = True,
-    assumptions: tuple[str, ...] = (),
-    cluster: int = 1,
-) -> tuple[Finding, ...]:
-    """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches."""
-    ranks = len(code)
-    jumps = "".join(f"setp.eq.u32 %p1, %rank, {rank}; @%p1 bra RANK{rank};" for rank in range(ranks))
-    bodies = "\n".join(f"RANK{rank}: mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {one} ret;" for rank, one in enumerate(code))
-    parameters = ["u64 data", "u64 peer", "u64 flag", "u64 peerflag", "u64 all", "u32 rank"]
-    ptx = module(jumps + bodies, parameters, before)
-    world = make_world(ranks, races=True)
-
-    def program(fabric: SimulatorFabric) -> None:
-        data = put(fabric, "data", np.zeros(1024, np.uint32))
-        flag = put(fabric, "flag", np.zeros(64, np.uint32))
-        peer = (fabric.rank + 1) % ranks
-        multicast = fabric.multicast_address(data)
-        values = [data.address, fabric.peer_address(data, peer), flag.address, fabric.peer_address(flag, peer)]
-        fabric.barrier()
-        for _ in range(launches):
-            kernel = replace(executable(ptx), assumptions=assumptions)
-            start(fabric, kernel, grid, block, [*values, multicast, fabric.rank], cluster=cluster)
-            fabric.synchronize()
-            if is_apart:
-                fabric.barrier()
-        fabric.barrier()
-
-    succeed(world, program)
-    return world.findings
-
-
-def missing(findings: tuple[Finding, ...]) -> set[tuple[str, str]]:
-    """Severity and what is missing of the findings about data."""
-    return {(one.severity, one.missing) for one in findings if "flag" not in one.first.tensor}
 
 
 MESSAGES = {
