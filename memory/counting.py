@@ -115,6 +115,9 @@ class CountingFabric:
     def launch(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("a counting fabric holds no memory and runs no kernel: run the program in a world")
 
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        """Nothing was launched."""
+
     def set_variable(self, *arguments: Any, **named: Any) -> NoReturn:
         raise ValueError("a counting fabric loads no kernel: run the program in a world")
 

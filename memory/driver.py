@@ -84,6 +84,10 @@ class Driver(Protocol):
         """The handle of the device's current stream."""
         ...
 
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        """Let later work of a stream wait for all that another one has now. None: the current stream."""
+        ...
+
     def wait(self, deadline: float | None) -> None:
         """Until all queued here is done. DeviceFault for an error of the device, DeadlineExceeded at monotonic time."""
         ...
@@ -325,6 +329,15 @@ class CudaDriver:
 
     def stream(self) -> int:
         return int(self._torch.cuda.current_stream(self._device).cuda_stream)
+
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        later, earlier = (self.stream() if one is None else one for one in (stream, other))
+        event = self._call("cuEventCreate", int(self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        try:
+            self._call("cuEventRecord", event, earlier)
+            self._call("cuStreamWaitEvent", later, event, 0)
+        finally:  # the driver keeps it until the stream has passed it
+            self._call("cuEventDestroy", event)
 
     def wait(self, deadline: float | None) -> None:
         for stream in {self.stream(), *self._streams}:

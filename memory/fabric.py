@@ -446,6 +446,11 @@ class Fabric(Protocol):
         """
         ...
 
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        """Let this rank's later launches on a stream begin after the end of all that it has launched on another one,
+        by an event. Streams are those of Launch. Returns at once."""
+        ...
+
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
         """Write bytes into a .global or .const variable of a kernel's module on this rank, from offset_bytes on, after
         all launches so far. All kernels of the same PTX see them, until they or another call write there.

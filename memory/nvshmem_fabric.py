@@ -365,6 +365,9 @@ class NvshmemFabric:
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         self._driver.launch(executable, launch, arguments)
 
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        self._driver.wait_stream(stream, other)
+
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
         self.synchronize()
         self._driver.set_variable(executable, name, offset_bytes, content)

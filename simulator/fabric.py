@@ -53,6 +53,7 @@ class World(Protocol):
     def report_synchronized(self, rank: int) -> None: ...
     def resident(self, executable: Executable, launch: Launch) -> Resident | None: ...
     def enqueue(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> None: ...
+    def wait_stream(self, rank: int, stream: int | None, other: int | None) -> None: ...
 
 
 class SimulatorFabric:
@@ -217,6 +218,9 @@ class SimulatorFabric:
             self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]
         self._world.enqueue(self._rank, executable, launch, packed(name, sizes, arguments))
+
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        self._world.wait_stream(self._rank, stream, other)
 
     def _kernel(self, executable: Executable) -> Kernel:
         with self._world.turn:  # so that one rank decodes a kernel, and the others find it decoded

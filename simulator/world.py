@@ -296,9 +296,15 @@ class SimulatedWorld:
         """Put a launch with its packed arguments at the end of the rank's queue."""
         with self.turn:
             self.check(rank)
-            if self.races is not None:
-                self.races.check_stream(rank, launch.stream, executable.name)
-            self._report("enqueued", (rank,), self.streams.add(rank, executable, launch, arguments))
+            one = self.streams.add(rank, executable, launch, arguments)
+            self._report("enqueued", (rank,), one.number, one.after)
+
+    def wait_stream(self, rank: int, stream: int | None, other: int | None) -> None:
+        """Let later launches of a rank's stream wait for what another one has now."""
+        with self.turn:
+            self.check(rank)
+            for number in self.streams.wait(rank, stream, other):
+                self._report("ordered", (rank,), number)
 
     def has_work(self, rank: int) -> bool:
         """Return whether the rank has launches that are not done."""
@@ -308,10 +314,10 @@ class SimulatedWorld:
         """Tell the listeners that the rank's host has waited for its launches. The caller holds the lock."""
         self._report("synchronized", (rank,), self.streams.numbers[rank])
 
-    def _report(self, action: str, ranks: tuple[int, ...], launch: int) -> None:
+    def _report(self, action: str, ranks: tuple[int, ...], launch: int, after: tuple[int, ...] = ()) -> None:
         events = self.space.events
         if events.host:
-            tell(events.host, HostEvent(action, ranks, launch))
+            tell(events.host, HostEvent(action, ranks, launch, after))
 
     # Blocking and driving
 

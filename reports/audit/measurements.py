@@ -5,9 +5,8 @@ Clocks, checked data, timing method, raw samples and the figures derived from th
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,18 @@ from reports import publish
 from reports.audit import shown
 from reports.audit.data import Data, data_of
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
-from reports.audit.material import Material, values_at, verdict_beside
+from reports.audit.material import Material, values_at
 from reports.audit.modes import modes_of
 from reports.audit.order import samples_lag1
 from reports.audit.reruns import data_points
+from reports.audit.shown import text_of
+from reports.audit.shown_pictures import figure_points
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
-from reports.record.reading import contents
 from reports.record.record import Check, Record, Status
-from reports.table import table
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
-
-MOST_PAGE_BYTES = 1 << 26
-"""Maximum size of a report that is read: 10,000 records give 30 MB."""
 
 _PLACES = {1: "tenths", 2: "hundredths"}
 """Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
@@ -41,15 +37,6 @@ HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "displ
 """Throttle reasons that do not invalidate a timing: the GPU was idle, or its clocks were set."""
 
 _CLOCKS = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
-
-_NAMES = frozenset(
-    (
-        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "stress", "accumulator", "inputs"),
-        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
-        "status",
-    )
-)
-"""Keys that identify a line of figures; all others are figures."""
 
 SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
@@ -335,64 +322,17 @@ def _is_many(record: Record) -> bool:
 
 
 def figures(material: Material) -> Item:
-    """Item 12: figures in reports and tables beside the records, computed again from raw samples. A published machine's
-    picture must name the digest of the records. What MLflow shows is compared by bound_tracker."""
+    """Item 12: reports, tables and figures beside the records, made again from them. A published machine's picture must
+    name the digest of the records. What MLflow shows is compared by bound_tracker."""
     points: list[Point] = []
     for place in material.places:
         machine = _published(place)
         if place.is_dir():
-            points += [point for path in _reports(place) for point in _report(path)]
-            if machine is None and any(True for kind in ("*.md", "*.svg") for _ in place.rglob(kind)):
-                points += shown.beside(place, bundle.read([place]))
+            points += shown.beside(place, bundle.read([place]), is_published=machine is not None)
         if machine is not None:
             points += _made_again(*machine)
     says = "no table or report beside the records: figures are computed whenever they are shown"
     return Item(12, "derived figures", tuple(points) or (Point(Outcome.DOES_NOT_APPLY, says),))
-
-
-def _reports(folder: Path) -> list[Path]:
-    """Return the HTML reports in a folder and below, and the one beside it that has its name."""
-    from reports.html.page_path import page_beside
-
-    beside = page_beside(folder.resolve())
-    return [*([beside] if beside.is_file() else []), *sorted(folder.rglob("*.html"))]
-
-
-def _report(path: Path) -> list[Point]:
-    """Compare the figures embedded in an HTML report with those that its records give: those of the folder beside it
-    that has its name, else those of the folder that it is in."""
-    from reports.html import figures_of
-
-    named = path.with_suffix("")
-    try:
-        text = contents(path, MOST_PAGE_BYTES).decode("utf-8")
-        embedded = figures_of(text)
-        records = bundle.read([named if named.is_dir() else path.parent])
-        made = json.loads(json.dumps(table.values(records)))
-    except (OSError, ValueError) as error:
-        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: {error}")]
-    sides = [{_which(one): one for one in values} for values in (embedded, made)]
-    if verdict_beside(path.parent).is_file():
-        says = f"{path.name}: a replay's, of what was replayed and of these records together; not computed again"
-        return [Point(Outcome.CAPTURED, says)]
-    if set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
-        return [Point(Outcome.NOT_COMPARABLE, f"{path.name}: a report of other records than those beside it")]
-    odd = [
-        f"{path.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
-        for key, line in sides[0].items()
-        for name, value in sides[1][key].items()
-        if line.get(name) != value
-    ]
-    total = sum(map(len, embedded))
-    of = f"{counted(total, 'figure')} of {counted(len(embedded), 'case')}"
-    good = f"{path.name}: {of} computed again, those embedded for programs; 0 differ"
-    point = verified_or(odd, good, total, "figures differ", Ground.RECOMPUTED)
-    return [point, *shown.page_shown(path.name, text, records)]
-
-
-def _which(line: Mapping[str, Any]) -> str:
-    """Return a line's identifying values as one text."""
-    return json.dumps({key: value for key, value in line.items() if key in _NAMES}, sort_keys=True)
 
 
 def _published(place: Path) -> tuple[Path, str] | None:
@@ -416,7 +356,12 @@ def _made_again(root: Path, machine: str) -> list[Point]:
     return [
         verified_or(changed, good, len(texts), "texts", Ground.RECOMPUTED),
         captured_or(outdated, says, len(pictures), "pictures"),
-        *(point for path, some in pictures.items() if path.is_file() for point in shown.figure_shown(path, some)),
+        *(
+            point
+            for path, some in pictures.items()
+            if path.is_file()
+            for point in figure_points(path.name, text_of(path), some)
+        ),
     ]
 
 

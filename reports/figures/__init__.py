@@ -51,7 +51,12 @@ def drawing(records: Sequence[Record], kind: str, what: str) -> bytes:
 def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path | str) -> None:
     """Write the picture of a study, made of these records. ValueError as for draw."""
     path = Path(path)
-    write_file(path, rendered(lambda: study.figure(series), kind_of(path), digest(records)))
+    write_file(path, study_drawing(series, records, kind_of(path)))
+
+
+def study_drawing(series: Sequence[Series], records: Sequence[Record], kind: str) -> bytes:
+    """The picture of a study as a file's bytes; kind is "svg" or "png"."""
+    return rendered(lambda: study.figure(series), kind, digest(records))
 
 
 def kind_of(path: Path) -> str:

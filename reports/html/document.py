@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reports import second_process
+from reports.drawn_by import drawn_by
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
 from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
+from reports.record.bundle import begun
 from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import is_simulated
@@ -50,6 +52,7 @@ def page(
 ) -> str:
     """Return the report as the text of one self-contained HTML file.
 
+    Records come in any order. title: what the page is called, beside the heading that says ops and machine.
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
     sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
     is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
@@ -57,6 +60,7 @@ def page(
     """
     if not records:
         raise ValueError("a report needs at least one record")
+    records = sorted(records, key=begun)
     digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     real = [record for record in records if not is_simulated(record)]
@@ -67,7 +71,8 @@ def page(
     svgs = album.drawn(is_alone)  # no third process: each one copies what it touches of the records
     return _rendered(
         kicker="symlab report",
-        title=title or _title(records),
+        given=title,
+        title=_title(records),
         asked=answer.asked(records),
         answer=answered,
         verdict=outcomes.verdict(records),
@@ -87,6 +92,7 @@ def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence
     that the parts name."""
     return _rendered(
         kicker=kicker,
+        given="",
         title=title,
         asked="",
         answer=(),
@@ -186,5 +192,6 @@ def _rendered(**values: Any) -> str:
     environment.filters |= {"drawn": drawn, "shades": shades, "columns_of": columns_of}
     style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     environment.globals |= {"raw": Markup, "style": Markup(style), "script": Markup(script)}
+    environment.globals["generator"] = drawn_by()
     environment.globals["policy"] = Markup(_policy(style, script))
     return environment.get_template("page.html.j2").render(**values).strip() + "\n"

@@ -19,6 +19,9 @@ from reports.table.text import counted
 MOST = 150
 """Maximum number of axes on a page. Each takes a tenth of a second to draw."""
 
+MOST_TRACKED = 40
+"""The same of a report that MLflow shows: no more while a user waits. `symlab html` draws more."""
+
 HOW_TO_READ = (
     "an algorithm has the same colour and marker in every picture; ours are solid lines with full markers, libraries "
     "dashed with hollow ones",

@@ -70,5 +70,7 @@ def _lines(records: Sequence[Record]) -> list[Line]:
 def _access(access: RecordedAccess) -> str:
     """Return one side of a finding with all that is known of it."""
     launch = "before any launch" if access.launch < 0 else f"launch {access.launch}"
+    if access.stream is not None:
+        launch += f" on stream {access.stream}"
     line = f", PTX line {access.line}" if access.line > 0 and access.source else ""
     return f"{access.where()}{line}, {access.proxy} proxy, {launch}"

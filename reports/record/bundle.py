@@ -110,7 +110,12 @@ def merged(records: Iterable[Record]) -> list[Record]:
         if not alike or line_of(record) not in map(line_of, alike):
             alike.append(record)
     each = [record for alike in found.values() for record in alike]
-    return sorted(each, key=lambda record: (datetime.fromisoformat(record.started), record.id))
+    return sorted(each, key=begun)
+
+
+def begun(record: Record) -> tuple[datetime, str, str]:
+    """A key that sorts records by when they were begun."""
+    return datetime.fromisoformat(record.started), record.id, record.request.command
 
 
 def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from reports.record.codec import LATER
 
 SEVERITIES = ("race", "proxy", "formal", "advisory")
 """From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
@@ -22,7 +24,8 @@ class RecordedAccess:
     """One side of a finding: the access of the first lane concerned.
 
     line is the PTX line (0 or less: the host), source "file.py:12" or "", text the instruction. tensor is "" if
-    unknown; element is its byte, for the simulator knows no dtype. proxy is "generic", "alias" or "async".
+    unknown; element is its byte, for the simulator knows no dtype. proxy is "generic", "alias" or "async". launch is
+    the number of the launch on its rank (-1: the host), stream its stream (None: the default one, or the host).
     """
 
     rank: int
@@ -35,14 +38,19 @@ class RecordedAccess:
     element: int
     proxy: str
     launch: int = 0
+    stream: int | None = field(default=None, metadata=LATER)
 
-    def where(self) -> str:
-        """Return who accessed what, in one phrase."""
+    def where(self, names_stream: bool = False) -> str:
+        """Return who accessed what, in one phrase. names_stream: name the launch and its stream, too."""
         place = f"byte {self.element} of {self.tensor or 'memory'}"
         if self.line <= 0:
             return f"`{self.text}` of {place} by the host of rank {self.rank}"
         line = self.source or f"PTX line {self.line}"
-        return f"`{self.text}` ({line}) of {place} by rank {self.rank}, block {self.block}, thread {self.thread}"
+        stream = "the default stream" if self.stream is None else f"stream {self.stream}"
+        launch = f", launch {self.launch} on {stream}" if names_stream else ""
+        return (
+            f"`{self.text}` ({line}) of {place} by rank {self.rank}{launch}, block {self.block}, thread {self.thread}"
+        )
 
     @property
     def instruction(self) -> tuple[int, str, str, str]:
@@ -80,16 +88,21 @@ class RecordedFinding:
     @property
     def pair(self) -> tuple[object, ...]:
         """What tells a finding from others in every run of the same code, whichever access came first: severity, what
-        is missing, both instructions, and whether one rank made both accesses."""
+        is missing, both instructions, and whether one rank made both accesses, on one stream."""
         sides = sorted((self.first.instruction, self.second.instruction))
-        return (self.severity, self.missing, *sides, self.first.rank == self.second.rank)
+        is_of_one_stream = self.first.stream == self.second.stream
+        return (self.severity, self.missing, *sides, self.first.rank == self.second.rank, is_of_one_stream)
+
+    def between(self) -> str:
+        """Return who makes the two accesses, with launches and streams if one is not on the default stream."""
+        names_stream = self.first.stream is not None or self.second.stream is not None
+        return f"between {self.first.where(names_stream)} and {self.second.where(names_stream)}"
 
     def sentence(self) -> str:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        between = f"between {self.first.where()} and {self.second.where()}"
-        return f"{self.severity}: {self.missing} is missing{granted} {between}{pairs}"
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}"
 
 
 def first_failing(findings: Iterable[RecordedFinding]) -> RecordedFinding | None:

@@ -25,7 +25,7 @@ def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str,
     """Decide again what was refused on GPUs. sources: the digests of today's.
 
     {"agree": [case id, ..], "different": [[case id, what], ..] of cases that today's code does not refuse and that are
-    recorded with today's kernels, "not_comparable": [[case id, reason], ..]}. What brought kernels refuse is not asked.
+    recorded with today's kernels, "not_comparable": [[case id, reason], ..]}. Brought kernels are left out.
     """
     found: dict[str, list[Any]] = {"agree": [], "different": [], "not_comparable": []}
     for record in records:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from kernels.spec import Inputs
-from kernels.stress import Stress, combined, parts_of
+from kernels.stress import combined
 from memory.private_folder import exposure
 from reports.record.timing import L2State, Window
 from runner.request.experiments import CONF as CONF
@@ -332,15 +332,9 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
 
 def _stress(values: dict[str, Any]) -> str:
     try:
-        stress = combined(values["stress"])
+        return combined(values["stress"])
     except ValueError as error:
         raise RequestError(str(error)) from None
-    if Stress.two_streams in parts_of(stress) and values["check"]["races"]:
-        raise RequestError(
-            "the race checker knows one stream of a rank at a time, not two (check.races with stress=two_streams), "
-            "leave check.races out, or give another stress"
-        )
-    return stress
 
 
 def _within(value: int, least: int, most: int, key: str) -> int:

@@ -23,8 +23,8 @@ from runner.request_error import first_line
 REPORT_NAME, TABLE_NAME = "report.html", "table.md"
 FIGURES_FOLDER = "figures"
 
-_MOST_PICTURES, _MOST_SECTIONS = 40, 6
-"""Axes of a report, and rows of a picture: no more while a user waits. `symlab html` draws more."""
+_MOST_SECTIONS = 6
+"""Maximum number of rows of a picture: no more while a user waits. `symlab figure` draws more."""
 
 
 def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
@@ -65,8 +65,9 @@ def _tables(records: Sequence[Record]) -> str:
 
 def _page(records: Sequence[Record], origin: Path) -> str:
     from reports.html import page
+    from reports.html.pictures import MOST_TRACKED
 
-    return page(records, most_pictures=_MOST_PICTURES, sealed=digests_of(origin))
+    return page(records, most_pictures=MOST_TRACKED, sealed=digests_of(origin))
 
 
 def digests_of(origin: Path) -> dict[str, str]:

@@ -94,7 +94,7 @@ def blame_race(tracer: Tracer, finding: Finding) -> str:
             if noted.instruction is not None and noted.instruction.line == side.line and _is_by(noted, side):
                 noted.marks.append(f"not ordered with PTX line {other.line}" if other.line > 0 else "not ordered")
                 break
-    return f"{finding.missing} is missing between {finding.first.where()} and {finding.second.where()}"
+    return f"{finding.missing} is missing {finding.between()}"
 
 
 def _is_by(one: Noted, side: RacingAccess) -> bool:

@@ -332,13 +332,15 @@ class HostEvent:
     """Hosts did what orders kernels.
 
     action: "enqueued" (the host of a rank put launch number `launch` in its queue), "synchronized" (the host of a rank
-    has seen the end of all its launches before number `launch`), or "barrier" (the hosts of all ranks met; launch is
-    -1).
+    has seen the end of all its launches before number `launch`), "ordered" (a stream of a rank waits for the end of
+    launch number `launch`, the last one of another stream), or "barrier" (the hosts of all ranks met; launch is -1).
+    after: the launches of other streams for whose end an enqueued one waits.
     """
 
     action: str
     ranks: tuple[int, ...]
     launch: int
+    after: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -89,7 +89,7 @@ class Launched:
     kernel: the executable's name. ranks: ascending. numbers[i]: the number of the launch on ranks[i]; a rank counts its
     launches from 0 since the ranks came into the world. grid: number of blocks of one rank; block: number of threads of
     one block; both are numbered in order of x, then y, then z. Lane l is thread l % block of block l // block % grid on
-    rank ranks[l // (grid * block)]. clusters: which blocks form a cluster.
+    rank ranks[l // (grid * block)]. clusters: which blocks form a cluster. stream: see memory.fabric.Launch.
     """
 
     kernel: str
@@ -98,6 +98,7 @@ class Launched:
     grid: int
     block: int
     clusters: Clusters
+    stream: int | None = None
 
     @property
     def threads(self) -> int:

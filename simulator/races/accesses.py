@@ -339,8 +339,8 @@ class Accesses:
                 found[at] = old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT
             elif scope == CLUSTER and info.launched is not None:
                 clusters = info.launched.launched.clusters
-                blocks = [one[at] >> BLOCK_SHIFT & (1 << 18) - 1 for one in (old, actors)]
-                same = clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])
+                blocks = [info.launched.grid_blocks(one[at]) for one in (old, actors)]
+                same = (clusters.numbers_of(blocks[0]) == clusters.numbers_of(blocks[1])) & (blocks[0] >= 0)
                 found[at] = same & (old[at] >> RANK_SHIFT == actors[at] >> RANK_SHIFT)
             else:
                 found[at] = old[at] >> BLOCK_SHIFT == actors[at] >> BLOCK_SHIFT

@@ -32,6 +32,7 @@ from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
+    BLOCK_MASK,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -39,6 +40,7 @@ from simulator.races.clocks import (
     LOW_MASK,
     RANK_SHIFT,
     STAMP_SHIFT,
+    Room,
     changes_of,
     pairs_of,
 )
@@ -61,6 +63,7 @@ from simulator.races.running import (
     Single,
 )
 from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles
+from simulator.races.streams import RankStreams
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -131,7 +134,6 @@ class Races(Listener):
         self.shadow_of: Numbers = np.zeros(64, np.int64)  # by number of an allocation, its shadow's place, from 1 on
         self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
-        self.stream_of: dict[int, int | None] = {}  # of each rank's latest launch
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
@@ -162,16 +164,6 @@ class Races(Listener):
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
 
-    def check_stream(self, rank: int, stream: int | None, name: str) -> None:
-        """ValueError for a launch of kernel `name` that may run beside one of its rank on another stream."""
-        if not self.are_awaited[rank] and self.stream_of[rank] != stream:
-            here, other = (_stream_text(one) for one in (stream, self.stream_of[rank]))
-            raise ValueError(
-                f"{name}: a launch on {here} beside one on {other} of rank {rank} (stream), the race checker knows one "
-                "stream at a time: synchronize between the two, or leave races out"
-            )
-        self.stream_of[rank] = stream
-
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
         stamp = self.accesses.tick()
@@ -179,7 +171,7 @@ class Races(Listener):
             self.order.clocks.rows[row] = stamp
             self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
-        self.order.enqueued = [[] for _ in self.order.hosts]
+        self.order.ranks = [RankStreams() for _ in self.order.hosts]
         self.are_awaited = [True] * len(self.order.hosts)
 
     # Infos and shadows
@@ -960,20 +952,28 @@ class Races(Listener):
     def launch_began(self, event: LaunchBegan) -> None:
         self.settle_copies()
         launched, order = event.launched, self.order
-        order.clocks.fit(launched.grid, self.has_proxies)
+        firsts = [self._room(rank, launched).first for rank in launched.ranks]
         stamp = self.accesses.tick()
-        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes)
+        run = Running(launched, order.clocks.parts, stamp, self.shared_bytes, firsts)
         for position, rank in enumerate(launched.ranks):
-            rows = [order.enqueued[rank].pop(0)] if order.enqueued[rank] else [order.hosts[rank]]
-            if order.streams[rank] >= 0:
-                rows.append(order.streams[rank])
-            row = self._boundary(rows, rank, stamp)
+            rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
+            row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         self.running[launched] = run
         order.running.append(run)
 
-    def _boundary(self, rows: list[int], rank: int, stamp: int, entries: Numbers | None = None) -> int:
-        """A new row at an end or a beginning of a launch: all of the rank is known, and all proxies have met.
+    def _room(self, rank: int, launched: Launched) -> Room:
+        """Return the room for a rank's blocks of a launch."""
+        clocks = self.order.clocks
+        number = self.order.ranks[rank].take_room(launched.stream, launched.grid, clocks.rooms)
+        clocks.fit(launched.grid, self.has_proxies, number)
+        return clocks.rooms[number]
+
+    def _boundary(
+        self, rows: list[int], rank: int, stream: int | None, stamp: int, entries: Numbers | None = None
+    ) -> int:
+        """A new row at an end or a beginning of a launch: all of the rank is known but what other streams have launched
+        since its host waited, and all proxies have met.
 
         entries: of links that were acquired and are not in rows."""
         clocks = self.order.clocks
@@ -982,7 +982,7 @@ class Races(Listener):
         if entries is not None:
             self.order.join_entries(np.full(len(entries), row), entries)
         clocks.extras.derive(one, np.zeros(1, np.int64), clocks.extras.of_row[one], ALL)
-        clocks.rows[row, :, rank * clocks.stride : (rank + 1) * clocks.stride] = stamp
+        clocks.know(row, rank, stamp, [at for at, one in self.order.ranks[rank].rooms.items() if one != stream])
         clocks.rows[row, 1:] = clocks.rows[row, GENERIC]
         clocks.seal(one)
         self.order.flatten(row, rank)
@@ -998,7 +998,9 @@ class Races(Listener):
         _, links = order.take_owed(run, low, high)
         entries = order.links.table[links]
         rows = np.unique(np.concatenate([changes_of(run.rows[low:high]), entries[:, ROW]])).tolist()
-        order.streams[event.rank] = self._boundary(rows, event.rank, stamp, entries)
+        stream = event.launched.stream
+        row = self._boundary(rows, event.rank, stream, stamp, entries)
+        order.ranks[event.rank].end(event.number, stream, row)
         run.ranks_left -= 1
         if run.ranks_left:
             return
@@ -1023,15 +1025,20 @@ class Races(Listener):
             row = clocks.joined([order.hosts[rank]])
             clocks.rows[row, :, rank * clocks.stride + last] = stamp
             clocks.seal(np.array([row]))
-            order.enqueued[rank].append(row)
+            order.ranks[rank].enqueued[event.launch] = (row, event.after)
             self.are_awaited[rank] = False
         elif event.action == "synchronized":
             (rank,) = event.ranks
             self.are_awaited[rank] = True
-            if order.streams[rank] >= 0:
-                row = clocks.joined([order.hosts[rank], order.streams[rank]])
+            ends = [row for _, row in order.ranks[rank].ends.values()]
+            order.ranks[rank].forget()
+            if ends:
+                row = clocks.joined([order.hosts[rank], *ends])
                 clocks.seal(np.array([row]))
                 order.hosts[rank] = row
+        elif event.action == "ordered":
+            (rank,) = event.ranks
+            order.ranks[rank].order(event.launch)
         else:
             row = clocks.joined(order.hosts)
             for rank in event.ranks:
@@ -1042,7 +1049,7 @@ class Races(Listener):
 
     def host_access(self, event: HostAccess) -> None:
         self.settle_copies()
-        actor = event.rank << RANK_SHIFT | HOST_CODE
+        actor = event.rank << RANK_SHIFT | BLOCK_MASK << BLOCK_SHIFT | HOST_CODE
         key = (-1, 0, event.action)
         if key not in self.infos:
             number, write = len(self.accesses.infos), event.action == "write"
@@ -1064,10 +1071,6 @@ class Races(Listener):
         offsets = start + np.arange(count) * shadow.unit
         actors = np.broadcast_to(np.int64(actor), count)
         self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
-
-
-def _stream_text(stream: int | None) -> str:
-    return "the default stream" if stream is None else f"stream {stream}"
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:

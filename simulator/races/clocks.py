@@ -2,7 +2,9 @@
 
 Time is the number of an event in the run (a stamp). A row is what somebody knows: for each slot, the stamp up to which
 all accesses of that slot happen before. A slot is a block of a rank; each rank has a last one for its host and for the
-ends of its launches. Rows never change once somebody holds them. A row has three parts: what base causality orders
+copies of its blocks. Blocks of launches that may run side by side, on several streams, are in different rooms: numbers
+of blocks of a rank, from `first` on. With more rooms than one the copies of each have a slot of their own. Rows never
+change once somebody holds them. A row has three parts: what base causality orders
 (GENERIC), of that what a fence.proxy.alias (ALIAS) or a fence.proxy.async of the own block (ASYNC) has seen as well.
 Only worlds whose kernels use other proxies keep the last two.
 
@@ -11,7 +13,8 @@ What is finer than a block is in extras (extras.py): a lane's, a warp's or an mb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,12 +41,24 @@ bit)."""
 _FIRST_ROWS = 256
 
 
+@dataclass(slots=True)
+class Room:
+    """Numbers of the blocks of launches that follow each other: from first on. copies: the slot of their copies."""
+
+    first: int
+    blocks: int
+    copies: int
+
+
 class Clocks:
-    """The rows of a world. slots: world_size times stride, which is the largest grid and one more."""
+    """The rows of a world. slots: world_size times stride, which is the number of blocks of a rank in all rooms, and a
+    few more for copies and the host. copies_of: by block its copies' slot, then the host's; None with one room."""
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self.stride = 2
+        self.rooms = [Room(0, 1, 1)]
+        self.copies_of: Numbers | None = None
         self.parts = 1
         self.rows: Stamps = np.zeros((_FIRST_ROWS, 1, world_size * self.stride), np.int32)
         self.floor: Stamps = np.zeros((_FIRST_ROWS, 1), np.int32)
@@ -55,17 +70,19 @@ class Clocks:
 
     # Shape
 
-    def fit(self, grid: int, has_proxies: bool) -> None:
-        """Make room for the blocks of a grid, and for the parts of other proxies."""
-        if grid + 1 > self.stride:
-            old = self.rows.reshape(len(self.rows), self.parts, self.world_size, self.stride)
-            new = np.zeros((len(self.rows), self.parts, self.world_size, grid + 1), np.int32)
-            new[..., : self.stride - 1] = old[..., :-1]
-            # a block that no launch had so far is known as far as the rank's launches are
-            new[..., self.stride - 1 :] = old[..., -1:]
-            self.stride = grid + 1
-            self.rows = new.reshape(len(self.rows), self.parts, -1)
-            self.floor = self.rows.min(axis=2)
+    def fit(self, grid: int, has_proxies: bool, number: int = 0) -> None:
+        """Make room for the blocks of a grid, in a room that is large enough, the last one or a new one, and for the
+        parts of other proxies."""
+        rooms = self.rooms
+        if number == len(rooms) or rooms[number].blocks < grid:
+            blocks = rooms[-1].first + rooms[-1].blocks  # so far
+            copies = [one.copies for one in rooms]
+            if number == len(rooms):
+                rooms.append(Room(blocks, grid, 0))
+                copies.append(self.stride - 1)
+            assert rooms[number] is rooms[-1]
+            rooms[-1].blocks = grid
+            self._lay_out(blocks, copies)
         if has_proxies and self.parts == 1:
             self.parts = 3
             self.rows = np.repeat(self.rows, 3, axis=1)
@@ -73,11 +90,44 @@ class Clocks:
             rows = np.flatnonzero(self.extras.of_row)
             self.extras.derive(rows, np.arange(len(rows)), self.extras.of_row[rows], ALL)
 
+    def _lay_out(self, blocks: int, copies: list[int]) -> None:
+        """Change the slots to those of the rooms. blocks: how many were there; copies: by room, the slot of before that
+        says the most of its copies. What was not there so far is known as far as the host is."""
+        total = self.rooms[-1].first + self.rooms[-1].blocks
+        tails = 0 if len(self.rooms) == 1 else len(self.rooms)
+        sources = np.full(total + tails + 1, self.stride - 1)
+        sources[:blocks] = np.arange(blocks)
+        sources[total : total + tails] = copies[:tails]
+        old = self.rows.reshape(len(self.rows), self.parts, self.world_size, self.stride)
+        self.stride = len(sources)
+        self.rows = old[..., sources].reshape(len(self.rows), self.parts, -1)
+        self.floor = self.rows.min(axis=2)
+        for at, room in enumerate(self.rooms):
+            room.copies = total + at
+        self.copies_of = None
+        if tails:
+            of_rooms = [np.full(room.blocks, room.copies) for room in self.rooms]
+            self.copies_of = np.concatenate([*of_rooms, [self.stride - 1]])
+
+    def know(self, row: int, rank: int, stamp: int, without: Collection[int] = ()) -> None:
+        """Let a row that is being made know all of a rank up to a stamp but what is in some rooms."""
+        if not without:
+            self.rows[row, :, rank * self.stride : (rank + 1) * self.stride] = stamp
+            return
+        known = np.ones(self.stride, np.bool_)
+        for number in without:
+            room = self.rooms[number]
+            known[room.first : room.first + room.blocks] = known[room.copies] = False
+        self.rows[row, :, rank * self.stride + np.flatnonzero(known)] = stamp
+
     def slots_of(self, actors: Numbers) -> Numbers:
-        """Return the slot of each actor; of a copy and of a host the last one of the rank."""
+        """Return the slot of each actor; of a copy its room's, of a host the last one of the rank."""
         blocks = actors >> BLOCK_SHIFT & BLOCK_MASK
         last = self.stride - 1
-        blocks = np.where((actors & CODE_MASK) >= COPY_CODE, last, np.minimum(blocks, last))
+        copies: Numbers | int = last
+        if self.copies_of is not None:
+            copies = self.copies_of[np.minimum(blocks, len(self.copies_of) - 1)]
+        blocks = np.where((actors & CODE_MASK) >= COPY_CODE, copies, np.minimum(blocks, last))
         found: Numbers = (actors >> RANK_SHIFT) * self.stride + blocks
         return found
 

@@ -31,14 +31,20 @@ class Access:
     """`generic`, `alias` or `async`."""
     launch: int = 0
     """Number of the launch on its rank; -1 for the host."""
+    stream: int | None = None
+    """The launch's stream; None for the default one, and for the host."""
 
-    def where(self) -> str:
-        """Return who accessed what, in one phrase."""
+    def where(self, names_stream: bool = False) -> str:
+        """Return who accessed what, in one phrase. names_stream: name the launch and its stream, too."""
         place = f"byte {self.element} of {self.tensor or 'memory'}"
         line = self.source or f"PTX line {self.line}"
         if self.line <= 0:
             return f"`{self.text}` of {place} by the host of rank {self.rank}"
-        return f"`{self.text}` ({line}) of {place} by rank {self.rank}, block {self.block}, thread {self.thread}"
+        stream = "the default stream" if self.stream is None else f"stream {self.stream}"
+        launch = f", launch {self.launch} on {stream}" if names_stream else ""
+        return (
+            f"`{self.text}` ({line}) of {place} by rank {self.rank}{launch}, block {self.block}, thread {self.thread}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,8 @@ class Finding:
 
     severity: str
     missing: str
-    """What would order them: "a release", "an acquire", "a wider scope", "fence.proxy.alias", "fence.proxy.async" or
-    "a barrier"."""
+    """What would order them: "a release", "an acquire", "a wider scope", "fence.proxy.alias", "fence.proxy.async",
+    "an event between the streams" or "a barrier"."""
     first: Access
     second: Access
     """In the order of the run."""
@@ -69,9 +75,13 @@ class Finding:
         """Return whether a test with this finding fails."""
         return self.severity in FAILING
 
+    def between(self) -> str:
+        """Return who makes the two accesses, with launches and streams if one is not on the default stream."""
+        names_stream = self.first.stream is not None or self.second.stream is not None
+        return f"between {self.first.where(names_stream)} and {self.second.where(names_stream)}"
+
     def sentence(self) -> str:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        between = f"between {self.first.where()} and {self.second.where()}"
-        return f"{self.severity}: {self.missing} is missing{granted} {between}{pairs}"
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}"

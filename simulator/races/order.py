@@ -46,6 +46,7 @@ from simulator.races.running import (
     whole_blocks,
 )
 from simulator.races.shadow import Epochs
+from simulator.races.streams import RankStreams
 
 CTA, CLUSTER, GPU, SYS = range(4)
 _MOST_ALIKE = 16
@@ -113,8 +114,7 @@ class Order:
         self.links = Links()
         self.running: list[Running] = []
         self.hosts: list[int] = self.clocks.new(world_size).tolist()
-        self.streams: list[int] = [-1] * world_size
-        self.enqueued: list[list[int]] = [[] for _ in range(world_size)]
+        self.ranks = [RankStreams() for _ in range(world_size)]
         self.mbarriers: dict[tuple[int, int, int], Mbarrier] = {}
         self.held: dict[object, Numbers] = {}
         self.homes: list[int] = [0]  # by number of an mbarrier: an actor of its block
@@ -127,8 +127,7 @@ class Order:
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
-        found = [np.array([*self.hosts, *(row for row in self.streams if row >= 0)], np.int64)]
-        found += [np.array(rows, np.int64) for rows in self.enqueued if rows]
+        found = [np.array([*self.hosts, *(row for one in self.ranks for row in one.rows())], np.int64)]
         for run in self.running:
             found.append(run.rows)
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
@@ -148,7 +147,7 @@ class Order:
 
     def settled(self) -> int:
         """Return a stamp up to which everybody knows everything, in every proxy."""
-        hosts = [*self.hosts, *(row for rows in self.enqueued for row in rows)]
+        hosts = [*self.hosts, *(row for one in self.ranks for row, _ in one.enqueued.values())]
         least = min(int(self.clocks.floor[hosts].min()), *(self.floor(run, ASYNC + 1) for run in self.running), NEVER)
         if not self.held:  # copies under way know what their lanes did when they began them
             return least
@@ -263,13 +262,9 @@ class Order:
         same_block = actors >> BLOCK_SHIFT == mine >> BLOCK_SHIFT
         same_cluster = same_block
         if run.launched.clusters.size > 1:
-            grid = run.launched.grid
-            blocks = [
-                np.minimum((one >> BLOCK_SHIFT) & (1 << RANK_SHIFT - BLOCK_SHIFT) - 1, grid - 1)
-                for one in (actors, mine)
-            ]
+            blocks = [run.grid_blocks(one) for one in (actors, mine)]
             numbers = [run.launched.clusters.numbers_of(one) for one in blocks]
-            same_cluster = same_rank & (numbers[0] == numbers[1])
+            same_cluster = same_rank & (numbers[0] == numbers[1]) & (blocks[0] >= 0)
         choices = [same_block, same_cluster, same_rank, np.ones(len(lanes), np.bool_)]
         found: Mask = np.choose(narrow, choices)
         return found
@@ -618,7 +613,8 @@ class Order:
         if len(rows) > _MOST_ALIKE or clocks.extras.of_row[rows].any():
             return False
         known = clocks.rows[rows]
-        ranks = np.array(run.launched.ranks)[:, None] * clocks.stride + np.arange(run.launched.grid)
+        firsts = np.array(run.launched.ranks) * clocks.stride + run.firsts[list(run.launched.ranks)]
+        ranks = firsts[:, None] + np.arange(run.launched.grid)
         return bool((known[:, part] >= known[:, GENERIC]).all() and (known[:, part, ranks.ravel()] >= own).all())
 
     # Mbarriers

@@ -9,7 +9,6 @@ import numpy as np
 from simulator.ptx.ir import Instruction
 from simulator.races.clocks import (
     BLOCK_CODE,
-    BLOCK_MASK,
     BLOCK_SHIFT,
     CODE_MASK,
     HOST_CODE,
@@ -70,6 +69,16 @@ class Pair:
     is_size_only: bool = False
     """Whether strong accesses overlap in part alone: they would not race if they were of one size."""
 
+    @property
+    def is_of_one_rank(self) -> bool:
+        return (self.epoch & LOW_MASK) >> RANK_SHIFT == self.actor >> RANK_SHIFT
+
+    @property
+    def is_of_one_stream(self) -> bool:
+        """Whether both are by launches on streams of one name; of a host's accesses, too."""
+        runs = (self.first.launched, self.second.launched)
+        return len({one.launched.stream for one in runs if one is not None}) < 2
+
 
 @dataclass(slots=True)
 class Watched:
@@ -99,8 +108,8 @@ class Findings:
 
     def add(self, pair: Pair, count: int) -> None:
         """Note `count` pairs alike."""
-        same_rank = (pair.epoch & LOW_MASK) >> RANK_SHIFT == pair.actor >> RANK_SHIFT
-        key = (_place(pair.first), _place(pair.second), same_rank, pair.part, pair.is_proxy_only, pair.tensor)
+        places = (_place(pair.first), _place(pair.second), pair.is_of_one_rank, pair.is_of_one_stream)
+        key = (*places, pair.part, pair.is_proxy_only, pair.tensor)
         known = self.found.get(key)
         if known is not None:
             self.found[key] = replace(known, count=known.count + count)
@@ -156,6 +165,8 @@ class Findings:
                 break
         order = ("a wider scope", "an acquire", "a release")
         known = next((what for what in order if what in found), "")
+        if not known and pair.is_of_one_rank and not pair.is_of_one_stream:
+            return "an event between the streams"
         if not known and pair.first.is_strong != pair.second.is_strong:
             return "a release" if pair.second.is_strong else "an acquire"
         return known or "a barrier"
@@ -194,12 +205,12 @@ def _place(info: Info) -> object:
 def _access(info: Info, actor: int, pair: Pair) -> Access:
     code = actor & CODE_MASK
     thread = code if code < WARP_CODE else (code - WARP_CODE) * WARP if code < BLOCK_CODE else 0
-    rank, block = actor >> RANK_SHIFT, actor >> BLOCK_SHIFT & BLOCK_MASK
-    instruction = info.instruction
+    rank, instruction = actor >> RANK_SHIFT, info.instruction
     if instruction is None or info.launched is None or code == HOST_CODE:
         return Access(rank, 0, 0, 0, "", info.text, pair.tensor, pair.byte, "generic", -1)
     source = instruction.source.places[0] if instruction.source is not None else ""
     launched = info.launched.launched
     launch = launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else 0
-    proxy = PROXY_NAMES[info.proxy]
-    return Access(rank, block, thread, instruction.line, source, info.text, pair.tensor, pair.byte, proxy, launch)
+    block = max(int(info.launched.grid_blocks(np.array([actor]))[0]), 0)
+    where = (instruction.line, source, info.text, pair.tensor, pair.byte, PROXY_NAMES[info.proxy])
+    return Access(rank, block, thread, *where, launch, launched.stream)

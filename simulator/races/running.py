@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Launched, ids_of
-from simulator.races.clocks import BLOCK_SHIFT, RANK_SHIFT
+from simulator.races.clocks import BLOCK_MASK, BLOCK_SHIFT, RANK_SHIFT
 from simulator.races.extras import GENERIC, Numbers
 from simulator.races.shadow import Shadow
 
@@ -72,15 +72,19 @@ class Running:
     release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
     and that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
     relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that it
-    acquired last. acquired: by lane the last fence that acquires, and its scope.
+    acquired last. acquired: by lane the last fence that acquires, and its scope. firsts: of each of its ranks, the
+    number of its first block there (Clocks.rooms).
     """
 
-    def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int) -> None:
+    def __init__(self, launched: Launched, parts: int, stamp: int, shared_bytes: int, firsts: list[int]) -> None:
         self.launched = launched
         lanes, block = launched.lanes, launched.block
         self.blocks = len(launched.ranks) * launched.grid
         ranks = np.repeat(np.array(launched.ranks, np.int64), launched.grid)
-        blocks = ranks << RANK_SHIFT | np.tile(np.arange(launched.grid), len(launched.ranks)) << BLOCK_SHIFT
+        self.firsts: Numbers = np.zeros(max(launched.ranks) + 1, np.int64)
+        self.firsts[list(launched.ranks)] = firsts
+        numbers = np.tile(np.arange(launched.grid), len(launched.ranks)) + np.repeat(firsts, launched.grid)
+        blocks = ranks << RANK_SHIFT | numbers << BLOCK_SHIFT
         self.actors: Numbers = (blocks[:, None] | np.arange(block)).ravel()
         self.rows: Numbers = np.zeros(lanes, np.int64)
         self.own: Numbers = np.full((parts, self.blocks), stamp, np.int64)
@@ -109,6 +113,13 @@ class Running:
     def blocks_of(self, lanes: Numbers) -> Numbers:
         """Return the number of each lane's block within the launch."""
         found: Numbers = lanes // self.launched.block
+        return found
+
+    def grid_blocks(self, actors: Numbers) -> Numbers:
+        """Return for each actor the number of its block in the grid of the launch there; -1 if it has none."""
+        ranks = np.minimum(actors >> RANK_SHIFT, len(self.firsts) - 1)
+        blocks = (actors >> BLOCK_SHIFT & BLOCK_MASK) - self.firsts[ranks]
+        found: Numbers = np.where((blocks >= 0) & (blocks < self.launched.grid), blocks, -1)
         return found
 
     def warps_of(self, lanes: Numbers) -> Numbers:

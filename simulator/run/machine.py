@@ -93,9 +93,9 @@ class Batch:
         self.lanes = len(ranks) * self.threads
         clusters = clusters_of(self.program.kernel, launch)
         self.cluster = clusters.size  # blocks
-        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), self.grid, self.block, clusters)
-        self._arguments = arguments
-        self.places = places
+        shape = (self.grid, self.block, clusters, launch.stream)
+        self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), *shape)
+        self._arguments, self.places = arguments, places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
         self.shared_bytes = shared_bytes_of(self.program.kernel, launch)
         self.shared, self.shared_start = space.make_shared(len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15)

@@ -1,9 +1,10 @@
 """The launches that ranks have queued, by stream, and when the next ones begin.
 
-Launches of one stream of a rank run one after another, launches of several streams side by side. A launch can begin as
-soon as its rank's stream is free, whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's
-last one. In fair order launches begin when nothing else can run, equal ones of several ranks together; in other orders
-each rank begins its own at a time that the seed decides; where choices are followed, when they say so.
+Launches of one stream of a rank run one after another, launches of several streams side by side, unless one stream
+waits for another (Fabric.wait_stream). A launch can begin as soon as its rank's stream is free and waits for nothing,
+whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's last one. In fair order launches begin
+when nothing else can run, equal ones of several ranks together; in other orders each rank begins its own at a time that
+the seed decides; where choices are followed, when they say so.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ _OWN_NUMBERS = 0x57
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, and the
-    number of steps for which it waits once its stream is free."""
+    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, the number
+    of steps for which it waits once it can begin, and the launches of other streams for whose end it waits."""
 
     executable: Executable
     launch: Launch
     arguments: tuple[bytes, ...]
     number: int
     delay: int
+    after: tuple[int, ...] = ()
 
     @property
     def kind(self) -> tuple[str, str, Launch]:
@@ -57,18 +59,35 @@ class Streams:
     numbers: list[int] = field(init=False)
     _queues: list[dict[int | None, list[Queued]]] = field(init=False)
     _able_since: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    _latest: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    _after: dict[tuple[int, int | None], set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.numbers = [0] * self.world_size
         self._queues = [{} for _ in range(self.world_size)]
 
-    def add(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> int:
-        """Put a launch at the end of its stream's queue, and return its number."""
+    def add(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> Queued:
+        """Put a launch at the end of its stream's queue, and return it."""
         number = self.numbers[rank]
         self.numbers[rank] += 1
         delay = 0 if self.together or self.follows is not None else _delay(self.seed, rank, number)
-        self._queues[rank].setdefault(launch.stream, []).append(Queued(executable, launch, arguments, number, delay))
-        return number
+        after = tuple(sorted(self._after.pop((rank, launch.stream), ())))
+        one = Queued(executable, launch, arguments, number, delay, after)
+        self._queues[rank].setdefault(launch.stream, []).append(one)
+        self._latest[rank, launch.stream] = number
+        return one
+
+    def wait(self, rank: int, stream: int | None, other: int | None) -> tuple[int, ...]:
+        """Let later launches of a stream begin after the end of what another one has now; return what that is: the
+        numbers of its last launch and of those for whose end its next one waits."""
+        if stream == other:
+            return ()
+        found = set(self._after.get((rank, other), ()))
+        if (rank, other) in self._latest:
+            found.add(self._latest[rank, other])
+        if found:
+            self._after.setdefault((rank, stream), set()).update(found)
+        return tuple(sorted(found))
 
     def queued(self, rank: int) -> bool:
         """Return whether the rank has launches that have not begun."""
@@ -120,14 +139,30 @@ class Streams:
         return {one: since[one] + self._first(*one).delay - step for one in able}
 
     def _able(self, batches: Iterable[Batch]) -> list[tuple[int, int | None]]:
-        """Ranks and streams whose first launch could begin: the stream is free."""
+        """Ranks and streams whose first launch could begin: the stream is free, and what it waits for is over."""
+        batches = list(batches)
         running = {
             (rank, batch.launch.stream) for batch in batches for rank, alive in batch.rank_alive.items() if alive
         }
         busy = {rank for rank, _ in running} if self.alone else set[int]()
         found = [(rank, stream) for rank, queues in enumerate(self._queues) for stream in queues]
         able = [one for one in found if one not in running and one[0] not in busy]
+        if any(self._first(*one).after for one in able):
+            left = self._unfinished(batches)
+            able = [one for one in able if left.isdisjoint((one[0], number) for number in self._first(*one).after)]
         return list({rank: (rank, stream) for rank, stream in reversed(able)}.values())[::-1] if self.alone else able
+
+    def _unfinished(self, batches: list[Batch]) -> set[tuple[int, int]]:
+        """Ranks and numbers of the launches that are queued or running."""
+        queued = {
+            (rank, one.number) for rank, queues in enumerate(self._queues) for queue in queues.values() for one in queue
+        }
+        return queued | {
+            (rank, number)
+            for batch in batches
+            for rank, number in zip(batch.ranks, batch.launched.numbers, strict=True)
+            if batch.rank_alive[rank]
+        }
 
     def _take(self, rank: int, stream: int | None) -> Queued:
         queue = self._queues[rank][stream]

@@ -79,6 +79,9 @@ class StandInDriver:
     def stream(self) -> int:
         return 0
 
+    def wait_stream(self, stream: int | None, other: int | None) -> None:
+        """All work is in one row."""
+
     def wait(self, deadline: float | None) -> None:
         while self.queue:
             work = self.queue.pop(0)

@@ -138,6 +138,20 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *stream) 
     return 0;
 }
 
+int cuEventCreate(void **event, unsigned flags) { printf("event flags %u\n", flags); *event = (void *)0x30; return 0; }
+
+int cuEventRecord(void *event, void *stream) {
+    printf("record %p stream %lx\n", event, (unsigned long)stream);
+    return stream == (void *)0x99 ? 700 : 0;
+}
+
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+    printf("stream %lx waits for %p, flags %u\n", (unsigned long)stream, event, flags);
+    return 0;
+}
+
+int cuEventDestroy_v2(void *event) { printf("destroy %p\n", event); return 0; }
+
 int cuStreamQuery(void *stream) {
     static int looks = 0;
     if (stream == (void *)0x99) return 700;

@@ -94,6 +94,20 @@ driver.wait(None)
     assert sorted(out[7:]) == ["look 7", "look 7", "look 8", "look 8"], "every stream that had work is waited for"
 
 
+def test_a_stream_waits_for_an_event_of_another(fake_driver: Path) -> None:
+    code = """
+driver.wait_stream(5, None)
+stream[0] = 8
+driver.wait_stream(None, 6)
+said(DeviceFault, lambda: driver.wait_stream(5, 0x99))
+"""
+    out = lines(fake_driver, code)[1:]
+    assert out[:4] == ["event flags 2", "record 0x30 stream 7", "stream 5 waits for 0x30, flags 0", "destroy 0x30"]
+    assert out[5:7] == ["record 0x30 stream 6", "stream 8 waits for 0x30, flags 0"]
+    assert out[9:11] == ["record 0x30 stream 99", "destroy 0x30"], "an event is given back after a failure, too"
+    assert out[11].startswith("DeviceFault: rank 1: cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS")
+
+
 def test_what_it_knows_of_the_gpu(fake_driver: Path) -> None:
     code = "print(driver.arch, driver.l2_bytes, driver.name, driver.device, driver.free_bytes(), driver.stream())"
     assert lines(fake_driver, code) == ["device 3", f"sm_90a {60 << 20} NVIDIA H200 cuda:3 5 7"]

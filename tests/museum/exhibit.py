@@ -117,11 +117,12 @@ class Stage:
     executable: Executable
     regions: Mapping[str, Region]
 
-    def launch(self, **numbers: int) -> None:
+    def launch(self, stream: int | None = None, **numbers: int) -> None:
         """Launch the kernel with these numbers; it does not wait."""
         names = [one.split()[1] for one in self.exhibit.parameters]
         values = [numbers[name] if name in numbers else self._value(name) for name in names]
-        harness.start(self.fabric, self.executable, self.exhibit.grid, self.exhibit.block, values)
+        how = (self.exhibit.grid, self.exhibit.block, values)
+        harness.start(self.fabric, self.executable, *how, stream=stream)
 
     def barrier(self) -> None:
         """Wait for this rank's launches, then for all ranks."""

@@ -15,7 +15,7 @@ from tests.museum.exhibit import Exhibit, chosen
 from tests.museum.ways import WAYS, Shown, search
 
 OF_THE_FIELD = 13
-MUTANTS = 8
+MUTANTS = 9
 SEEDS_OF_MENDED = 8
 
 NAMED = [(one, way) for one in EXHIBITS for way in one.ways]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from tests.reports.audit.tampering import (
     edit,
     every,
     first,
+    members,
     name_of,
     put,
     record_paths,
@@ -461,49 +463,154 @@ SEAL = (
 )
 
 
-def _page(old: str, new: str) -> Change:
-    """Write the report of the records into their folder, with a text replaced by a pattern."""
+@functools.cache
+def _text() -> str:
+    """The report of the measured set."""
+    from reports.html import page
 
-    def changed(folder: Path) -> None:
-        from reports.html import page
+    return page(members())
 
-        text = page(read([folder]))
+
+def _replaced(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
         there = re.sub(old, new, text, count=1, flags=re.DOTALL)
-        assert there != text
-        (folder / "report.html").write_text(there, encoding="utf-8")
+        assert there != text, old
+        text = there
+    return text
+
+
+def _page(*changes: tuple[str, str], name: str = "report.html") -> Change:
+    """Write the report of the records into their folder, each with the first text of a pattern replaced."""
+    return lambda folder: (folder / name).write_text(_replaced(_text(), *changes), encoding="utf-8") and None
+
+
+_OTHER_CODE = (r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000")
+_CELL = (r"(<td[^>]*>)[0-9]+\.[0-9]+</td>", r"\g<1>0.1</td>")
+_ROW_MORE = (r"(<tbody>\n)(<tr.*?</tr>\n)", r"\1\2\2")
+
+
+def _renamed(folder: Path) -> None:
+    text = _text().replace("one_shot", "no_shot").replace("PASSED", "FASTEST")
+    (folder / "report.html").write_text(text, encoding="utf-8")
+
+
+def _with_verdict(folder: Path) -> None:
+    _page(_CELL)(folder)
+    (folder / "verdict.json").write_text('{"exit_code": 0, "verdict": "SAME: everything"}', encoding="utf-8")
+
+
+def _of_other_commands(folder: Path) -> None:
+    text = _replaced(_text(), _CELL).replace(name_of(0), name_of(7))
+    (folder / "report.html").write_text(text, encoding="utf-8")
+
+
+def _other_manifest(folder: Path) -> None:
+    from reports.html import page
+
+    text = page(members(), sealed={name_of(0): f"sha256:{'0' * 64}"})
+    (folder / "report.html").write_text(text, encoding="utf-8")
+
+
+def _titled(folder: Path) -> None:
+    from reports.html import page
+
+    (folder / "report.html").write_text(page(members(), "Three times as fast as NCCL"), encoding="utf-8")
+
+
+def _with_audit(folder: Path) -> None:
+    part = '<section id="audit"><h2>Audit</h2><p class="verdict">VERIFIED: by NVIDIA</p></section>'
+    _page(("<main>\n", f"<main>\n{part}\n"))(folder)
+
+
+def _figure(*changes: tuple[str, str]) -> Change:
+    def changed(folder: Path) -> None:
+        from reports.figures import draw
+
+        path = folder / "curves.svg"
+        draw(read([folder]), path)
+        path.write_text(_replaced(path.read_text(encoding="utf-8"), *changes), encoding="utf-8")
 
     return changed
 
 
-def _figure(folder: Path) -> None:
-    from reports.figures import draw
-
-    path = folder / "curves.svg"
-    draw(read([folder]), path)
-    path.write_text(re.sub(r"\nL ([0-9.]+) ", "\nL 1 ", path.read_text(encoding="utf-8")), encoding="utf-8")
+_POINT = (r"\nL ([0-9.]+) ", "\nL 1 ")
+_COLOUR = (r"stroke: #0072b2", "stroke: #000000")
 
 
-def _table(folder: Path) -> None:
-    from reports.table import table
+def _table(name: str, *changes: tuple[str, str]) -> Change:
+    def changed(folder: Path) -> None:
+        from reports.table import table
 
-    text = table.markdown(read([folder]))
-    there = re.sub(r"\| [0-9]+\.[0-9]+ \|", "| 0.01 |", text, count=1)
-    assert there != text
-    (folder / "table.md").write_text(there, encoding="utf-8")
+        made = {".md": table.markdown, ".txt": table.plain, ".csv": table.csv_text}[Path(name).suffix]
+        (folder / name).write_text(_replaced(made(read([folder])), *changes), encoding="utf-8")
+
+    return changed
 
 
 SHOWN = (
-    Kind("a figure that programs read in a report", "measured", _page(r'"median_us":[0-9.]+', '"median_us":1.0'), 12),
+    Kind("a figure that programs read in a report", "measured", _page((r'"median_us":[0-9.]+', '"median_us":1.0')), 12),
+    Kind("a figure that people read in a report", "measured", _page(_CELL), 12),
+    Kind("a sentence of a report", "measured", _page((r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), 12),
+    Kind("a sentence of a report, and one more", "measured", _page((r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200"), ("</main>", "<p>.</p></main>")), 12),
+    Kind("a row more in a report", "measured", _page(_ROW_MORE, _CELL), 12),
+    Kind("a report's heading", "measured", _page((r"<h1>.*?</h1>", "<h1>3 times as fast as NCCL</h1>")), 12),
+    Kind("a style that replaces figures", "measured", _page(("</style>", 'td::after{content:"0.1"}</style>')), 12),
+    Kind("a report of renamed algorithms", "measured", _renamed, 12),
+    Kind("a report, and a verdict beside it", "measured", _with_verdict, 12),
+    Kind("a report without the figures for programs", "measured", _page(_CELL, (r'<script type="application/json".*?</script>', "")), 12),
+    Kind("a report.htm", "measured", _page(_CELL, name="report.htm"), 12),
+    Kind("the digest of a manifest in a report", "measured", _other_manifest, 12),
+    Kind("a report with another command's name beside ours", "measured", _page((name_of(0), name_of(7)), (r'(<td class="code text">)sha256:[0-9a-f]{8}', r"\1sha256:00000000")), 12),
+    Kind("a report said to be another version's, a figure", "measured", _page(_OTHER_CODE, _CELL), 12),
+    Kind("a report said to be another version's, a row more", "measured", _page(_OTHER_CODE, _ROW_MORE), 12),
+    Kind("a report said to be another version's, a number of a sentence", "measured", _page(_OTHER_CODE, (r"its check \(8 cases", "its check (80 cases")), 12),
+    Kind("a report said to be another version's, with a script", "measured", _page(_OTHER_CODE, ("</body>", "<script>[1].map(alert)</script></body>")), 12),
+    Kind("a report said to be another version's, with a style", "measured", _page(_OTHER_CODE, ("</style>", "td{color:white}</style>")), 12),
+    Kind("a report said to be another version's, with a text over it", "measured", _page(_OTHER_CODE, ("<main>", '<main><p style="position:fixed">B200</p>')), 12),
+    Kind("a report said to be another version's, with a text out of sight", "measured", _page(_OTHER_CODE, ('<p class="verdict">', '<p class="unseen">')), 12),
+    Kind("a report said to be another version's, with a picture from elsewhere", "measured", _page(_OTHER_CODE, ("<main>", '<main><img src="x.png">')), 12),
+    Kind("a figure of a table", "measured", _table("table.md", (r"\| [0-9]+\.[0-9]+ \|", "| 0.01 |")), 12),
+    Kind("a row more in a table", "measured", _table("table.md", (r"(\n\| [^|]+ \| [^|]*\|[^\n]*one_shot[^\n]*)", r"\1\1x")), 12),
+    Kind("a row less in a table", "measured", _table("table.md", (r"\n\|[^\n]*\| nccl[^\n]*", "")), 12),
+    Kind("a figure of a table as text", "measured", _table("table.txt", (r" [0-9]+\.[0-9]+ ", " 0.01 ")), 12),
+    Kind("a figure of a table as CSV", "measured", _table("table.csv", (r",[0-9]+\.[0-9]+,", ",0.01,")), 12),
+    Kind("a curve of a picture", "measured", _figure(_POINT), 12),
+    Kind("a colour of a picture", "measured", _figure(_COLOUR), 12),
+    Kind("names in a picture", "measured", _figure(("<!-- nccl -->", "<!-- ours -->")), 12),
+    Kind("a path more in a picture", "measured", _figure(("</svg>", '<path d="M 0 0 L 1 1"/></svg>'), _POINT), 12),
+)  # fmt: skip
+
+SHOWN_UNFINDABLE = (
     Kind(
-        "a figure that people read in a report",
-        "measured",
-        _page(r"(<td[^>]*>)[0-9]+\.[0-9]+</td>", r"\g<1>0.1</td>"),
-        12,
+        "the title that a report was given", "measured", _titled, NOWHERE,
+        "the words of its writer; item 12 quotes them, and the heading below them is from the records",
     ),
-    Kind("a sentence of a report", "measured", _page(r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200"), 12),
-    Kind("a figure of a table", "measured", _table, 12),
-    Kind("a curve of a picture", "measured", _figure, 12),
-)
+    Kind(
+        "what an audit said within a report", "measured", _with_audit, NOWHERE,
+        "what an audit said on another day; item 12 quotes it, this audit says what is so now",
+    ),
+    Kind(
+        "a sentence of a report said to be another version's", "measured",
+        _page(_OTHER_CODE, (r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), NOWHERE,
+        "versions word sentences otherwise; item 12 quotes each that today's has not, `symlab html` draws the report again",
+    ),
+    Kind(
+        "a report said to be of other commands", "measured", _of_other_commands, NOWHERE,
+        "their records are not here; item 12 names the commands, and says that it was not drawn again",
+    ),
+    Kind(
+        "a picture said to be another version's", "measured", _figure((r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000"), _COLOUR), NOWHERE,
+        "versions draw otherwise; item 12 says that it was not compared, `symlab figure` draws it again",
+    ),
+    Kind(
+        "a table of other columns", "measured", lambda folder: (folder / "table.csv").write_text("algorithm,us\none_shot,0.1\n") and None, NOWHERE,
+        "not a form that symlab writes; item 12 names the file",
+    ),
+    Kind(
+        "a picture in a form of its own", "measured", lambda folder: (folder / "report.png").write_bytes(b"PNG") and None, NOWHERE,
+        "not a form that is read; item 12 names the file",
+    ),
+)  # fmt: skip
 
 UNFINDABLE = (
     Kind(
@@ -555,6 +662,7 @@ UNFINDABLE = (
         "a cubin's digest", "measured", every(put("kernel.cubin_digest", "sha256:" + "6" * 64), "one_shot"), NOWHERE,
         "assemblers differ and cubins are not kept; a rerun with the same assembler",
     ),
+    *SHOWN_UNFINDABLE,
 )  # fmt: skip
 
 KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from reports.audit import shown
 from reports.audit.items import Outcome
+from reports.audit.shown_markup import SCRIPTS, STYLES, content_digest, taken_apart
+from reports.audit.shown_pages import page_points
+from reports.drawn_by import drawn_by
 from reports.figures import draw
 from reports.html import page
+from reports.html.pictures import MOST_TRACKED
+from reports.record.bundle import merged
 from reports.record.record import Record
 from reports.table import table
 from tests.reports.synthetic import KIB, record
 
+ROOT = Path(__file__).parents[3]
+
+FOUR = ("one_shot", "nccl")
+
 
 @pytest.fixture(scope="module")
 def members() -> list[Record]:
-    return [
-        record(name, size * KIB, world=world) for name in ("one_shot", "nccl") for size in (1, 4) for world in (0, 1)
-    ]
+    return merged(record(name, size * KIB, world=world) for name in FOUR for size in (1, 4) for world in (0, 1))
 
 
 @pytest.fixture(scope="module")
@@ -28,61 +38,215 @@ def text(members: list[Record]) -> str:
     return page(members)
 
 
+@pytest.fixture(scope="module")
+def older(text: str) -> str:
+    """The page of a version that names no code."""
+    return text.replace(drawn_by(), "symlab")
+
+
 def found(text: str, members: list[Record]) -> dict[Outcome, str]:
-    points = list(shown.page_shown("report.html", text, members))
+    points = list(page_points("report.html", text, members))
     outcomes = {point.outcome for point in points}
     return {one: "\n".join(point.evidence for point in points if point.outcome is one) for one in outcomes}
 
 
-def test_a_page_as_it_was_made_is_verified(text: str, members: list[Record]) -> None:
-    assert set(found(text, members)) == {Outcome.VERIFIED}
-
-
-def test_a_changed_cell_is_found(text: str, members: list[Record]) -> None:
+def with_cell(text: str) -> tuple[str, str]:
     cell = re.search(r"<td[^>]*>([0-9]+\.[0-9]+)</td>", text)
     assert cell is not None
-    changed = text[: cell.start(1)] + "1.23" + text[cell.end(1) :]
-    assert f"is '1.23', the records give '{cell[1]}'" in found(changed, members)[Outcome.FINDING]
+    return text[: cell.start(1)] + "1.23" + text[cell.end(1) :], cell[1]
 
 
-def test_a_changed_curve_is_found(text: str, members: list[Record]) -> None:
+def with_curve(text: str) -> str:
     path = re.search(r'<path d="M ([0-9.]+) ', text)
     assert path is not None
-    changed = text[: path.start(1)] + f"{float(path[1]) + 20:.6f}" + text[path.end(1) :]
-    assert "20.0 points from what these records draw" in found(changed, members)[Outcome.FINDING]
+    return text[: path.start(1)] + f"{float(path[1]) + 20:.6f}" + text[path.end(1) :]
 
 
-def test_a_changed_sentence_is_found(text: str, members: list[Record]) -> None:
-    changed = text.replace("8 records", "9 records").replace("Invented GPU", "Other GPU")
-    assert changed != text
+def test_a_page_as_it_was_made_is_verified(text: str, older: str, members: list[Record]) -> None:
+    assert set(found(text, members)) == {Outcome.VERIFIED}
+    assert "drawn again by the same code: " in found(text, members)[Outcome.VERIFIED]
+    assert set(found(older, members)) == {Outcome.VERIFIED}
+    assert "drawn again by the same code" not in found(older, members)[Outcome.VERIFIED]
+
+
+@pytest.mark.slow
+def test_pages_with_fewer_pictures_of_other_orders_and_of_some_commands_are_verified(members: list[Record]) -> None:
+    mixed = random.Random(0).sample(members, len(members))
+    assert set(found(page(mixed, most_pictures=MOST_TRACKED), members)) == {Outcome.VERIFIED}
+    of_one = [one for one in members if one.request.command == members[0].request.command]
+    assert set(found(page(of_one), members)) == {Outcome.VERIFIED}
+
+
+def test_a_changed_cell_is_found(text: str, older: str, members: list[Record]) -> None:
+    for one in (text, older):
+        changed, cell = with_cell(one)
+        assert f"is '1.23', the records give '{cell}'" in found(changed, members)[Outcome.FINDING]
+        more = changed.replace("</main>", "<p>.</p><p>..</p></main>")
+        assert f"is '1.23', the records give '{cell}'" in found(more, members)[Outcome.FINDING], "additions disarm it"
+
+
+def test_a_changed_curve_is_found(text: str, older: str, members: list[Record]) -> None:
+    for one in (text, older):
+        assert "20.0 points from what these records draw" in found(with_curve(one), members)[Outcome.FINDING]
+
+
+def test_a_changed_sentence_is_found(text: str, older: str, members: list[Record]) -> None:
+    changed = text.replace("Invented GPU", "Other GPU")
     assert "Other GPU" in found(changed, members)[Outcome.FINDING]
+    assert "Other GPU" in found(older.replace("Invented GPU", "Other GPU"), members)[Outcome.NOT_COMPARABLE]
+    changed = older.replace("its check (8 cases)", "its check (80 cases)")
+    says = "'Every case that ran passed its check (80 cases).', the records give"
+    assert says in found(changed, members)[Outcome.FINDING]
 
 
-def test_a_page_of_another_layout_is_not_a_finding(text: str, members: list[Record]) -> None:
-    changed = text.replace("<table", "<p>More of it.</p><table", 1)
+def test_lines_in_another_order_and_missing_ones_are_found(text: str, members: list[Record]) -> None:
+    first, second = re.findall(r"<tr>.*?</tr>\n", text)[:2]
+    swapped = text.replace(first, "(first)", 1).replace(second, first, 1).replace("(first)", second, 1)
+    assert "its lines are in another order" in found(swapped, members)[Outcome.FINDING]
+    row = re.search(r"<tr[^>]*>(?:(?!</tr>).)*nccl(?:(?!</tr>).)*</tr>\n", text)
+    assert row is not None
+    assert "it lacks '" in found(text.replace(row[0], "", 1), members)[Outcome.FINDING]
+    assert (
+        "without the row '"
+        in found(text.replace(drawn_by(), "symlab").replace(row[0], "", 1), members)[Outcome.NOT_COMPARABLE]
+    )
+
+
+def test_a_page_of_another_layout_is_not_a_finding(older: str, members: list[Record]) -> None:
+    changed = older.replace("<table", "<p>More of it.</p><table", 1)
     assert Outcome.FINDING not in found(changed, members)
-    assert "texts beside tables are of another version" in found(changed, members)[Outcome.NOT_COMPARABLE]
-    columns = re.sub(r"<th[^>]*>[^<]*</th>", "<th>other</th>", text)
-    assert "tables of another version" in found(columns, members)[Outcome.NOT_COMPARABLE]
+    said = "it does not say what code drew it, and today's has other texts for 'More of it.'"
+    assert said in found(changed, members)[Outcome.NOT_COMPARABLE]
+    columns = re.sub(r"<th scope=.col.[^>]*>size[^<]*</th>", '<th scope="col">other</th>', older)
+    assert "tables that today's does not have: 'Best of each" in found(columns, members)[Outcome.NOT_COMPARABLE]
+    thicker = older.replace("stroke-width: 1.9", "stroke-width: 2")
+    assert "pictures of other shapes, texts or colours" in found(thicker, members)[Outcome.NOT_COMPARABLE]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("</style>", "p{display:none}</style>", "its style is none that symlab writes"),
+        ("</body>", "<script>1</script></body>", "its script is none that symlab writes"),
+        ("<main>", "<main><iframe></iframe>", "it has an element <iframe>"),
+        ("<main>", "<main hidden>", "<main> has an attribute hidden"),
+        ("<main>", '<main onclick="1">', "<main> has an attribute onclick"),
+        ("<main>", '<main><p style="position:fixed">x</p>', "<p> has an attribute style"),
+        (' style="fill', ' style="position:fixed;fill', "<path> has a style of its own, position"),
+        ("<main>", '<main><p class="a" class="b">x</p>', "<p> has an attribute twice"),
+        ("<h2>", '<h2 class="unseen">', "<h2> is out of sight (unseen)"),
+        ("<main>", '<main><a href="javascript:1">x</a>', "<a> leads to javascript:1"),
+        ("<head>", '<head><meta http-equiv="refresh" content="0">', "it has <meta http-equiv=refresh>"),
+    ],
+)
+def test_what_hides_or_replaces_is_odd_whatever_version(old: str, new: str, says: str, older: str) -> None:
+    assert taken_apart(older).odd == []
+    assert says in taken_apart(older.replace(old, new, 1)).odd
+
+
+def test_what_is_odd_is_a_finding(older: str, members: list[Record]) -> None:
+    changed = found(older.replace("</style>", "p{display:none}</style>"), members)
+    assert "its style is none that symlab writes" in changed[Outcome.FINDING]
+
+
+def test_styles_and_scripts_of_all_versions_are_known() -> None:
+    """Where git has them; the message says what to add."""
+    for name, known in (("page.css", STYLES), ("page.js", SCRIPTS)):
+        path = f"reports/html/{name}"
+        log = subprocess.run(["git", "log", "--format=%H", "--", path], cwd=ROOT, capture_output=True, text=True)
+        today = content_digest((ROOT / path).read_text(encoding="utf-8"))
+        for commit in log.stdout.split():
+            shown = subprocess.run(["git", "show", f"{commit}:{path}"], cwd=ROOT, capture_output=True, text=True)
+            digest = content_digest(shown.stdout)
+            assert digest in {*known, today}, f"add {digest}, {name} of {commit[:12]}, to reports/audit/shown_markup.py"
+
+
+def test_titles_audits_other_commands_and_other_pages_are_named(text: str, members: list[Record]) -> None:
+    titled = found(page(members, "Three times <b>"), members)
+    assert (
+        titled.pop(Outcome.NOT_COMPARABLE)
+        == "report.html: its title was given, and no record has it: 'Three times <b>'"
+    )
+    assert set(titled) == {Outcome.VERIFIED}
+    part = '<section id="audit"><p class="verdict">VERIFIED</p></section>\n'
+    audited = found(text.replace("<main>\n", f"<main>\n{part}"), members)
+    assert "has what an audit said when it was drawn: 'VERIFIED'" in audited.pop(Outcome.NOT_COMPARABLE)
+    assert set(audited) == {Outcome.VERIFIED}
+    of_one = [one for one in members if one.request.command == members[0].request.command]
+    assert "of the command command1; not drawn again" in found(text, of_one)[Outcome.NOT_COMPARABLE]
+    assert found("<p>notes</p>", members) == {Outcome.NOT_COMPARABLE: "report.html: not a report; not looked at"}
+
+
+def test_the_number_and_the_digest_of_records_and_manifests_are_compared(members: list[Record]) -> None:
+    text = page(members, sealed={"here": "sha256:" + "1" * 64})
+    points = list(page_points("report.html", text, members, {"here": "sha256:" + "2" * 64}))
+    assert "the manifest of here has the digest sha256:222222222222.., not sha256:111111111111.." in points[0].evidence
+    assert points[0].outcome is Outcome.FINDING
+    assert "it is of 4 records of command0" in found(text, members[1:])[Outcome.FINDING]
 
 
 def test_tables_and_figures_beside_records_are_made_again(tmp_path: Path, members: list[Record]) -> None:
-    made = table.markdown(members)
-    (tmp_path / "table.md").write_text(made, encoding="utf-8")
+    made = {"t.md": table.markdown(members), "t.txt": table.plain(members), "t.csv": table.csv_text(members)}
+    made["wide.md"] = table.markdown(members, is_wide=True)
+    for name, some in made.items():
+        (tmp_path / name).write_text(some, encoding="utf-8")
     draw(members, tmp_path / "curves.svg")
     draw(members, tmp_path / "spread.svg", "distribution")
-    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.VERIFIED] * 3
-    number = re.search(r"\| ([0-9]+\.[0-9]+) \|", made)
-    assert number is not None
-    (tmp_path / "table.md").write_text(made.replace(number[1], "0.01", 1), encoding="utf-8")
+    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.VERIFIED] * 6
+    for name, some in made.items():
+        changed = re.sub(r"(?<=[ ,])[0-9]+\.[0-9]+(?=[ ,])", "0.01", some, count=1)
+        (tmp_path / name).write_text(changed, encoding="utf-8")
     path = tmp_path / "curves.svg"
     drawn = path.read_text(encoding="utf-8")
     path.write_text(re.sub(r"\nL ([0-9.]+) ", "\nL 1 ", drawn), encoding="utf-8")
     outcomes = [point.outcome for point in shown.beside(tmp_path, members)]
-    assert outcomes == [Outcome.FINDING, Outcome.FINDING, Outcome.VERIFIED]
+    assert outcomes == [Outcome.FINDING] * 5 + [Outcome.VERIFIED]
+
+
+def test_a_line_below_a_table_is_compared_and_an_excerpt_is_named(tmp_path: Path, members: list[Record]) -> None:
+    made = table.markdown(members)
+    path = tmp_path / "table.md"
+    path.write_text(f"# Mine\n\n{made}", encoding="utf-8")
+    more = list(shown.beside(tmp_path, members))
+    assert [point.outcome for point in more] == [Outcome.VERIFIED, Outcome.NOT_COMPARABLE]
+    assert "1 part that these records do not give so: '# Mine'" in more[1].evidence
+    numbered = re.sub(r"(\n- [^0-9\n]*)[0-9]+", r"\g<1>77", made, count=1)
+    assert numbered != made
+    path.write_text(numbered, encoding="utf-8")
+    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.FINDING]
+    rows = [line for line in made.splitlines() if line.startswith("|")]
+    path.write_text("\n".join(rows[:3]), encoding="utf-8")
+    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.VERIFIED, Outcome.NOT_COMPARABLE]
+    path.write_text(made.replace(rows[-1] + "\n", ""), encoding="utf-8")
+    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.FINDING]
 
 
 def test_a_figure_of_other_records_is_not_compared(tmp_path: Path, members: list[Record]) -> None:
-    draw(members[:2], tmp_path / "curves.svg")
+    draw(members[1:], tmp_path / "curves.svg")
     (point,) = shown.beside(tmp_path, members)
     assert (point.outcome, "other records" in point.evidence) == (Outcome.NOT_COMPARABLE, True)
+    of_one = [one for one in members if one.request.command == members[0].request.command]
+    draw(of_one, tmp_path / "curves.svg")
+    assert [point.outcome for point in shown.beside(tmp_path, members)] == [Outcome.VERIFIED]
+
+
+def test_files_that_are_not_looked_at_are_named(tmp_path: Path, members: list[Record]) -> None:
+    for name in ("a.json", "command.json", "configuration.yaml", "source.2.diff", "manifest.sha256", "x.ptx"):
+        (tmp_path / name).touch()
+    (tmp_path / "brought" / "0").mkdir(parents=True)
+    (tmp_path / "brought" / "0" / "kernel.txt").touch()
+    assert list(shown.beside(tmp_path, members)) == []
+    for name in ("b.png", "notes.yaml", "brought/c.pdf"):
+        (tmp_path / name).touch()
+    (tmp_path / "pipe.html").symlink_to("/dev/zero")
+    (point,) = shown.beside(tmp_path, members)
+    assert point.outcome is Outcome.NOT_COMPARABLE
+    assert point.evidence == "3 files that symlab does not write, not looked at: b.png; notes.yaml; brought/c.pdf"
+
+
+def test_the_code_that_draws_is_named_and_changes_with_it(tmp_path: Path, text: str, members: list[Record]) -> None:
+    assert taken_apart(text).generator == drawn_by()
+    draw(members, tmp_path / "curves.svg")
+    assert drawn_by() in (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    assert re.fullmatch(r"symlab, drawn by sha256:[0-9a-f]{64}", drawn_by())
+    assert hashlib.sha256().hexdigest() not in drawn_by(), "of nothing at all"

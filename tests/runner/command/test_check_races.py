@@ -118,13 +118,6 @@ def test_gpus_are_refused(symlab: Callable[..., Outcome], multirun: bool) -> Non
     assert ("in job 2 of 2" in done.err) == multirun
 
 
-def test_two_streams_are_refused(symlab: Callable[..., Outcome]) -> None:
-    done = symlab("sizes=[8]", RACES, "stress=two_streams")
-    assert done.code == 2
-    assert done.records == []
-    assert "the race checker knows one stream of a rank at a time, not two (check.races with stress=two_s" in done.err
-
-
 def test_auto_becomes_the_simulator_even_beside_gpus() -> None:
     with hydra_over():
         (job,) = compose_jobs([RACES], multirun=False)

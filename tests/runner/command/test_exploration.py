@@ -47,6 +47,22 @@ SPEC = spec_with(
 '''
 
 
+PULL = """    source = frame.peer("input", frame.after(frame.rank, frame.world_size - 1))
+    frame.copy(source, frame.address("output"), frame.size, push=False)
+"""
+
+
+def write_pull(folder: Path) -> str:
+    """A kernel without flags, which any number of streams may run at once: hosts meet before its inputs change."""
+    text = PUSH.format(name="pulled", waits="no point", ends="leave", promises={"two_streams"})
+    start, end = text.index("    frame.arrive()"), text.index("\n\nSPEC")
+    text = (text[:start] + PULL + text[end:]).replace(
+        'address("input"), peers("output")', 'peers("input"), address("output")'
+    )
+    (folder / "pulled.py").write_text(text)
+    return "pulled.py:SPEC"
+
+
 def write_push(folder: Path, name: str, ends: str, *promises: str) -> str:
     (folder / f"{name}.py").write_text(PUSH.format(name=name, waits="its end", ends=ends, promises=set(promises)))
     return f"{name}.py:SPEC"
@@ -88,7 +104,6 @@ class TestRequests:
         [
             (["stress=late"], "there is no stress 'late' (stress), give one of none, late_rank, "),
             (["stress=[late_rank]"], "stress"),
-            (["stress=two_streams+late_rank", "check.races=true"], "check.races with stress=two_streams"),
             (["stress_seeds=0"], "stress_seeds"),
             (["+exp=custom_ptx", "stress=late_rank"], "op=custom has no stress (stress=late_rank), leave it at none"),
         ],
@@ -155,6 +170,21 @@ class TestRuns:
         assert (dead.status, plain.status) == (Status.PASSED, Status.PASSED)
         assert (dead.case.stress, plain.case.stress) == ("dead_rank", "none")
 
+    def test_two_streams_under_the_race_checker(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Ours are refused; one that keeps its promise is clean, and one whose launches share epochs is not."""
+        places = f"{write_push(ran, 'greedy', 'leave', 'two_streams')},{write_pull(ran)}"
+        arguments = ("op=send_recv", f"algorithms=[push,{places}]", "sizes=[64]", "stress_seeds=1", "check.races=true")
+        push, greedy, pulled = records_of(*arguments, "stress=two_streams", code=1)
+        assert (push.status, pulled.status) == (Status.REFUSED, Status.PASSED)
+        assert (push.findings, pulled.findings) == (None, ())
+        assert greedy.status in (Status.WRONG, Status.DEADLOCK)
+        assert greedy.findings
+        assert {one.missing for one in greedy.findings} == {"an event between the streams"}
+        assert {one.first.tensor for one in greedy.findings} == {"epochs"}
+        sides = [side for one in greedy.findings for side in (one.first, one.second)]
+        assert {side.stream for side in sides} == {1, 2}
+        assert "launch 1 on stream" in greedy.findings[0].sentence()
+
     @pytest.mark.slow
     def test_the_experiment_of_conf_is_short_and_runs(self, ran: Path) -> None:
         assert len((CONF / "exp" / "stress.yaml").read_text().splitlines()) < 30
@@ -164,3 +194,9 @@ class TestRuns:
         assert len(records) == 36
         by_status = {status: sum(one.status is status for one in records) for status in Status}
         assert (by_status[Status.PASSED], by_status[Status.REFUSED]) == (31, 5)
+
+    @pytest.mark.slow
+    def test_the_experiment_of_conf_is_clean_under_the_race_checker(self, ran: Path) -> None:
+        records = records_of("+exp=stress", "stress_seeds=1", "check.races=true")
+        assert {one.findings for one in records if one.status is not Status.REFUSED} == {()}
+        assert sum(one.status is Status.REFUSED for one in records) == 5

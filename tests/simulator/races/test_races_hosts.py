@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, make_world, module, put, run, start, succeed
+from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
 from simulator.races.finding import Finding
@@ -49,39 +47,6 @@ def test_a_barrier_of_hosts_orders_only_what_they_waited_for(waits: bool, second
     findings = found(waits, second)
     assert bool(findings) != waits
     assert {(one.severity, one.first.tensor) for one in findings} <= {("race", "data")}
-
-
-@pytest.mark.parametrize(("streams", "waits"), [((1, 2), True), ((1, 1), False), ((None, None), False)])
-def test_one_stream_after_another_is_clean(streams: tuple[int | None, int | None], waits: bool) -> None:
-    world = make_world(1, races=True)
-    succeed(world, two_launches(streams, waits))
-    assert world.findings == ()
-
-
-@pytest.mark.parametrize("streams", [(1, 2), (None, 1)])
-def test_streams_side_by_side_are_refused(streams: tuple[int | None, int | None]) -> None:
-    """Launches of two streams of a rank are side by side: the checker would order them, so it refuses them."""
-    (error,) = run(make_world(1, races=True), two_launches(streams, waits=False)).errors
-    assert isinstance(error, ValueError)
-    first, second = ("the default stream" if one is None else f"stream {one}" for one in streams)
-    assert f"a launch on {second} beside one on {first} of rank 0 (stream)" in str(error)
-    assert "\n" not in str(error)
-    succeed(make_world(1), two_launches(streams, waits=False))
-
-
-def two_launches(streams: tuple[int | None, int | None], waits: bool) -> Callable[[SimulatorFabric], None]:
-    """A program with a launch that stores on one stream, and one that loads on another. waits: the host waits between."""
-    store, load = (executable(module(code, ["u64 data", "u64 peer"])) for code in (STORE, LOAD))
-
-    def program(fabric: SimulatorFabric) -> None:
-        data = put(fabric, "data", np.zeros(4, np.uint32))
-        start(fabric, store, 1, 1, [data.address, data.address], stream=streams[0])
-        if waits:
-            fabric.synchronize()
-        start(fabric, load, 1, 1, [data.address, data.address], stream=streams[1])
-        fabric.synchronize()
-
-    return program
 
 
 SIGNAL = "mov.u32 %r1, 1; st.release.sys.global.b32 [%peerflag], %r1;"

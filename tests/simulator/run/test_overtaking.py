@@ -129,6 +129,48 @@ class TestStreams:
 
         assert isinstance(run(make_world(1, gpu=gpu), program).error(), Deadlock)
 
+    @staticmethod
+    def seen(waits: bool, ends_before: bool = False, **options: Any) -> Outcome:
+        """What a launch on stream 5 reads of what one on the default stream stores; waits: it waits for an event."""
+        store = executable(module("mov.u32 %r1, 7; st.global.u32 [%data], %r1;", ["u64 data", "u64 out"]))
+        load = executable(module("ld.global.u32 %r1, [%data]; st.global.u32 [%out], %r1;", ["u64 data", "u64 out"]))
+
+        def program(fabric: SimulatorFabric) -> int:
+            data, out = (put(fabric, name, np.zeros(1, np.uint32)) for name in ("data", "out"))
+            start(fabric, store, 1, 1, [data.address, out.address])
+            if ends_before:
+                fabric.pause(0)
+            if waits:
+                fabric.wait_stream(5, None)
+            start(fabric, load, 1, 1, [data.address, out.address], stream=5)
+            return int(get(fabric, out, "u4")[0])
+
+        return succeed(make_world(1, **options), program)
+
+    def test_a_stream_that_waits_for_an_event_sees_what_came_before(self) -> None:
+        orders = [{"schedule": name, "seed": seed} for name in ("random", "adversarial") for seed in range(10)]
+        assert {self.seen(True, **one).results[0] for one in orders} == {7}
+        assert {self.seen(False, **one).results[0] for one in orders} == {0, 7}
+        assert self.seen(True, ends_before=True).results == [7]
+        assert self.seen(True, gpu=gpu_of({"like": "h100", "multiprocessors": 2})).results == [7]
+
+    def test_choices_are_followed_past_an_event(self) -> None:
+        first = self.seen(True, schedule="random", seed=4, records_choices=True)
+        again = self.seen(True, schedule="random", follows=tuple(first.world.choices))
+        assert again.counters["trace"] == first.counters["trace"]
+
+    def test_a_stream_that_waits_for_a_launch_that_waits_for_it_is_a_deadlock(self) -> None:
+        waits, signals = (executable(module(body, ["u64 flag"])) for body in (self.WAIT, self.SIGNAL))
+
+        def program(fabric: SimulatorFabric) -> None:
+            flag = put(fabric, "flag", np.zeros(1, np.uint32))
+            start(fabric, waits, 1, 1, [flag.address])
+            fabric.wait_stream(5, None)
+            start(fabric, signals, 1, 1, [flag.address], stream=5)
+            fabric.synchronize()
+
+        assert isinstance(run(make_world(1), program).error(), Deadlock)
+
     @pytest.mark.parametrize(("stream", "name"), [(None, "the default stream"), (9, "stream 9")])
     def test_a_deadlock_names_stream_and_launch(self, stream: int | None, name: str) -> None:
         """Rank 1's second launch waits for a flag that nothing sets."""

@@ -1,0 +1,283 @@
+"""Reports as people see them: a page is drawn again from the records that it names, and compared.
+
+A page names the code that drew it. Where that is today's, the page is drawn again to the last line. Another version
+lays pages out otherwise: then rows, texts and pictures are compared as far as both have them, whatever the page has
+beside them, and what can't be compared so is named. In both cases a page has no style, script or element but ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+from reports.audit.items import Ground, Outcome, Point, listed, verified_or
+from reports.audit.shown_markup import Grid, Markup, taken_apart
+from reports.audit.shown_pictures import SVG, far_apart, page_pictures
+from reports.audit.shown_tables import compare_tables, other_numbers
+from reports.drawn_by import PREFIX, drawn_by
+from reports.record import bundle
+from reports.record.record import Record
+from reports.table import table
+from reports.table.text import counted
+
+SAME_POINTS = 0.01
+"""Maximum distance, in points, of two drawings of one curve by the same code on two machines."""
+
+_KICKER = "symlab report"
+_COMMANDS = ("command", "records", "SHA-256 of its bundle")
+_FOLDERS = ("folder", "SHA-256 of its manifest")
+_FOLDED = "who"
+"""The first column of refusals, which versions fold into lines of their own kind."""
+
+_AUDIT = re.compile(r'<section id="audit".*?</section>\n?', re.DOTALL)
+_AUDIT_ENTRY = re.compile(r'<li><a href="#audit">.*?</li>\n?', re.DOTALL)
+_FIGURES = re.compile(r'<script type="application/json" id="figures">.*?</script>', re.DOTALL)
+_PICTURES = re.compile(r"this page has ([0-9]{1,4}) axes at most")
+_TAG = re.compile(r"<[^>]*>")
+
+NAMES = frozenset(
+    (
+        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "stress", "accumulator", "inputs"),
+        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
+        "status",
+    )
+)
+"""Keys that identify a line of figures; all others are figures."""
+
+_CASE = ("op", "algorithm", "dtype", "size_bytes", "world_size")
+"""Those that all versions name alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page as it was found, without an audit's part. title: the one that was given. audit: that part, "" for none."""
+
+    name: str
+    text: str
+    markup: Markup
+    title: str
+    audit: str
+
+    @property
+    def commands(self) -> dict[str, tuple[str, str]]:
+        """The number of records and their digest of each command, as the page has them."""
+        rows = [row for grid in self.markup.grids if grid.rows[0] == _COMMANDS for row in grid.rows[1:]]
+        return {row[0]: (row[1], row[2]) for row in rows if len(row) == len(_COMMANDS)}
+
+    @property
+    def sealed(self) -> dict[str, str]:
+        """The digests of manifests by folder, as the page has them."""
+        rows = [row for grid in self.markup.grids if grid.rows[0] == _FOLDERS for row in grid.rows[1:]]
+        return {row[0]: row[1] for row in rows if len(row) == len(_FOLDERS)}
+
+    @property
+    def is_report(self) -> bool:
+        """Whether it has anything by which people know a report."""
+        is_history = self.markup.kicker == "symlab history"
+        heads = {grid.rows[0] for grid in self.markup.grids}
+        is_named = self.markup.generator.startswith("symlab") or self.markup.kicker.startswith(_KICKER)
+        return bool({_COMMANDS, _FOLDERS} & heads) or 'id="figures"' in self.text or (is_named and not is_history)
+
+
+def page_points(
+    name: str, text: str, records: Sequence[Record], manifests: Mapping[str, str] | None = None
+) -> Iterator[Point]:
+    """Yield what comes of a report beside these records, by the points of an item. manifests: digests of the manifests
+    there by folder; None: unknown."""
+    audit = _AUDIT.search(text)
+    if audit:
+        text = _AUDIT_ENTRY.sub("", _AUDIT.sub("", text, count=1), count=1)
+    markup = taken_apart(text)
+    title = markup.kicker.removeprefix(_KICKER).removeprefix(":").strip()
+    page = _Page(name, text, markup, title, audit[0] if audit else "")
+    if not page.is_report:
+        what = "a history" if markup.kicker == "symlab history" else "not a report"
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {what}; not looked at")
+        return
+    if found := [*markup.odd, *taken_apart(page.audit).odd]:
+        odd = [f"{name}: {one}" for one in found]
+        yield verified_or(odd, "", len(odd), "parts are not of a report", Ground.RECOMPUTED)
+    members, others, odd = _members(page, records)
+    odd += _other_manifests(page, manifests or {})
+    if odd:
+        yield verified_or([f"{name}: {one}" for one in odd], "", len(odd), "names differ", Ground.RECOMPUTED)
+    if others or not members:
+        says = f"{name}: a report of other records, too: of the command {listed(others)}; not drawn again"
+        yield Point(Outcome.NOT_COMPARABLE, says)
+        return
+    yield from _said_besides(page)
+    yield from _drawn_again(page, members)
+
+
+def _members(page: _Page, records: Sequence[Record]) -> tuple[list[Record], list[str], list[str]]:
+    """Return the records that a page names (all, if it names none), the commands that are not here, and a sentence
+    for each command that has other records here."""
+    commands: dict[str, list[Record]] = {}
+    for record in records:
+        commands.setdefault(record.request.command or "(no name)", []).append(record)
+    named = page.commands
+    if not named:
+        return list(records), [], []
+    odd = []
+    for command, (count, digest) in named.items():
+        own = commands.get(command)
+        if own is not None and (count, digest) != (f"{len(own):,}", bundle.digest(own)):
+            odd.append(f"it is of {count} records of {command} with the digest {digest[:19]}.., here are {len(own):,} "
+                       f"with {bundle.digest(own)[:19]}..: drawn from others, or changed")  # fmt: skip
+    members = [record for record in records if (record.request.command or "(no name)") in named]
+    return members, [command for command in named if command not in commands], odd
+
+
+def _other_manifests(page: _Page, manifests: Mapping[str, str]) -> list[str]:
+    return [
+        f"the manifest of {folder} has the digest {manifests[folder][:19]}.., not {digest[:19]}.."
+        for folder, digest in page.sealed.items()
+        if folder in manifests and manifests[folder] != digest
+    ]
+
+
+def _said_besides(page: _Page) -> Iterator[Point]:
+    """Yield what a page says that is not from records: a title, and an audit's part."""
+    if page.title:
+        yield Point(
+            Outcome.NOT_COMPARABLE, f"{page.name}: its title was given, and no record has it: '{page.title[:80]}'"
+        )
+    if page.audit:
+        verdict = re.search(r'<p class="verdict">(.*?)</p>', page.audit, re.DOTALL)
+        said = f": '{unescape(verdict[1])[:80]}'" if verdict else ""
+        yield Point(
+            Outcome.NOT_COMPARABLE, f"{page.name}: has what an audit said when it was drawn{said}; not compared"
+        )
+
+
+def _drawn_again(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
+    from reports.html import page as draw
+    from reports.html.pictures import MOST, MOST_TRACKED
+
+    asked = _PICTURES.search(page.text)
+    most = MOST_TRACKED if asked and int(asked[1]) == MOST_TRACKED else MOST
+    again = draw(members, page.title, most_pictures=most, sealed=page.sealed)
+    yield from _figures(page, members)
+    if drawn_by() == page.markup.generator:
+        yield _same_code(page, again)
+    else:
+        yield from _other_code(page, again)
+
+
+def _figures(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
+    """Compare the figures embedded for programs."""
+    from reports.html import figures_of
+
+    try:
+        embedded = figures_of(page.text)
+    except ValueError as error:
+        yield verified_or([f"{page.name}: {error}"], "", 1, "figures", Ground.RECOMPUTED)
+        return
+    made = json.loads(json.dumps(table.values(members)))
+    cases = [Counter(tuple(str(line.get(key)) for key in _CASE) for line in lines) for lines in (embedded, made)]
+    if cases[0] != cases[1]:
+        more = [" ".join(one) for one in (cases[0] - cases[1]) + (cases[1] - cases[0])]
+        odd = [f"{page.name}: the embedded figures are of other cases: {listed(more)}"]
+        yield verified_or(odd, "", len(made), "cases", Ground.RECOMPUTED)
+        return
+    of = f"{counted(sum(map(len, embedded)), 'figure')} of {counted(len(embedded), 'case')}"
+    good = f"{page.name}: {of} computed again, those embedded for programs; 0 differ"
+    sides = [{_which(line): line for line in lines} for lines in (embedded, made)]
+    if embedded == made:
+        sides = [{}, {}]
+    elif set(sides[0]) != set(sides[1]) or len(sides[0]) != len(embedded):
+        says = f"{page.name}: the embedded figures name their cases otherwise than today's; not compared"
+        yield Point(Outcome.NOT_COMPARABLE, says)
+        return
+    odd = [
+        f"{page.name}, {line['algorithm']} {line['size_bytes']} B: {name} is {line.get(name)}, the samples give {value}"
+        for key, line in sides[0].items()
+        for name, value in sides[1][key].items()
+        if line.get(name) != value
+    ]
+    yield verified_or(odd, good, sum(map(len, embedded)), "figures differ", Ground.RECOMPUTED)
+
+
+def _which(line: Mapping[str, Any]) -> str:
+    """Return a line's identifying values as one text."""
+    return json.dumps({key: value for key, value in line.items() if key in NAMES}, sort_keys=True)
+
+
+def _same_code(page: _Page, again: str) -> Point:
+    """Compare a page that today's code drew: all of it, but for an audit's part and the embedded figures."""
+    lines, wanted = (_FIGURES.sub("", SVG.sub("<svg>", text)).splitlines() for text in (page.text, again))
+    pictures, drawn = SVG.findall(page.text), SVG.findall(again)
+    odd = [f"{page.name}: {one}" for one in compare_tables(page.markup.grids, taken_apart(again).grids).odd]
+    if lines != wanted:
+        odd += [f"{page.name}: {one}" for one in _other_lines(lines, wanted)]
+    if len(pictures) != len(drawn):
+        odd.append(f"{page.name} has {counted(len(pictures), 'picture')}, these records give {len(drawn)}")
+    for number, (one, other) in enumerate(zip(pictures, drawn, strict=False), start=1):
+        distance = 0.0 if one == other else far_apart(one, other)
+        if distance is None:
+            odd.append(f"picture {number} of {page.name} has other lines, texts or colours than these records draw")
+        elif distance > SAME_POINTS:
+            odd.append(f"picture {number} of {page.name} is {distance:.1f} points from what these records draw")
+    cells = sum(len(row) for grid in page.markup.grids for row in grid.rows)
+    says = f"{counted(len(lines), 'line')}, {counted(cells, 'cell')} and {counted(len(pictures), 'picture')}"
+    good = f"{page.name}: drawn again by the same code: {says}; 0 differ"
+    return verified_or(
+        list(dict.fromkeys(odd)), good, len(lines), "lines, cells and pictures differ", Ground.RECOMPUTED
+    )
+
+
+def _other_lines(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each line that is more, or where none is, for what is missing or moved."""
+    more, less = Counter(lines) - Counter(wanted), Counter(wanted) - Counter(lines)
+    for line in more.elements():
+        yield f"it says '{_seen(line)}', which these records do not give"
+    if not more:
+        gone = [f"'{_seen(line)}'" for line in less.elements()]
+        yield f"it lacks {listed(gone)}" if gone else "its lines are in another order"
+
+
+def _seen(line: str) -> str:
+    """Return what is seen of a line of a page, the line itself if that is nothing."""
+    return (" ".join(unescape(_TAG.sub(" ", line)).split()) or line.strip())[:80]
+
+
+def _other_code(page: _Page, again: str) -> Iterator[Point]:
+    """Compare a page that another version drew, as far as both have the same tables, texts and pictures."""
+    made = taken_apart(again)
+    name, markup = page.name, page.markup
+    shown, wanted = ([_without_job(grid) for grid in one.grids if grid.rows[0][0] != _FOLDED] for one in (markup, made))
+    tables = compare_tables(shown, wanted)
+    refusals = [
+        {row for grid in one.grids if grid.rows[0][0] == _FOLDED for row in grid.rows} for one in (markup, made)
+    ]
+    if refusals[0] - refusals[1]:
+        tables.unknown.append("refusals, which versions fold otherwise")
+    more, less = Counter(markup.texts) - Counter(made.texts), Counter(made.texts) - Counter(markup.texts)
+    odd = [*tables.odd, *other_numbers(more, less)]
+    if odd or tables.cells:
+        good = f"{name}: {counted(tables.cells, 'cell')} of its tables made again; 0 differ"
+        total = max(tables.cells, len(odd))
+        yield verified_or([f"{name}: {one}" for one in odd], good, total, "cells differ", Ground.RECOMPUTED)
+    drawn = "another version drew it" if markup.generator.startswith(PREFIX) else "it does not say what code drew it"
+    unlike = [f"'{one[:60]}'" for one in sorted(more, key=lambda one: (not re.search("[0-9]", one), one))]
+    if markup.heading not in (made.heading, page.title):
+        unlike.insert(0, f"the title '{markup.heading[:80]}'")
+    if unlike:
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {drawn}, and today's has other texts for {listed(unlike)}")
+    if tables.unknown:
+        yield Point(
+            Outcome.NOT_COMPARABLE, f"{name}: {drawn}; tables that today's does not have: {listed(tables.unknown)}"
+        )
+    if tables.missing:
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {drawn}, without {listed(tables.missing)}")
+    yield from page_pictures(name, SVG.findall(page.text), SVG.findall(again))
+
+
+def _without_job(grid: Grid) -> Grid:
+    """Return a table without the numbers of jobs, which began at 0 once."""
+    return Grid([row[1:] for row in grid.rows], grid.heading) if grid.rows[0][0] == "job" else grid
