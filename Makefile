@@ -10,7 +10,8 @@ SUITABLE = $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2
 # pip's output, less what is of no use here.
 BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
 
-PYTEST := $(RUN) pytest -q -n auto --dist loadfile --durations=5
+# Bytecode is kept, whatever the user's environment says: the tests start some hundreds of Python processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) pytest -q -n auto --dist loadfile --durations=5
 
 .PHONY: demo test test-slow test-all foreign check codes audit bench clean
 

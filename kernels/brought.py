@@ -176,13 +176,13 @@ def _check_current(place: Place, files: tuple[str, ...], before: set[str]) -> No
     before: names of the modules that were imported already. A file that changed since is seen by its content if it was
     read before; if a module of it was imported before anything read it, by its time of change.
     """
-    imported = {getattr(sys.modules.get(name), "__file__", None) or "" for name in before}
-    resolved = {str(Path(file).resolve()) for file in imported if file}
+    imported = {_identity(getattr(sys.modules.get(name), "__file__", None) or "") for name in before}
     for source in sources.sources_of(files):
         if not sources.is_foreign([str(source.path)]):
             continue
-        changed_ns = source.path.stat().st_mtime_ns if source.path.is_file() else -1
-        unread = str(source.path) in resolved and _current.get(source.path) != changed_ns
+        identity = _identity(source.path)
+        changed_ns = source.path.stat().st_mtime_ns if identity is not None else -1
+        unread = identity is not None and identity in imported and _current.get(source.path) != changed_ns
         if source.changed:
             raise ValueError(f"{place}: {source.path} changed after this process first read it: run it again")
         if unread and changed_ns > _process_started_ns():
@@ -191,6 +191,15 @@ def _check_current(place: Place, files: tuple[str, ...], before: set[str]) -> No
                 "process began: bring the kernel first, or run it again"
             )
         _current[source.path] = changed_ns
+
+
+def _identity(file: str | Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a file, the same for each path to it; None if it is none."""
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 @cache

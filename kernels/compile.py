@@ -36,6 +36,7 @@ from kernels.sources import ROOT, digest_of, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
+from memory.held_interrupts import uninterrupted
 from memory.private_folder import exposure, is_ours, make_private
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
     found = _load(path, key)
     if found is not None:
         return replace(found, assumptions=spec.assumptions)
-    with _compiling:
+    with _compiling, uninterrupted():  # the compiler aborts the process if an exception passes through it
         found = _load(path, key)  # another thread may have been faster
         if found is None:
             found = _compile(spec, case, arch)
@@ -209,13 +210,13 @@ def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument
 
     Raises RuntimeError if there is no compiler, ValueError if it refuses the function, and for none or several kernels.
     """
-    try:
-        import cutlass.cute as cute
-        from cutlass._mlir.execution_engine import ExecutionEngine
-        from cutlass.base_dsl.compiler import DumpDir
-    except ImportError as error:
-        raise RuntimeError(f"compiling {name} needs {COMPILER}, which can't be imported: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder, _compiling:
+    with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder, _compiling, uninterrupted():
+        try:
+            import cutlass.cute as cute
+            from cutlass._mlir.execution_engine import ExecutionEngine
+            from cutlass.base_dsl.compiler import DumpDir
+        except ImportError as error:
+            raise RuntimeError(f"compiling {name} needs {COMPILER}, which can't be imported: {error}") from error
         options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
         try:
             made = cute.compile[options](function, *map(_example, arguments))

@@ -1,7 +1,8 @@
 """The files that a kernel's code is made of: those it begins with, and every file that they import.
 
 Imports are read from the source text, so nothing is executed. They count wherever they stand, within functions and
-behind TYPE_CHECKING too, absolute or relative, and transitively. Of the project, files of the package kernels count, of
+behind TYPE_CHECKING too, absolute or relative, and transitively. A module that lies beside a user's file counts as on
+sys.path, where that file may put its folder (`import helpers`). Of the project, files of the package kernels count, of
 everything else all but Python's library and installed packages. The project's other packages are host code and don't
 count. An import by a computed name (importlib.import_module) is not found: add its file to KernelSpec.files.
 
@@ -97,14 +98,14 @@ def _imported(path: Path) -> tuple[Path, ...]:
     for node in _imports(tree.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                found += _files(alias.name.split("."), None)
+                found += _absolute(alias.name.split("."), path)
         else:
             module = node.module.split(".") if node.module else []
             if node.level > len(path.parents):
                 continue
             folder = path.parents[node.level - 1] if node.level else None
             for alias in node.names:
-                found += _files([*module, alias.name], folder)
+                found += _files([*module, alias.name], folder) if folder else _absolute([*module, alias.name], path)
     return tuple(dict.fromkeys(found))
 
 
@@ -117,6 +118,18 @@ def _imports(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
             inner = getattr(node, part, None)
             if isinstance(inner, list):
                 yield from _imports(inner)
+
+
+def _absolute(parts: list[str], path: Path) -> list[Path]:
+    """Return the files of a module that a file imports by its whole name: on sys.path, and beside the file.
+
+    A user's file may put its folder on sys.path when it runs: the answer is the same before and after."""
+    found = _files(parts, None)
+    name = parts[0]
+    if path.is_relative_to(PACKAGE) or name in (PACKAGE.name, *HOST_PACKAGES) or name in sys.stdlib_module_names:
+        return found
+    beside = _files(parts, path.parent)[len(_init(path.parent)) :]
+    return [*found, *(file.resolve() for file in beside)]
 
 
 def _files(parts: list[str], folder: Path | None) -> list[Path]:

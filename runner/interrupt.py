@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any
+
+from memory.held_interrupts import ending_signals, held_interrupts
 
 EXIT_INTERRUPTED = 130
 
@@ -25,6 +28,28 @@ class Interrupted(KeyboardInterrupt):
         self.times = times
 
 
+class _Raising:
+    """The handler of a command's signals: it raises Interrupted."""
+
+    def __init__(self) -> None:
+        self._times = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._times += 1
+        raise Interrupted(number, self._times)
+
+    def end_process(self, number: int) -> None:
+        """End the process at once with the signal's exit code, for code that no exception may pass through."""
+        for descriptor in (1, 2):
+            with contextlib.suppress(OSError):
+                if os.isatty(descriptor):
+                    os.write(descriptor, _SHOW_CURSOR)  # the progress bar hides it
+        os._exit(128 + number)
+
+
+_SHOW_CURSOR = b"\x1b[?25h\n"
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within, SIGINT, SIGTERM and SIGHUP (a closed terminal) raise Interrupted, each time they come.
@@ -35,14 +60,8 @@ def interruptible() -> Iterator[None]:
         yield
         return
 
-    times = 0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal times
-        times += 1
-        raise Interrupted(number, times)
-
-    wanted = _caught()
+    handle = _Raising()
+    wanted = ending_signals()
     before = [signal.signal(number, handle) for number in wanted]
     try:
         yield
@@ -51,44 +70,12 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def shielded() -> Iterator[None]:
+def shielded() -> AbstractContextManager[None]:
     """Within, a first SIGINT, SIGTERM or SIGHUP waits until the end, for steps that belong together; a second does not.
 
     Outside the main thread, or where a handler is not Python's, nothing changes. An ignored SIGHUP stays ignored.
     """
-    handlers = {number: signal.getsignal(number) for number in _caught()}
-    if threading.current_thread() is not threading.main_thread() or not all(map(callable, handlers.values())):
-        yield
-        return
-
-    waiting: list[int] = []
-
-    def wait(number: int, frame: FrameType | None) -> None:
-        if waiting:
-            _call(handlers[signal.Signals(number)], number, frame)
-        waiting.append(number)
-
-    try:
-        for number in handlers:
-            signal.signal(number, wait)
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if waiting:
-        _call(handlers[signal.Signals(waiting[0])], waiting[0], None)
-
-
-def _caught() -> list[signal.Signals]:
-    """Return the signals that end a command: SIGHUP not if it is ignored, as it is under nohup."""
-    is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([] if is_hangup_ignored else [signal.SIGHUP])]
-
-
-def _call(handler: Callable[[int, FrameType | None], Any] | int | None, number: int, frame: FrameType | None) -> None:
-    assert callable(handler)
-    handler(number, frame)
+    return held_interrupts(lambda handler, number: handler(number, None))
 
 
 def is_first(error: KeyboardInterrupt) -> bool:

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from simulator.forms import Missing
+    from simulator.forms import Missing, Versions
 
 README = Path(__file__).resolve().parent / "README.md"
 INCLUDED = re.compile(r"(<!-- forms -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -35,7 +35,7 @@ def check(file: Path, arch: str | None) -> int:
     It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
     there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
     """
-    from simulator.forms import missing_forms
+    from simulator.forms import missing_forms, versions_of
     from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
 
     if arch is not None and not ARCH.fullmatch(arch):
@@ -51,6 +51,7 @@ def check(file: Path, arch: str | None) -> int:
     try:
         entries = entries_of(text)
         missing = missing_forms(text)
+        versions = versions_of(text)
     except PtxSyntaxError as error:
         print(f"{file}: the simulator can't read it: {error}")
         is_whole = False
@@ -59,8 +60,9 @@ def check(file: Path, arch: str | None) -> int:
             raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function alone cannot be launched")
         kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}: {', '.join(entries)}"
         print(textwrap.fill(f"{file}: {target.group(1)}, {kernels}", 120, break_on_hyphens=False))
-        is_whole = not missing
+        is_whole = not missing and not versions.later
         _say_missing(missing)
+        _say_versions(versions)
     is_legal = _say_assembled(text, arch or target.group(1))
     return 0 if is_whole and is_legal else 1
 
@@ -79,6 +81,17 @@ def _say_missing(missing: Sequence[Missing]) -> None:
         print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")
         if "the simulator has no " not in one.reason or " yet" not in one.reason:
             print(f"      {one.reason}")
+
+
+def _say_versions(versions: Versions) -> None:
+    """Print which version of PTX the file's forms need, and those that its own does not have."""
+    stated, needed = (f"{one[0]}.{one[1]}" for one in (versions.stated, versions.needed))
+    if not versions.later:
+        print(f"PTX: .version {stated}; its forms need {needed}")
+        return
+    print(f"PTX: .version {stated} is too old, its forms need {needed}")
+    for one in versions.later:
+        print(f"  {len(one.lines)} x {one.form} needs .version {one.first[0]}.{one.first[1]}: {_lines(one.lines)}")
 
 
 def _lines(numbers: tuple[int, ...]) -> str:

@@ -22,6 +22,7 @@ from memory.tensor import SymmetricTensor
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, function_call, launched
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
+from runner.custom.parameters import fits
 from runner.request.sizes import format_bytes
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
 from symlab.arguments import (
@@ -329,6 +330,12 @@ def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[
             raise ValueError(
                 f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
                 f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
+            )
+        if isinstance(argument, ArgumentSpec) and not fits(argument.kind, parameter.type):
+            wanted = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
+            raise ValueError(
+                f"parameter {number} of {executable.name} is .{parameter.type}, and argument {number} is "
+                f"{argument.kind} (arguments), give {wanted}"
             )
     return tuple(given)
 

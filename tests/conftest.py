@@ -349,6 +349,18 @@ def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return make
 
 
+@pytest.fixture(scope="session")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of compiled kernels for this run of the tests, which all of its workers share: a cache may be shared by
+    processes, and a kernel that tests of several files launch is compiled once."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "compiled-kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
 @pytest.fixture
 def needs_multicast() -> Callable[[Any], None]:
     """needs_multicast(world) skips the test, with the library's reason, on GPUs that have none."""

@@ -28,6 +28,7 @@ from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from kernels.stress import NO_STRESS, Stress
 from memory.fabric import Executable, Fabric, FabricError, Traits
+from memory.held_interrupts import uninterrupted
 from reports.record.findings import verdict_of
 from reports.record.record import (
     CHECK_WAS_OFF,
@@ -396,12 +397,13 @@ def usual_means() -> Means:
 
     Imports all of them with what they import when they are called: seconds that would be in the first case's time.
     """
-    import kernels.code  # noqa: F401
-    import runner.case.check
-    import runner.case.library_program
-    import runner.case.program  # noqa: F401
-    from kernels.compile import executable
-    from kernels.spec import refuses
+    with uninterrupted():
+        import kernels.code  # noqa: F401
+        import runner.case.check
+        import runner.case.library_program
+        import runner.case.program  # noqa: F401
+        from kernels.compile import executable
+        from kernels.spec import refuses
 
     def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
         return check_of(contestant, outcomes_of(world, contestant, request), request)

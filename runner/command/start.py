@@ -201,9 +201,9 @@ def _show_configuration(options: RunOptions) -> None:
     from runner.request.compose import plan_jobs
     from runner.request.composer import Composer, composed
 
-    planned = plan_jobs(options.overrides, options.multirun)
-    # Hydra's own section takes a compose in full for each job.
     composer = Composer()
+    planned = plan_jobs(options.overrides, options.multirun, composer)
+    # Hydra's own section takes a compose in full for each job.
     compose = composed if options.cfg != "job" else lambda lines: composer.composition(lines).config
     documents = [_document(compose(lines), options) for lines in planned]
     if len(documents) == 1:

@@ -61,10 +61,17 @@ def refuses_entry(spec: CustomSpec, entry: PtxEntry) -> str:
     if unfit := refuses_parameters(spec, [one.size_bytes for one in entry.parameters]):
         return unfit
     for number, (argument, parameter) in enumerate(zip(spec.arguments, entry.parameters, strict=True)):
-        given, declared = argument.kind[0] == "f", parameter.type[0] == "f"
-        if given != declared and parameter.type[0] != "b" and argument.kind != "bytes":
+        if not fits(argument.kind, parameter.type):
             return f"parameter {number} of {spec.name} is .{parameter.type}, and argument {number} is {argument.kind}"
     return ""
+
+
+def fits(kind: str, declared: str) -> bool:
+    """Return whether an argument of a kind can be meant for a parameter that PTX declares as a type, such as "u32".
+
+    A float is for .f32 and .f64, or for bytes (.b8): a .b32 does not say that it is one, so its bits have to be given.
+    """
+    return kind == "bytes" or declared == "b8" or (kind[0] == "f") == (declared[0] == "f")
 
 
 def refuses_target(target: str, arch: str) -> str:

@@ -72,16 +72,20 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
 
     multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
     """
-    planned = plan_jobs(arguments, multirun)
     composer = Composer()
+    planned = plan_jobs(arguments, multirun, composer)
     return tuple(_job(composer, number, lines, len(planned)) for number, lines in enumerate(planned))
 
 
-def plan_jobs(arguments: Sequence[str], multirun: bool) -> list[tuple[str, ...]]:
-    """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over."""
+def plan_jobs(arguments: Sequence[str], multirun: bool, composer: Composer | None = None) -> list[tuple[str, ...]]:
+    """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over.
+
+    composer is given what was composed on the way: the configuration of a command's only job.
+    """
     try:
         overrides = parsed(_with_plus(argument) for argument in arguments)
-        planned = [lines for chosen in _by_experiment(overrides, multirun) for lines in _expanded(chosen, multirun)]
+        chosen = _by_experiment(overrides, multirun)
+        planned = [lines for one in chosen for lines in _expanded(one, multirun, composer)]
     except OverrideParseException as error:
         from runner.request.misread import misread_override
 
@@ -126,7 +130,7 @@ def _by_experiment(overrides: list[Override], multirun: bool) -> Iterator[list[O
         yield [chosen if one is swept[0] else one for one in overrides]
 
 
-def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
+def _expanded(overrides: list[Override], multirun: bool, composer: Composer | None) -> Iterator[list[str]]:
     """Each job's override lines: the product of the experiment's sweep and the command line's, which
     wins."""
     swept = [one for one in overrides if one.is_sweep_override()]
@@ -143,6 +147,8 @@ def _expanded(overrides: list[Override], multirun: bool) -> Iterator[list[str]]:
             raise RequestError(
                 f"'{line}' gives several values ({key}), add -m to run a sweep over them{listed(key, str(line))}"
             )
+        if composer is not None:
+            composer.remember(fixed, config)
         yield fixed
         return
     parameters = settings.sweeper.params or {}

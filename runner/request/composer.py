@@ -76,11 +76,17 @@ class Composer:
         self._parser = OverridesParser.create()
         self._kinds: dict[str, Override | _Kind] = {}
         self._bases: dict[tuple[str, ...], Composition | None] = {}
+        self._whole: dict[tuple[str, ...], Composition] = {}
+
+    def remember(self, lines: Sequence[str], config: DictConfig) -> None:
+        """Keep what Hydra composed of a job's lines for composition(lines), which gives it away. Empties its hydra
+        section."""
+        self._whole[tuple(lines)] = _without_hydra(config)
 
     def composition(self, lines: Sequence[str]) -> Composition:
         """Return the configuration of one job, the same that Hydra composes, with the limits of the GPU that it names.
         RequestError like composed."""
-        found = self._composition([written_out(line) for line in lines])
+        found = self._whole.pop(tuple(lines), None) or self._composition([written_out(line) for line in lines])
         with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), config_folders())
         return found
 

@@ -12,6 +12,9 @@ from simulator.ptx.ir import Address, Instruction, Register
 FAMILY_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
 """The .target lines under which multimem has 8-bit floats."""
 
+MINIMUM_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f"])
+"""The .target lines under which redux has f32."""
+
 _BRAIN = frozenset({"bf16", "bf16x2"})
 _SHORT_PAIRS = frozenset({"u16x2", "s16x2"})
 _OPCODES = frozenset({"elect", "griddepcontrol", "mapa", "getctarank", "multimem"})
@@ -27,6 +30,9 @@ def lacks(instruction: Instruction, target: str) -> str:
         if target in FAMILY_TARGETS:
             return ""
         return f"{target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FAMILY_TARGETS))}"
+    if instruction.opcode == "redux" and "f32" in words:
+        known = ", ".join(sorted(MINIMUM_TARGETS))
+        return "" if target in MINIMUM_TARGETS else f"{target} has no redux of f32: it takes one of {known}"
     number = re.match(r"sm_(\d+)", target)
     first = _first(instruction, words)
     if number is None or int(number[1]) >= first:

@@ -193,6 +193,43 @@ def _reduce(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
+_CANONICAL_NAN = 0x7FFFFFFF
+_LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+
+
+@operation(
+    *(f"redux.sync.{word}{way}{nan}.f32" for word in ("min", "max") for way in ("", ".abs") for nan in ("", ".NaN"))
+)
+def _reduce_floats(instruction: Instruction, bind: Binder) -> Run:
+    """The least or the largest number of a set, -0 below +0. With .NaN a NaN wins, else it counts only among NaNs."""
+    words = instruction.qualifiers
+    is_max, is_abs = "max" in words, "abs" in words
+    function = np.maximum if is_max else np.minimum
+    of_nan = _MOST if is_max == ("NaN" in words) else _LEAST  # of keys, which no number has
+    target = bind.write(instruction.operands[0])
+    values, masks = (_column(one, "u4", bind) for one in instruction.operands[1:])
+
+    def run(frame: LaneFrame) -> None:
+        sets = _sets(frame, masks(frame))
+        order = np.argsort(sets.number, kind="stable")
+        starts = np.searchsorted(sets.number[order], np.arange(sets.count))
+        bits = values(frame).view(np.uint32)[order]
+        magnitudes = bits & np.uint32(0x7FFFFFFF)
+        keys = magnitudes.view(np.int32) if is_abs else _flipped(bits.view(np.int32))
+        keys = np.where(magnitudes > 0x7F800000, np.int32(of_nan), keys)
+        found = function.reduceat(keys, starts)
+        made = _flipped(found).view(np.uint32)
+        made[found == of_nan] = _CANONICAL_NAN
+        fill(frame.regs[target], made[sets.number])
+
+    return run
+
+
+def _flipped(bits: Any) -> Any:
+    """Floats' bits as integers in the order of the floats, and back."""
+    return bits ^ (bits >> 31 & 0x7FFFFFFF)
+
+
 @operation("activemask.b32")
 def _active(instruction: Instruction, bind: Binder) -> Run:
     """The lanes of the warp that run this instruction together: those that the schedule happens to keep together."""

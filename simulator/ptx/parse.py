@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from memory.fabric import FIRST_ARCH_WITH_CLUSTERS
 from simulator.ptx.body import Body, listed
 from simulator.ptx.dataflow import COLLECTIVES
 from simulator.ptx.declarations import SIZE_BYTES, declared, module_variable
@@ -133,9 +134,22 @@ class _Linker:
             variables=tuple(self.variables.values()),
             prototypes=body.prototypes,
             targets=body.targets,
-            unsupported=(*self.unsupported, *body.unsupported),
+            unsupported=(*self.unsupported, *self._early_clusters(), *body.unsupported),
             types=body.types,
         )
+
+    def _early_clusters(self) -> list[Unsupported]:
+        """What a kernel says of clusters for an architecture that has none."""
+        number, text = re.match(r"sm_(\d+)", self.module.target), self.module.text
+        if number is None or int(number[1]) >= FIRST_ARCH_WITH_CLUSTERS:
+            return []
+        reason = f"{self.module.target} has no clusters: they take sm_{FIRST_ARCH_WITH_CLUSTERS} or later"
+        found = []
+        for name in (".reqnctapercluster", ".maxclusterrank", ".explicitcluster"):
+            if name in self.entry.directives:
+                line = text.count("\n", 0, text.rfind(name, 0, self.entry.start)) + 1
+                found.append(Unsupported(line, name, reason))
+        return found
 
     # Functions
 

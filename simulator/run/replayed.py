@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from simulator.observe.lanes import Group
 from simulator.run.choices import WHOLE, Began, Choice, Moved, Returned, Turn, Until
@@ -99,7 +100,7 @@ class Replayed:
             if ready is not None:
                 self.rest = (turn, left) if left is not None else None
                 self.current = (step.batch, ready)
-                return Step(step.batch, step.index, ready, step.accesses, step.tear, step.shuffle, step.wakes)
+                return replace(step, lanes=ready)
         return None
 
     def _run_on(self, batches: list[Batch]) -> Step:

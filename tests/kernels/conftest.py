@@ -82,7 +82,6 @@ def opcodes() -> Callable[[str], Counter[str]]:
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[KernelSpec, Case, str], Executable]:
+def compiled(compile_cache: Path) -> Callable[[KernelSpec, Case, str], Executable]:
     """compiled(spec, case, arch): through one cache for the whole session."""
-    cache_dir = tmp_path_factory.mktemp("compiled")
-    return lambda spec, case, arch: executable(spec, case, arch, cache_dir)
+    return lambda spec, case, arch: executable(spec, case, arch, compile_cache)

@@ -78,6 +78,34 @@ def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
     assert "names.py" in {one.name for one in sources_of(spec.files)}
 
 
+@pytest.mark.parametrize("edited", ["ring.py", "steps_on_path.py", "deeper_on_path.py"])
+def test_a_bare_import_beside_the_file_belongs_to_it(tmp_path: Path, edited: str) -> None:
+    """The file puts its folder on sys.path when it runs: before and after that the sources are the same."""
+    file = write_ring(tmp_path)
+    (tmp_path / "steps.py").rename(tmp_path / "steps_on_path.py")
+    steps = tmp_path / "steps_on_path.py"
+    steps.write_text(f"import deeper_on_path\n{steps.read_text()}")
+    (tmp_path / "deeper_on_path.py").write_text("DEPTH = 2\n")
+    here = "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n"
+    file.write_text(RING.replace("from .steps import", f"{here}from steps_on_path import"))
+    before = {one.name for one in sources_of((str(file),))}
+    assert before >= {"ring.py", "steps_on_path.py", "deeper_on_path.py"}
+    code = (
+        "import sys\nfrom kernels.brought import spec_at\nfrom kernels.sources import sources_of\n"
+        f"spec = spec_at({str(file) + ':SPEC'!r})\n"
+        "print(spec.origin.digest, sorted(one.name for one in sources_of(spec.files) if '/' not in one.name))\n"
+    )
+
+    def loaded() -> str:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+        return done.stdout
+
+    first = loaded()
+    assert first.endswith("['deeper_on_path.py', 'ring.py', 'steps_on_path.py']\n")
+    (tmp_path / edited).write_text((tmp_path / edited).read_text() + "\n# another line\n")
+    assert loaded().split()[0] != first.split()[0]
+
+
 @pytest.mark.parametrize("name", ["SPEC", "TRIAL"])
 def test_a_spec_crosses_to_another_process(tmp_path: Path, name: str) -> None:
     spec = spec_at(f"{write_ring(tmp_path)}:{name}")

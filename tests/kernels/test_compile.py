@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -265,3 +266,22 @@ def test_an_entry_that_others_can_have_written_is_not_used(
     assert any("other users can have written it" in record.getMessage() for record in caplog.records)
     assert path.read_text() == good
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupt_waits_until_the_compiler_has_returned(case: Case, tmp_path: Path, times: int) -> None:
+    """It would abort the process on its way through the compiler. What was compiled is kept."""
+
+    def interrupting(case: Case) -> object:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+        return one_shot.SPEC.build(case)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            executable(replace(one_shot.SPEC, build=interrupting), case, "sm_90a", tmp_path / "cache")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (entry,) = (tmp_path / "cache").iterdir()
+    assert json.loads(entry.read_text())["executable"]["ptx"]

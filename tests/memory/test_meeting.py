@@ -116,7 +116,7 @@ def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message
 
     began = time.monotonic()
     outcomes = met(stores, 3, program)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     for outcome in (outcomes[0], outcomes[2]):
         assert isinstance(outcome, PeerLost)
         assert message in str(outcome)
@@ -169,7 +169,7 @@ def test_the_deadline_names_who_is_missing(stores: Stores) -> None:
 
     began = time.monotonic()
     outcomes = met(stores, 4, program)
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 15
     for rank in (0, 3):
         assert isinstance(outcomes[rank], DeadlineExceeded)
         assert "ranks 1, 2 did not come to 'barrier'" in str(outcomes[rank])
@@ -195,7 +195,7 @@ def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
 def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
     """A thread can't be: this one waits in the main thread, where signals are handled."""
     meeting = Meeting(stores(), 0, 2)
-    meeting.set_deadline(time.monotonic() + 10)
+    meeting.set_deadline(time.monotonic() + 30)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
     began = time.monotonic()
@@ -204,4 +204,4 @@ def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
             meeting.exchange("barrier", "")
     finally:
         signal.signal(signal.SIGINT, before)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15

@@ -262,7 +262,7 @@ def test_the_heap_is_empty_after_a_failure_at_any_call(
             busy_program,
             lambda fabric, rank, at=at_call: interrupted(fabric, at if rank == 1 else 0, kind("injected")),
         )
-        assert time.monotonic() - began < 5, calls[at_call - 1]
+        assert time.monotonic() - began < 9, calls[at_call - 1]
         assert held(world) == [], f"after {kind.__name__} at call {at_call}, {calls[at_call - 1]}"
         assert isinstance(outcomes[1], kind)
         last_meeting = at_call > max(index for index, call in enumerate(calls, 1) if call in ("barrier", "free"))

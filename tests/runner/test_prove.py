@@ -70,9 +70,9 @@ def barrier(code: str, world_size: int = 2) -> Record:
     return dataclasses.replace(made, id=case.id, case=recorded_case(case), kernel=ran, fabric=fabric)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def code_here(name: str, cache: Path) -> str:

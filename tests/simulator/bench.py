@@ -101,7 +101,7 @@ class Finding:
 
 
 class Bench:
-    """Vectors of a family in one kernel; results by shape are kept."""
+    """Vectors of a family in one kernel. Its results, which are large, are not kept."""
 
     def __init__(
         self,
@@ -116,9 +116,6 @@ class Bench:
         module's top level. target: the architecture. cluster: blocks of a cluster."""
         self.target = target
         self.vectors = list(vectors)
-        self.numbers: dict[str, list[int]] = {}
-        for number, one in enumerate(self.vectors):
-            self.numbers.setdefault(one.entry, []).append(number)
         self.shared = shared
         self.parameters = parameters
         self.before = before
@@ -129,7 +126,6 @@ class Bench:
         self.output_bytes = 0
         self.stores: list[dict[str, tuple[int, Store]]] = []
         self.ptx = self._module()
-        self.results: dict[str, list[Finding] | Exception] = {}
 
     def _blob(self, values: Array) -> int:
         raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -203,17 +199,7 @@ class Bench:
 
     def run(self, name: str) -> list[Finding]:
         """Launch once in this shape; one finding a vector."""
-        if name not in self.results:
-            try:
-                self.results[name] = self._run(SHAPES[name])
-            except Exception as error:  # kept too: the next vector of the family fails at once
-                self.results[name] = error
-        found = self.results[name]
-        if isinstance(found, Exception):
-            raise found.with_traceback(None)
-        return found
-
-    def _run(self, shape: Shape) -> list[Finding]:
+        shape = SHAPES[name]
         each = SAMPLES // shape.ranks
         data = np.concatenate(self.blobs) if self.blobs else np.zeros(256, np.uint8)
         code = executable(self.ptx, "bench")
@@ -257,6 +243,22 @@ class Bench:
             finding.expected[name] = np.concatenate(wanted)
             finding.found[name] = np.concatenate([memory[at : at + store.size_bytes] for memory in memories])
         return finding
+
+
+MAX_SHOWN = 20
+
+
+def compare_all(vectors: Sequence[Vector], findings: Sequence[Finding], shape: str) -> None:
+    """Compare every vector; the message lists the keys that differ, and shows the first vectors that do."""
+    wrong: dict[str, str] = {}
+    for vector, finding in zip(vectors, findings, strict=True):
+        try:
+            compare(vector, finding, shape)
+        except AssertionError as error:
+            wrong.setdefault(vector.entry, str(error))
+    if wrong:
+        shown = "\n".join(list(wrong.values())[:MAX_SHOWN])
+        raise AssertionError(f"vectors of {len(wrong)} keys differ: {', '.join(wrong)}\n{shown}")
 
 
 def compare(vector: Vector, finding: Finding, shape: str) -> None:

@@ -48,7 +48,8 @@ def test_a_file_that_is_supported(no_ptxas: None, capsys: pytest.CaptureFixture[
     assert code == 0
     assert lines[0] == f"{SUM}: sm_90, 1 kernel: sum"
     assert lines[1] == "simulator: has all forms"
-    assert lines[2].startswith(
+    assert lines[2] == "PTX: .version 8.0; its forms need 7.8"
+    assert lines[3].startswith(
         "ptxas: not installed, so what hardware refuses is unknown (pip install nvidia-cuda-nvcc"
     )
 
@@ -105,12 +106,71 @@ def test_device_side_allocation_is_one_clear_line(
     ]
 
 
+LATE = """.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d<4>;
+elect.sync %r1|%p1, -1;
+add.u32 %r1, %r2, %r3;
+elect.sync %r2|%p1, -1;
+fence.proxy.async;
+multimem.red.relaxed.sys.global.add.u32 [%d1], %r1;
+ret;
+}
+"""
+
+
+def test_a_version_below_its_forms_is_a_finding(
+    no_ptxas: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "late.ptx"
+    path.write_text(LATE, encoding="utf-8")
+    code, lines = checked(capsys, str(path))
+    assert code == 1
+    assert lines[1:6] == [
+        "simulator: has all forms",
+        "PTX: .version 7.8 is too old, its forms need 8.1",
+        "  2 x elect.sync needs .version 8.0: lines 7, 9",
+        "  1 x fence.proxy.async needs .version 8.0: line 10",
+        "  1 x multimem.red.relaxed.sys.global.add.u32 needs .version 8.1: line 11",
+    ]
+    path.write_text(LATE.replace(".version 7.8", ".version 8.1"), encoding="utf-8")
+    code, lines = checked(capsys, str(path))
+    assert (code, lines[2]) == (0, "PTX: .version 8.1; its forms need 8.1")
+    path.write_text(LATE.replace("sm_90", "sm_100a").replace("7.8", "8.1"), encoding="utf-8")
+    code, lines = checked(capsys, str(path))
+    assert (code, lines[3]) == (1, "  1 x .target sm_100a needs .version 8.6: line 2")
+
+
+@pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", ".explicitcluster"])
+def test_clusters_need_an_architecture_that_has_them(
+    no_ptxas: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], directive: str
+) -> None:
+    path = tmp_path / "cluster.ptx"
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n.maxntid 32\n"
+        f"{directive}\n{{\n.reg .b32 %r<4>;\nbarrier.cluster.arrive;\nmov.u32 %r1, %cluster_ctarank;\nret;\n}}\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    code, lines = checked(capsys, str(path))
+    assert code == 1
+    name = directive.split()[0]
+    assert f"  1 x {name}: line 6" in lines
+    assert "      sm_80 has no clusters: they take sm_90 or later" in lines
+    assert "  1 x barrier.cluster.arrive: line 9" in lines
+    assert "  1 x mov.u32: line 10" in lines
+    path.write_text(text.replace("sm_80", "sm_90"), encoding="utf-8")
+    assert checked(capsys, str(path))[0] == 0
+
+
 def test_what_ptxas_refuses_is_listed(fake_ptxas: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines = checked(capsys, str(SUM))
-    assert (code, lines[2]) == (0, "ptxas 13.5.37: assembles it for sm_90")
+    assert (code, lines[3]) == (0, "ptxas 13.5.37: assembles it for sm_90")
     code, lines = checked(capsys, str(SUM), "--arch", "sm_100a")
     assert code == 1
-    assert lines[2:] == ["ptxas 13.5.37: refuses it for sm_100a", "  line 12: Unknown symbol '%r9'"]
+    assert lines[3:] == ["ptxas 13.5.37: refuses it for sm_100a", "  line 12: Unknown symbol '%r9'"]
 
 
 def test_a_ptxas_that_is_too_old_refuses_nothing(fake_ptxas: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +180,7 @@ def test_a_ptxas_that_is_too_old_refuses_nothing(fake_ptxas: Path, capsys: pytes
     )
     code, lines = checked(capsys, str(SUM))
     assert code == 0
-    assert lines[2].startswith("ptxas 13.5.37: too old for this file, so what hardware refuses is unknown: Unsupported")
+    assert lines[3].startswith("ptxas 13.5.37: too old for this file, so what hardware refuses is unknown: Unsupported")
 
 
 @pytest.mark.parametrize(

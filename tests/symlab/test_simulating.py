@@ -270,6 +270,15 @@ def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
         (["data", ("f16", 1.0), ("u32", 1)], "argument 1 is \\('f16', 1.0\\)"),
         (["data", ("f64", 1.0), ("u32", 1)], "parameter 1 of scale.ptx:scale is f32 of 4 bytes, and argument 1 has 8"),
         (["data", ("f32", 1.0), ("u32", -1)], "give 0 to 2\\^32 - 1"),
+        (["data", ("f32", 1.0), ("u32", 0.5)], "^argument 2: .*0.5.* \\(arguments\\)$"),
+        (
+            ["data", ("f32", 1.0), ("f32", 1.0)],
+            "^parameter 2 of .* is .u32, and argument 2 is f32 \\(arguments\\), give",
+        ),
+        (
+            ["data", ("u32", 1), ("u32", 1)],
+            "^parameter 1 of .* is .f32, and argument 1 is u32 \\(arguments\\), give a fl",
+        ),
         ([("peer", "data", 2), ("f32", 1.0), ("u32", 1)], "there is no rank 2"),
         (lambda rank: ["data", ("f32", 1.0), ("u32" if rank else "s32", 1)], "the ranks' arguments differ"),
         (lambda rank: {}["boo"], "^<lambda> raises KeyError for rank 0: 'boo' \\(arguments\\)$"),
@@ -279,6 +288,18 @@ def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
 def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         scale(arguments=arguments)
+
+
+@pytest.mark.parametrize("declared", ["u32", "s32", "b32"])
+def test_a_whole_number_is_no_float(declared: str) -> None:
+    """The bits of a float would be taken for a number of 1,065,353,216 or so."""
+    text = SCALE.read_text(encoding="utf-8").replace(".param .u32 count", f".param .{declared} count")
+    how = {"ranks": 1, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 1}
+    with pytest.raises(ValueError, match=f"is .{declared}, and argument 2 is f32") as raised:
+        symlab.simulate(text, arguments=["data", ("f32", 2.0), ("f32", 32.0)], **how)
+    assert "\n" not in str(raised.value)
+    done = symlab.simulate(text, arguments=["data", ("f32", 2.0), ("s32", 32)], **how)
+    assert done.outputs["data"][0].tolist() == [2.0] * 32
 
 
 # The kernel

@@ -234,7 +234,7 @@ def test_a_folder_of_terabytes_is_not_hashed(tmp_path: Path) -> None:
     began_s = time.monotonic()
     with pytest.raises(ValueError, match="which no folder of records has"):
         broken(tmp_path)
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < MOST_S
 
 
 def test_a_name_in_a_manifest_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None:

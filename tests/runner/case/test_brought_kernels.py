@@ -38,9 +38,9 @@ CASE = Case("send_recv", "ring", "uint8", "none", "none", 5000, 2)
 OPTIONS = SimulatorOptions(heap_bytes=1 << 20)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 class Shelf:

@@ -65,8 +65,8 @@ class Simply(Listener):
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def plan_of(case: Case, cache: Path, **options: Any) -> Plan:

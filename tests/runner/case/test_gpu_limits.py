@@ -33,9 +33,9 @@ def case_of(spec: KernelSpec, size_bytes: int = SIZE_BYTES, ranks: int = RANKS) 
     return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, ranks)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 @pytest.fixture(scope="module", params=[name for name in gpu_names() if name != "a100"])

@@ -41,9 +41,9 @@ def special_input(case: Case, rank: int, numel: int, device: torch.device | None
     return torch.tensor(values, dtype=torch.float64).to(dtype)[picks]
 
 
-@pytest.fixture(scope="module")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="session")
+def cache_dir(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 @pytest.mark.parametrize("multimem", ["exact", "stated"])

@@ -261,7 +261,7 @@ def test_an_exception_at_any_call_leaves_an_empty_heap_and_names_the_rank(
         began = time.monotonic()
         with pytest.raises(WorldFailure, match="^rank 1: ") as caught:
             world.run(run_case, Plan(CASE, SPEC, EXECUTABLE, between=0), 20.0)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         assert not world.healthy
         assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
         assert kind.__name__ in caught.value.message

@@ -32,8 +32,8 @@ CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def plan_of(case: Case, cache: Path) -> Plan:
@@ -117,7 +117,7 @@ def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
         began = time.monotonic()
         with pytest.raises(WorldFailure, match=f"^rank 1: .*{kind.__name__}|^rank 1: injected") as caught:
             world.run(run_case, plan, 30.0)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert held(machine) == [], f"{method} {count}"
         assert (caught.value.status, caught.value.rank) == ("FAILED", 1)
         assert not world.healthy
@@ -142,14 +142,14 @@ def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals
                     running.set()
 
     def send() -> None:
-        if running.wait(10):
+        if running.wait(30):
             os.kill(os.getpid(), number)
 
     threading.Thread(target=send, daemon=True).start()
     began = time.monotonic()
     with pytest.raises(Interrupted), interruptible():
         world.run(program, None, 60.0)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert held(machine) == []
     assert not world.healthy
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,12 +92,11 @@ CASES = [case for world_size in (2, 4, 8) for spec in PEER_TO_PEER for case in c
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case, str], Plan]:
-    cache_dir = tmp_path_factory.mktemp("compiled")
+def compiled(compile_cache: Path) -> Callable[[Case, str], Plan]:
 
     def plan(case: Case, arch: str) -> Plan:
         spec = catalogue.find(case.name)
-        return Plan(case, spec, executable(spec, case, arch, cache_dir), launches=LAUNCHES)
+        return Plan(case, spec, executable(spec, case, arch, compile_cache), launches=LAUNCHES)
 
     return plan
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +28,8 @@ Compiled = Callable[[KernelSpec, Case], Executable]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    cache_dir = tmp_path_factory.mktemp("compiled")
-    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+def compiled(compile_cache: Path) -> Compiled:
+    return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def case_of(**changes: object) -> Case:
     return replace(values, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dtype", "placement"), [("float32", "out_of_place"), ("bfloat16", "in_place")])
 def test_a_pushed_two_shot_folds_as_a_pulled_one(
     checked: Callable[..., Check], dtype: str, placement: str, world_size: int

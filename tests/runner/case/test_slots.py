@@ -20,9 +20,9 @@ from tests.runner.measuring import case_of, contestant
 SLOTS = 3
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def data_of(rank: int, slot: int, numel: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +31,8 @@ SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="few thread
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    cache_dir = tmp_path_factory.mktemp("compiled")
-    return lambda spec, case: executable(spec, case, "sm_90a", cache_dir)
+def compiled(compile_cache: Path) -> Compiled:
+    return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
 
 
 @pytest.fixture

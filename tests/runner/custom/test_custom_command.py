@@ -16,10 +16,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from kernels.sources import ROOT
-from reports.audit.worker import Rerun, ask
+from reports.audit.worker import INPUTS_UP_TO_BYTES, Rerun, ask
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
+from runner import audit_worker
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.case.bringing import custom_digest, custom_places
@@ -438,6 +439,11 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert "its kernel is not here" in capsys.readouterr().err
 
 
+def composed_again(records: list[Record]) -> dict[str, Any]:
+    """What the audit's worker finds of the configurations."""
+    return audit_worker.configurations(audit_worker.jobs_of(records), lambda text: None)[1]
+
+
 def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
     """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
     assert run() == 0
@@ -445,9 +451,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
     added = records[0].request.config_dir
     assert added is not None
     assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
-    answer, _ = ask(records, rerun=Rerun(0))
-    assert answer is not None
-    assert answer["configurations"] == {"verified": 1, "different": [], "not_comparable": []}
+    assert composed_again(records) == {"verified": 1, "different": [], "not_comparable": []}
     experiment = tmp_path / "conf" / "exp" / "mine.yaml"
     experiment.write_text(f"{experiment.read_text()}\n# changed\n")
     for prepare, words in (
@@ -455,9 +459,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
         (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
     ):
         prepare()
-        answer, _ = ask(records, rerun=Rerun(0))
-        assert answer is not None
-        ((_, _, why),) = answer["configurations"]["not_comparable"]
+        ((_, _, why),) = composed_again(records)["not_comparable"]
         assert words in why
 
 
@@ -505,14 +507,13 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "fill.py").write_text(text)
     changed = poisoned(record_in(tmp_path / "records"), place)
-    answer, problem = ask([changed], places=[tmp_path / "evil"])
-    assert problem == ""
-    assert answer is not None
-    assert answer["inputs"]["made"] == 0
-    ((case, why),) = answer["inputs"]["not_comparable"]
+    code = allowed_code([tmp_path / "evil"])
+    found = audit_worker.inputs([changed], INPUTS_UP_TO_BYTES, lambda text: None, tmp_path, code)
+    assert found["made"] == 0
+    ((case, why),) = found["not_comparable"]
     assert (case, words in why) == (changed.id, True), why
     with pytest.raises(RequestError, match=re.escape(words)):
-        rebuilt([changed], Wishes(records="new", code=allowed_code([tmp_path / "evil"])))
+        rebuilt([changed], Wishes(records="new", code=code))
     assert not list(tmp_path.glob("**/ran"))
 
 
@@ -579,6 +580,9 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
     before = digest("deep", a__f=imports, a__p__g="G = 1\n", a__q__g="G = 2\n")
     assert digest("deeper", a__f=imports, a__p__g="G = 2\n", a__q__g="G = 1\n") != before
     assert {"kernel", "reference", "fill of x"} == set(custom_places(section))
+    bare = digest("bare", a__f="import helpers\n", a__helpers="G = 1\n")
+    assert digest("other", a__f="import helpers\n", a__helpers="G = 2\n") != bare, "beside it, if it is on sys.path"
+    assert digest("elsewhere", a__f="import helpers\n", b__helpers="G = 1\n") != bare
 
 
 def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from memory.fabric import Launch
 from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec
-from runner.custom.parameters import PtxParameter, entry_of, refuses_entry, refuses_target
+from runner.custom.parameters import PtxParameter, entry_of, fits, refuses_entry, refuses_target
 
 PTX = """
 // .visible .entry commented(.param .u64 a)
@@ -71,6 +71,21 @@ def test_an_entry_that_is_not_there() -> None:
 def test_arguments_fit_an_entry_in_size_and_kind(third: ArgumentSpec, fourth: ArgumentSpec, words: str) -> None:
     given = spec(ArgumentSpec("address", "input"), ArgumentSpec("bytes", bytes(248)), third, fourth)
     assert refuses_entry(given, entry_of(PTX, "many")) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken", "refused"),
+    [
+        ("f32", "f32 b8", "u32 s32 b32"),
+        ("f64", "f64 b8", "u64 b64"),
+        ("u32", "u32 s32 b32 b8", "f32"),
+        ("s32", "u32 s32 b32", "f32"),
+        ("address", "u64 b64", "f64"),
+        ("bytes", "b8 u32 f32 b32", ""),
+    ],
+)
+def test_floats_are_for_floats(kind: str, taken: str, refused: str) -> None:
+    assert [one for one in [*taken.split(), *refused.split()] if fits(kind, one)] == taken.split()
 
 
 def test_too_few_arguments() -> None:

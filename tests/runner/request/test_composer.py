@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -13,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runner.request import composer as composer_module
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer, composed
+from runner.request.configured import plain_configuration
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 
@@ -216,6 +218,25 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
         )
     assert len(jobs) == 20 * 2 * (3 + 1)
     assert seen == [("+exp=barrier", "fabric=simulator"), ("+exp=allreduce_fp16", "fabric=simulator")]
+
+
+def test_one_job_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def counted(*arguments: Any, **options: Any) -> DictConfig:
+        seen.append(options["overrides"])
+        return hydras(*arguments, **options)
+
+    hydras = composer_module.compose
+    monkeypatch.setattr(composer_module, "compose", counted)
+    for lines in (["+exp=allreduce_bf16", "seed=9"], ["exp=allreduce_fp16", "fabric.seed=2"], ["sizes=1K"], []):
+        seen.clear()
+        with hydra_over():
+            (job,) = compose_jobs(lines, multirun=False)
+            assert len(seen) == 1
+            composition = Composer().composition(job.overrides)
+            assert job.configuration == plain_configuration(composition.config)
+            assert job.experiment == composition.experiment
 
 
 def test_what_is_wrong_in_two_lines_is_said_of_the_first(folder: Path) -> None:

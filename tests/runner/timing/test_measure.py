@@ -29,9 +29,9 @@ from simulator.world import SimulatorOptions
 from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, contestant
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 @pytest.fixture

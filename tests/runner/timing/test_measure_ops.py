@@ -13,9 +13,9 @@ from runner.timing.measure import MeasurePlan, combine
 from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, contestant
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("compiled")
+@pytest.fixture(scope="session")
+def cache(compile_cache: Path) -> Path:
+    return compile_cache
 
 
 def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:

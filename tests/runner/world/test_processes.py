@@ -117,7 +117,7 @@ def test_a_world_is_kept_and_ends_in_good_order(started: Started, tmp_path: Path
     began_s = time.monotonic()
     for index in range(100):
         assert world.run(rank_programs.nothing, index, 20.0) == [index, index]
-    assert (time.monotonic() - began_s) / 100 < 0.1, "s a program: what a job may cost in a kept world"
+    assert (time.monotonic() - began_s) / 100 < 0.3, "s a program: what a job may cost in a kept world"
     big = bytes(3 << 20)
     assert world.run(rank_programs.nothing, big, 20.0) == [big, big], "more than a pipe holds"
     with pytest.raises(ValueError, match="a function of a module"):
@@ -135,7 +135,7 @@ def test_an_exception_anywhere_in_a_real_program(started: Started, method: str, 
     assert started.world.run(rank_programs.ring, None, 20.0) == RING
     began_s = time.monotonic()
     failure = started.fail(Fault(method, 1, at_call))
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 15, "s: not the deadline"
     assert (failure.status, failure.rank) == ("FAILED", 1)
     assert failure.message.startswith(f"rank 1: KeyError: 'injected at {method}' (tests/runner/rank_programs.py:")
     assert "rank 1 failed: KeyError" in str(failure.errors[0]), "rank 0 was told, and is an echo"
@@ -152,7 +152,7 @@ def test_an_exception_anywhere_in_a_real_program(started: Started, method: str, 
 def test_a_rank_that_dies(started: Started, fault: str, message: str) -> None:
     began_s = time.monotonic()
     failure = started.fail(Fault(fault))
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 15, "s: not the deadline"
     assert (failure.status, failure.rank) == ("FAILED", 1)
     assert failure.message.startswith(message)
     assert "rank 1 failed: its process ended by" in str(failure.errors[0]), "the parent told rank 0"
@@ -162,7 +162,7 @@ def test_a_rank_that_dies(started: Started, fault: str, message: str) -> None:
 def test_a_rank_that_never_ends(started: Started, fault: str, line: str) -> None:
     began_s = time.monotonic()
     failure = started.fail(Fault(fault), deadline_s=1.0)
-    assert time.monotonic() - began_s < 8
+    assert time.monotonic() - began_s < 40
     assert (failure.status, failure.rank) == ("TIMEOUT", 1), "and not rank 0, which waited for it"
     assert failure.message.startswith("rank 1: still running after 1.0 s, at tests/runner/rank_programs.py:")
     assert "in commit" in failure.message
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Pa
     began_s = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         started.world.run(rank_programs.wait_in_a_barrier, str(tmp_path), None)
-    assert time.monotonic() - began_s < 15
+    assert time.monotonic() - began_s < 60
     started.check_nothing_is_left()
 
 

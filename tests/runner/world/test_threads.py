@@ -202,7 +202,7 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
     began = time.monotonic()
     failure = fail(world, program, deadline_s=0.3)
     release.set()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
     assert " at tests/runner/world/test_threads.py:" in failure.message, "relative to the project"
     assert "the line in question" in failure.message
@@ -248,7 +248,7 @@ def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     began = time.monotonic()
     failure = fail(world, program, deadline_s=None)
     release.set()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
 
 
@@ -277,14 +277,14 @@ def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
         fabric.barrier()
 
     def interrupt() -> None:
-        reached.wait(10)
+        assert reached.wait(15)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         world.run(program, None, 60.0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert not world.healthy
     assert isinstance(machine.aborted, FabricError)
     assert sorted(rank for rank, _ in machine.left) == [0, 1, 2, 3]

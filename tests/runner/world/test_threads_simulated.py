@@ -95,7 +95,7 @@ def simulated(world_size: int, **options: int) -> ThreadWorld:
 def test_a_kernel_that_never_ends_is_stopped_at_the_deadline() -> None:
     began = time.monotonic()
     failure = fail(simulated(2), launched(kernel(COUNTED_SPIN)), deadline_s=0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert failure.status == "TIMEOUT"
     assert failure.message.startswith("the deadline passed after")
     assert "PTX line" in failure.message
@@ -103,19 +103,21 @@ def test_a_kernel_that_never_ends_is_stopped_at_the_deadline() -> None:
 
 def test_the_deadline_is_that_of_each_program() -> None:
     world = simulated(1)
-    world.run(launched(kernel("ret;")), None, 0.5)
-    time.sleep(0.5)
+    world.run(launched(kernel("ret;")), None, 20.0)
+    world._machine.set_deadline(time.monotonic())
     world.run(launched(kernel("ret;")), None, 20.0)
     assert fail(world, launched(kernel(COUNTED_SPIN)), deadline_s=0.5).status == "TIMEOUT"
 
 
 def test_an_interrupt_does_not_wait_for_the_kernel() -> None:
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    def interrupt_later() -> Callable[[Fabric, None], None]:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return launched(kernel(COUNTED_SPIN))
+
     began = time.monotonic()
     with pytest.raises(Interrupted), interruptible():
-        simulated(2).run(launched(kernel(COUNTED_SPIN)), None, 60.0)
-    assert time.monotonic() - began < 5
+        simulated(2).run(interrupt_later(), None, 60.0)
+    assert time.monotonic() - began < 20
 
 
 def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:

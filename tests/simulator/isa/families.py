@@ -65,7 +65,7 @@ SHARED |= {
     "mbarriers": mbarriers.SHARED,
 }
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
-TARGETS = dict.fromkeys(("byte_masks", "load", "store", "space", "modes"), "sm_100a")
+TARGETS = dict.fromkeys(("byte_masks", "load", "store", "space", "modes", "warp"), "sm_100a")
 """Families with forms that sm_90a does not have."""
 SHARED |= {"cluster": cluster.SHARED}
 CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}

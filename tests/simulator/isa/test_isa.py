@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from simulator_bench import SHAPES, Bench, Finding, Vector, compare
+from simulator_bench import SHAPES, Bench, compare_all
 from simulator_families import FAMILIES, bench_of, proven
 
 from simulator.isa import TABLE
 from simulator.isa.registry import Operation
 
-CASES = [(family, key) for family in FAMILIES for key in bench_of(family).numbers]
+LONG = ("atomic", "space", "bulk", "within_shared", "mbarriers", "cluster")
+"""Families that take seconds a shape: `make test` runs them in two shapes, `make test-slow` in the others."""
+
+RUNS = [
+    pytest.param(
+        family, shape, marks=pytest.mark.slow if family in LONG and shape in ("scattered", "four_ranks") else ()
+    )
+    for family in FAMILIES
+    for shape in SHAPES
+]
 
 
-@pytest.mark.parametrize(("family", "key"), CASES, ids=[key for _, key in CASES])
-def test_vectors(family: str, key: str) -> None:
+@pytest.mark.parametrize(("family", "shape"), RUNS)
+def test_vectors(family: str, shape: str) -> None:
     bench = bench_of(family)
-    for shape in SHAPES:
-        findings = bench.run(shape)
-        for number in bench.numbers[key]:
-            compare(bench.vectors[number], findings[number], shape)
+    compare_all(bench.vectors, bench.run(shape), shape)
 
 
 def missing(table: dict[str, Operation]) -> list[str]:
@@ -47,11 +55,5 @@ def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
     bench = Bench([one for one in bench_of("integer").vectors if one.entry == key])
     bench.ptx += f"// {key} replaced\n"  # decoded programs are kept by their text
-    found = list(zip(bench.vectors, bench.run("range"), strict=True))
-    with pytest.raises(AssertionError, match="differs"):
-        _compare_all(found)
-
-
-def _compare_all(found: list[tuple[Vector, Finding]]) -> None:
-    for vector, finding in found:
-        compare(vector, finding, "range")
+    with pytest.raises(AssertionError, match=f"vectors of 1 keys differ: {re.escape(key)}\n.* differs in"):
+        compare_all(bench.vectors, bench.run("range"), "range")

@@ -5,6 +5,7 @@ delta, not the PTX ISA's formulas; for the others it is Python over the lanes of
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -170,6 +171,41 @@ def reductions() -> Iterator[Vector]:
             yield Vector(key, "whole", f"{key} d, a, 0xffffffff;", (("a", "b32", column),), (("d", "b32", found),))
 
 
+FLOATS = [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF,
+          0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x42280000, 0xC2280000]  # fmt: skip
+NANS = [0x7FC00000, 0xFFC00001, 0x7F800001]
+
+
+def reductions_of_floats() -> Iterator[Vector]:
+    """Warps of numbers, of zeros, with few NaNs, and of NaNs alone. Lanes that may be away have what changes nothing."""
+    random = np.random.default_rng(9)
+    warps = SAMPLES // WARP
+    kinds = [[one for one in FLOATS if one not in NANS], FLOATS[:2], FLOATS, NANS, FLOATS[2:5], [0x7F7FFFFF, *NANS]]
+    column = np.concatenate([random.choice(kinds[number % len(kinds)], WARP) for number in range(warps)])
+    for word in ("min", "max"):
+        for is_abs in (False, True):
+            for is_nan in (False, True):
+                neutral = 0x7F800000 if word == "min" else 0 if is_abs else 0xFF800000
+                given = np.where(PRESENT, column, np.uint32(neutral if is_nan else 0x7FC00000))
+
+                def value(
+                    places: list[int], values: list[int], word: str = word, a: bool = is_abs, nan: bool = is_nan
+                ) -> int:
+                    values = [one & 0x7FFFFFFF if a else one for one in values]
+                    numbers = [one for one in values if one & 0x7FFFFFFF <= 0x7F800000]
+                    if not numbers or (nan and len(numbers) < len(values)):
+                        return 0x7FFFFFFF
+                    exact = sorted(
+                        numbers, key=lambda one: (struct.unpack("f", struct.pack("I", one))[0], one < 1 << 31)
+                    )
+                    return exact[0] if word == "min" else exact[-1]
+
+                found = np.array(by_warp(value, given.astype(np.uint32)))
+                key = f"redux.sync.{word}{'.abs' * is_abs}{'.NaN' * is_nan}.f32"
+                inputs = (("a", "b32", given),)
+                yield Vector(key, "whole", f"{key} d, a, 0xffffffff;", inputs, (("d", "b32", found),))
+
+
 def masks() -> Iterator[Vector]:
     lane = LANES % WARP
     values = {
@@ -235,5 +271,5 @@ def blocks() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (shuffles(), votes(), matches(), elections(), reductions(), masks(), blocks())
+    parts = (shuffles(), votes(), matches(), elections(), reductions(), reductions_of_floats(), masks(), blocks())
     return [vector for part in parts for vector in part]

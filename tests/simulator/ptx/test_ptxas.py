@@ -189,6 +189,8 @@ def warps() -> Iterator[str]:
         yield f"match.{way}.sync.{kind} %r1, {registers_for(kind)}2, -1"
     for way, kind in product(("add", "min", "max", "and", "or", "xor"), ("u32", "s32", "b32", "u64", "b64")):
         yield f"redux.sync.{way}.{kind} {registers_for(kind)}1, {registers_for(kind)}2, -1"
+    for way, last, kind in product(("add", "min", "max"), ("", ".abs", ".NaN", ".abs.NaN"), ("f32", "s32", "f16")):
+        yield f"redux.sync.{way}{last}.{kind} {registers_for(kind)}1, {registers_for(kind)}2, -1"
     for way, kind in product(("popc", "and", "or"), ("u32", "pred", "s32")):
         yield f"barrier.red.{way}.{kind} {registers_for(kind)}1, 0, %p2"
     yield from (
