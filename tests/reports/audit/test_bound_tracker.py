@@ -395,7 +395,7 @@ def test_what_nothing_here_finds_is_found_by_comparing_with_what_was_sent_before
 
 def test_the_page_says_so() -> None:
     text = " ".join((Path(reports.__file__).parent / "audit" / "README.md").read_text(encoding="utf-8").split())
-    assert "All of these but the world that was left out are found with `--mlflow`" in text
+    assert "`--mlflow` finds all that change records, and all but the world that was left out" in text
     assert f"{len(EDITS)} edits of its database" in text
 
 
