@@ -21,6 +21,8 @@ from typing import Any
 from reports.record import bundle
 from reports.record.reading import MOST_BYTES
 from reports.record.record import Record, load
+from reports.record.signatures import MAX_BYTES, signed_of
+from reports.record.signed import SIGNATURES, SIGNED, Signed
 
 COMMAND_TAG, SERIES_TAG, SENT_TAG = "symlab.command", "symlab.series", "symlab.sent"
 """Tags of a run: its command's name; its series' name, "" of a command's run; which records were sent, "" until all
@@ -41,6 +43,9 @@ CURVE = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
 
 BUNDLE_NAME, RECORDS_FOLDER = f"records{bundle.SUFFIX}", "records"
 """Artifacts: the bundle of a command's run, the folder of a series' run."""
+
+CONFIGURATION_FOLDER = "configuration"
+"""Of a command's run: what was asked for, the manifest, and what was signed."""
 
 PATIENCE_S = 5
 """How long a server may take to answer."""
@@ -162,6 +167,21 @@ class Tracker:
             with self._in_one_line():
                 found = _download(self._client, run.id, artifact, Path(folder))
             return _loaded(found)
+
+    def signed(self, run: TrackedRun) -> Signed | None:
+        """Return what is signed of the folder that a run was sent from, or None. ValueError for what is no signature,
+        as for a folder."""
+        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+            with self._in_one_line():
+                files = self._client.list_artifacts(run.id, CONFIGURATION_FOLDER)
+                wanted = [one for one in files if Path(one.path).name in (SIGNED, SIGNATURES)]
+            place = Path(folder)
+            for one in wanted:
+                if (one.file_size or 0) > MAX_BYTES:
+                    raise ValueError(f"{one.path} has {one.file_size:,} bytes, at most {MAX_BYTES:,} are read")
+                with self._in_one_line():
+                    place = Path(self._client.download_artifacts(run.id, one.path, folder)).parent
+            return signed_of(place)
 
     def _all_experiments(self) -> list[str]:
         if self._experiments is None:

@@ -4,8 +4,8 @@ The worker of audits, which themselves know neither Hydra nor torch. It reads on
 {"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
 records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
 runner/replay/rerun.py}, with absolute paths. It writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "secrets": ..,
-"commits": ..}, see the functions of these names.
+last {"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "refusals": ..,
+"secrets": .., "commits": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from reports.record.record import Record
 from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
-from runner.environment.commits import commits
+from runner.environment.commits import commits, names_at
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
@@ -80,6 +80,7 @@ def main() -> int:
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
         "races": races(records, say, code),
         "rerun": rerun(records, asked.get("rerun", {}), up_to_bytes, say, code),
+        "refusals": refusals(records, source_digests(CONF.parent)),
         "secrets": secrets(records),
         "commits": commits(records, places),
     }
@@ -312,8 +313,8 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
 
     {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
     "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
-    catalogue says which are meant, if it is the recorded one; else those count that any of its records has, at every
-    size.
+    catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
+    has, at every size.
     """
     found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
     for job, members in jobs.items():
@@ -332,6 +333,7 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
 
 def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     """The ids of a job's cases: its sizes times its algorithms and baselines."""
+    from kernels.catalogue import NAMES, SPECS, find
     from reports.table.compare import is_baseline
     from runner.case.cases import cases_of, resolved
 
@@ -348,14 +350,19 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
     places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
+    specs = SPECS
     if not isinstance(request.algorithms, str):
         named = tuple(places.get(name, name) for name in request.algorithms)
         request = dataclasses.replace(request, algorithms=named)
     elif not _has_todays_catalogue(members[0]):
-        request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
+        names = names_at(members[0])
+        if names and set(names) <= set(NAMES):
+            specs = tuple(map(find, names))
+        else:
+            request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
-    return [case.id for case in cases_of(resolved(request, fabric))]
+    return [case.id for case in cases_of(resolved(request, fabric, specs))]
 
 
 def _has_todays_catalogue(record: Record) -> bool:
@@ -421,6 +428,13 @@ def rerun(
     from runner.replay.rerun import rerun as run_again
 
     return run_again(records, Wanted(**asked, reference_up_to_bytes=up_to_bytes), say, code)
+
+
+def refusals(records: Sequence[Record], sources: Mapping[str, str]) -> dict[str, Any]:
+    """What was refused on GPUs, decided again: see runner/replay/refusals_again.py. sources: the digests of today's."""
+    from runner.replay.refusals_again import refusals as decided_again
+
+    return decided_again(records, sources)
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

@@ -31,7 +31,7 @@ _IN_FABRIC = (("libnvshmem", "nvidia-nvshmem-cu"), ("nvshmem4py", "nvshmem4py-cu
 _HOST = ("cpu_model", "kernel", "machine", "cores")
 """What one machine has in all worlds. Not its name: each container may have one of its own."""
 
-_OF_A_LAUNCH = re.compile(r"SLURM_|TORCHELASTIC_|(LOCAL_|GROUP_)?RANK$|.*(PORT|RUN_ID|JOB_ID)$")
+_OF_A_LAUNCH = re.compile(r"CUDA_VISIBLE_DEVICES$|SLURM_|TORCHELASTIC_|(LOCAL_|GROUP_)?RANK$|.*(PORT|RUN_ID|JOB_ID)$")
 """Variables that differ between any two launches."""
 
 
@@ -137,10 +137,11 @@ def of_worlds(worlds: Mapping[str, Sequence[Record]]) -> Iterator[Contradiction]
 
 
 def _gpus(record: Record) -> frozenset[str]:
-    """The UUIDs of the GPUs that a record was timed on, else, as older ones don't say, those of its machine."""
+    """The UUIDs of all GPUs of the machine that timed a record, else of those that it was timed on: two worlds may use
+    other GPUs of one machine."""
     if record.timing is None:
         return frozenset()
-    return gpus_of(record) or frozenset(str(gpu["uuid"]) for gpu in record.environment.gpus or () if gpu.get("uuid"))
+    return frozenset(str(gpu["uuid"]) for gpu in record.environment.gpus or () if gpu.get("uuid")) or gpus_of(record)
 
 
 def _hosts_apart(one: Record, other: Record) -> Iterator[tuple[int, str]]:

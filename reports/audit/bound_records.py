@@ -15,7 +15,7 @@ from reports.audit.contradiction import Contradiction
 from reports.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Check, Record, Status
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing
-from reports.table.compare import is_baseline
+from reports.table.compare import LIBRARY, is_baseline
 
 NO_STRESS = "none"
 
@@ -28,6 +28,9 @@ CLOCKS_APART_S = 1.0
 _CLOCK_SHARE = 0.01
 
 _ROUNDING = 1e-9
+
+_LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
+"""How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
 KERNELS, DATA, METHOD, SAMPLES, COMMAND = 3, 9, 10, 11, 17
 """Numbers of the items that these rules belong to."""
@@ -190,6 +193,7 @@ def _kernel(record: Record) -> Iterator[str]:
     kernel = record.kernel
     if record.library and record.fabric is not None and record.fabric.simulated:
         yield f"{record.library} needs GPUs, and the fabric is simulated"
+    yield from _library(record)
     if kernel is None:
         if record.status in (Status.PASSED, Status.WRONG) and not is_baseline(record):
             yield f"{record.case.name} is no library's, it {record.status}, and the record has no kernel"
@@ -198,6 +202,21 @@ def _kernel(record: Record) -> Iterator[str]:
         yield f"a launch of {kernel.grid} blocks of {kernel.block} threads"
     if kernel.multimem and record.fabric is not None and not record.fabric.multicast:
         yield "the kernel has multimem instructions, and the fabric no multicast addresses"
+
+
+def _library(record: Record) -> Iterator[str]:
+    """Whether a library or a kernel of ours ran it, which the case, the kernel and the library say each."""
+    case, library = record.case, record.library
+    is_librarys = case.accumulator == LIBRARY
+    if library and not is_librarys:
+        yield f"{case.name} is a kernel of ours, and {library} is said to have run it"
+    if is_librarys and record.kernel is not None:
+        yield f"{case.name} is a library's, and the record has a kernel of ours"
+    if is_librarys and not library and record.kernel is None and record.status in (Status.PASSED, Status.WRONG):
+        yield f"{case.name} is a library's, it {record.status}, and the record does not say which version ran"
+    begins = _LIBRARIES.get(case.algorithm.partition("/")[0])
+    if is_librarys and library and begins is not None and not library.startswith(f"{begins} "):
+        yield f"{case.name} is run by {begins}, and {library} is said to have run it"
 
 
 def _without_code(record: Record) -> Iterator[str]:

@@ -16,7 +16,7 @@ from reports.audit.bound_worlds import began, ended, stamp_of
 from reports.audit.contradiction import Contradiction
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
-from reports.record.record import Record
+from reports.record.record import SCHEMA_VERSION, Record
 
 CONFIGURATION, COMMAND = 1, 17
 
@@ -42,6 +42,12 @@ _OF_THE_SIMULATOR = ("multimem", "schedule", "memory", "seed")
 
 _IN_FAIR_ORDER = ("none", "dead_rank")
 """Stresses that run in the order that was asked for; the others run in random order where fair was asked for."""
+
+_AT_ITS_START = ("command", "command_line", "working_folder", "started", "plan", "jobs", "cases_requested")
+_AT_ITS_END = ("ended", "exit_code", "outcome", "why", "counts", "cases_not_run")
+"""Keys of command.json, as runner/records/command_json.py writes them."""
+
+_OUTCOMES = ("complete", "interrupted", "stopped")
 
 _SHORT = {"sizes": "sizes.list", "check": "check.results"}
 """Keys that are short for another one unless their value is a dictionary; those of runner/request/overrides.py."""
@@ -106,12 +112,23 @@ def _settings(record: Record) -> Iterator[str]:
     fabric, asked = record.fabric, (record.request.configuration or {}).get("fabric")
     if fabric is None or not fabric.simulated or not isinstance(asked, dict):
         return
+    blocks, there = _granularity(asked), fabric.settings.get("granularity")
+    if blocks is not None and there is not None and blocks != there:
+        yield f"fabric.granularity was asked to be {blocks}, {record.id} ran with {_brief(there)}"
     for key in _OF_THE_SIMULATOR:
         wanted, there = asked.get(key), fabric.settings.get(key)
         if key == "schedule" and wanted == "fair" and record.case.stress not in _IN_FAIR_ORDER:
             wanted = "random"  # a stress needs orders that differ
         if wanted is not None and there is not None and wanted != there:
             yield f"fabric.{key} was asked to be {_brief(wanted)}, {record.id} ran with {_brief(there)}"
+
+
+def _granularity(asked: Mapping[str, Any]) -> str | None:
+    """The granularity that a fabric's section asks for, by the simulator's rule; None if it does not say."""
+    if "granularity" not in asked:
+        return None
+    given = asked["granularity"] or ("block" if asked.get("schedule") == "fair" else "access")
+    return str(given)
 
 
 def _resolved(record: Record) -> Iterator[str]:
@@ -131,6 +148,7 @@ def of_folder(folder: Path, document: Mapping[str, Any], members: Sequence[Recor
         (CONFIGURATION, _files(folder, members)),
         (COMMAND, _lines(document, members)),
         (COMMAND, _span(document, members)),
+        (COMMAND, _whole(document, members)),
     ):
         yield from (Contradiction(item, f"{name}: {sentence}") for sentence in dict.fromkeys(sentences))
 
@@ -153,6 +171,7 @@ def _plans(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[s
         if job is None:
             continue
         number = record.request.job + 1
+        yield from _plan(plan, job, record)
         if isinstance(job.get("overrides"), list) and list(record.request.overrides) != job["overrides"]:
             yield f"command.json has other overrides of job {number} than its records"
         configuration = record.request.configuration
@@ -164,6 +183,18 @@ def _plans(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[s
                     wanted = {one: leaf for one, leaf in wanted.items() if not f"{one}.".startswith(f"{path}.")}
                     wanted |= by_dotted_path({path: value})
             yield from _apart(wanted, by_dotted_path(configuration), f"command.json's plan of job {number}")
+
+
+def _plan(plan: object, job: Mapping[str, Any], record: Record) -> Iterator[str]:
+    """The experiment and the fabric of a job's plan against a record of the job."""
+    differs = job.get("differs")
+    if not isinstance(plan, dict) or not isinstance(differs, dict):
+        return
+    said = {**plan, **differs}
+    there = {"experiment": record.request.experiment, "fabric": record.fabric.name if record.fabric else None}
+    for key, value in there.items():
+        if value is not None and key in said and said[key] != value:
+            yield f"command.json's plan has the {key} {_brief(said[key])}, the records have {_brief(value)}"
 
 
 def _files(folder: Path, members: Sequence[Record]) -> Iterator[str]:
@@ -228,6 +259,24 @@ def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[st
             yield f"a record ended {late_s:,.0f} s after the command ended"
         if "started" in times and times["ended"] < times["started"]:
             yield "it ended before it started"
+
+
+def _whole(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
+    """What every command.json has that was written beside records of today's schema, and how its command ended."""
+    if not any(record.schema >= SCHEMA_VERSION for record in members):
+        return
+    has_ended = any(key in document for key in _AT_ITS_END)
+    lacking = [key for key in (*_AT_ITS_START, *(_AT_ITS_END if has_ended else ())) if key not in document]
+    if lacking:
+        yield f"command.json has no {', '.join(lacking)}, which every command writes"
+    cases = [case for job in _jobs(document).values() if isinstance(job.get("cases"), list) for case in job["cases"]]
+    if document.get("cases_requested") not in (None, len(cases)):
+        yield f"{_brief(document['cases_requested'])} cases were requested, the jobs of command.json have {len(cases)}"
+    outcome, missing = document.get("outcome"), document.get("cases_not_run")
+    if outcome is not None and outcome not in _OUTCOMES:
+        yield f"outcome {_brief(outcome)} is none of {', '.join(_OUTCOMES)}"
+    elif isinstance(missing, list) and outcome is not None and (outcome == _OUTCOMES[0]) == bool(missing):
+        yield f"it ended {outcome}, and {len(missing)} cases did not run"
 
 
 def _one_a_job(members: Sequence[Record]) -> Iterator[Record]:

@@ -179,7 +179,7 @@ def check(
     items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
     if tracker is not None:
         items = with_tracked(items, material, tracker, say)
-    vouched = vouching.who_vouches(material, signers)
+    vouched = vouching.who_vouches(material, signers, tracker)
     items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
     is_changed = any((record.environment.git or {}).get("dirty") is True for record in records)
     return Audit(items, len(records), level_of(items, again, vouched.says, is_changed))

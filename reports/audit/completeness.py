@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.comparison import FINDING, VERIFIED
-from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, verdict_beside
 from reports.audit.reruns import running_points
 from reports.record.bundle import record_files
@@ -49,10 +49,29 @@ def counts(material: Material) -> Item:
     else:
         good = f"{says}; each that did not pass says why"
         points = [captured_or(without, good, len(material.records), "without a reason")]
+    points += _refused(material)
     points.append(_expected(material))
     points += _jobs(material)
     points += _ended(material)
     return Item(16, "expected = passed + failed + refused", tuple(points))
+
+
+def _refused(material: Material) -> list[Point]:
+    """Whether what was refused on GPUs is refused here, too, by the worker's word."""
+    found = (material.again or {}).get("refusals")
+    if found is None:
+        return []
+    agree, different, unsure = found["agree"], found["different"], found["not_comparable"]
+    points, total = [], len(agree) + len(different) + len(unsure)
+    if agree or different:
+        texts = [f"{case}: {what}" for case, what in different]
+        good = f"{counted(len(agree), 'refusal')} on GPUs decided again: refused here, too"
+        share = len(agree) + len(different), total
+        points.append(verified_or(texts, good, total, "refusals on GPUs are none here", Ground.RECOMPUTED, share))
+    if unsure:
+        texts = [f"{case}: {what}" for case, what in unsure]
+        points.append(Point(Outcome.NOT_COMPARABLE, f"{counted(len(unsure), 'refusal')} on GPUs: {listed(texts)}"))
+    return points
 
 
 def _expected(material: Material) -> Point:

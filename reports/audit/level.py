@@ -59,6 +59,7 @@ class Level:
             "without": list(self.without),
             "unexplained": self.unexplained,
             "verified_items": list(self.verified),
+            "changed_tree": self.is_changed,
         }
 
     def below(self, committed: object) -> list[str]:
@@ -72,6 +73,8 @@ class Level:
             found.append(f"it has findings in item {', '.join(map(str, self.findings))}")
         if wanted["signed"] not in ("unsigned", self.signed):
             found.append(f"it was {wanted['signed']}, and is {self.signed}")
+        if self.is_changed and not wanted["changed_tree"]:
+            found.append("it is of a tree with changes that its commit lacks")
         if self.recomputed < wanted["recomputed"]:
             found.append(
                 f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
@@ -99,11 +102,16 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "without": (list,),
     "unexplained": (int,),
     "verified_items": (list,),
+    "changed_tree": (bool,),
 }
+
+_LATER = {"changed_tree": False}
+"""What levels lack that were written before there was the key."""
 
 
 def _checked(document: object) -> dict[str, Any]:
     """Return a level's document. Raises ValueError if it is not one."""
+    document = {**_LATER, **document} if isinstance(document, dict) else document
     is_level = (
         isinstance(document, dict)
         and set(document) == set(_KINDS)

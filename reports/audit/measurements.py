@@ -216,18 +216,23 @@ def _contradictions(check: Check) -> Iterator[str]:
 def _across_worlds(material: Material) -> Point:
     """Whether the worlds of a case have the same output bits, where the method promises bits."""
     differ, compared, within = [], 0, 0
+    shared = with_digests = False
     for case, records in material.by_case.items():
+        shared |= len({world_of(one) for one in records if one.verified}) > 1
         good = [one for one in records if one.verified and one.check and one.check.output_digests is not None]
         if len({world_of(one) for one in good}) < 2:
             continue
+        with_digests = True
         found = data_of(good[:1], good[1:])
         compared += found.data is not Data.NOT_COMPARABLE
         within += found.data is Data.WITHIN_BOUND
         differ += [f"{case}: {found.remark}"] if found.data is Data.DIFFERENT else []
+    if not shared:
+        return Point(Outcome.DOES_NOT_APPLY, "bits across worlds: no case passed in two worlds")
+    if not with_digests:
+        return Point(Outcome.NOT_CAPTURED, "bits across worlds: no case has digests of outputs from two worlds")
     if not compared:
-        return Point(
-            Outcome.NOT_COMPARABLE, "bits across worlds: no case has digests of two worlds that could be compared"
-        )
+        return Point(Outcome.NOT_COMPARABLE, "bits across worlds: nothing is promised of those that two worlds have")
     beside = f", {within} of them differ within their bound" if within else ""
     return captured_or(
         differ, f"{counted(compared, 'case')} compared across worlds{beside}; 0 differ", compared, "cases"

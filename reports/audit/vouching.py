@@ -7,7 +7,7 @@ one of the statement beside it, if the statement is that of the records as they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reports.audit.completeness import concerns
@@ -29,6 +29,7 @@ from reports.record.signed import (
     statement_of,
 )
 from reports.table.text import counted
+from reports.tracked import BUNDLE_NAME, Tracker, Unreadable
 
 NUMBER = 21
 
@@ -79,10 +80,11 @@ class _Verifier:
         return found
 
 
-def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
-    """Return item 21. signers: the reader's list of signers, or None. Raises ValueError if ssh-keygen is missing and
-    there are signatures."""
+def who_vouches(material: Material, signers: Path | None = None, tracker: Tracker | None = None) -> Vouched:
+    """Return item 21. signers: the reader's list of signers, or None. tracker: what MLflow has, which may have
+    signatures. Raises ValueError if ssh-keygen is missing and there are signatures."""
     claims = [claim for place in material.places for claim in (*_of_folders(material, place), *_of_bundles(place))]
+    claims += _of_tracker(material, tracker) if tracker is not None else []
     points: list[Point] = []
     names: dict[str, None] = {}
     covered: set[str] = set()
@@ -121,7 +123,8 @@ def _of_folders(material: Material, place: Path) -> Iterator[_Claim]:
     for folder in signed_folders(place):
         try:
             signed = signed_of(folder)
-            assert signed is not None
+            if signed is None:
+                continue
             manifest = Statement.read(signed.text).manifest
             there = digest_of(folder)
         except ValueError as error:
@@ -147,18 +150,41 @@ def _of_bundles(place: Path) -> Iterator[_Claim]:
             continue
         found = bundle.signed_in(path)
         digests = digests_by_command(bundle.unpacked(path)) if found else {}
-        for signed in found:
+        yield from (_claim_of(path.name, signed, digests, "the bundle") for signed in found)
+
+
+def _of_tracker(material: Material, tracker: Tracker) -> Iterator[_Claim]:
+    """Yield what is signed of the commands' records in MLflow; of the set's records it covers those that are alike."""
+    here = frozenset(map(record_digest, material.records))
+    for command in dict.fromkeys(record.request.command for record in material.records):
+        for run in tracker.parents(command):
+            name = f"MLflow's run {run.id}"
             try:
-                statement = Statement.read(signed.text)
+                signed = tracker.signed(run)
+                if signed is None:
+                    continue
+                digests = digests_by_command(tracker.records(run, BUNDLE_NAME))
+            except Unreadable:
+                raise
             except ValueError as error:
-                yield _Claim(path.name, None, str(error))
+                yield _Claim(name, None, str(error))
                 continue
-            covered, problem = statement.covered(digests), ""
-            if not statement.is_of(digests):
-                how = ", with other contents" if len(covered) == statement.count else ""
-                problem = f"changed after signing: {counted(statement.count, 'record')} signed, the bundle has "
-                problem += f"{counted(len(covered), 'record')} of the same commands{how}"
-            yield _Claim(f"{path.name} (records {statement.records})", signed, problem, covered)
+            claim = _claim_of(name, signed, digests, "it")
+            yield replace(claim, covered=claim.covered & here)
+
+
+def _claim_of(where: str, signed: Signed, digests: Mapping[str, Set[str]], has: str) -> _Claim:
+    """Return the claim of a statement about records, whose digests are given by command. has: what has the records."""
+    try:
+        statement = Statement.read(signed.text)
+    except ValueError as error:
+        return _Claim(where, None, str(error))
+    covered, problem = statement.covered(digests), ""
+    if not statement.is_of(digests):
+        how = ", with other contents" if len(covered) == statement.count else ""
+        problem = f"changed after signing: {counted(statement.count, 'record')} signed, {has} has "
+        problem += f"{counted(len(covered), 'record')} of the same commands{how}"
+    return _Claim(f"{where} (records {statement.records})", signed, problem, covered)
 
 
 def _judged(claim: _Claim, verifier: _Verifier, total: int) -> tuple[list[Point], list[str]]:
@@ -231,13 +257,24 @@ def signed_with(place: Path, key: Path) -> str:
         bundle.write(records, place, signed=[*(one for one in earlier if one.text != text), signed])
         replaced = False
     else:
-        bundle.write_file(place / SIGNED, text.encode("ascii"))
-        bundle.write_file(place / SIGNATURES, "".join(signed.signatures).encode("ascii"))
+        _write(place, signed, is_new=not same)
         replaced = bool(earlier) and not same
     what = f"manifest {manifest}" if manifest else f"records {statement.records}"
     beside = f"; {counted(len(others), 'other signature')} beside it" if others else ""
     beside += "; the earlier signatures were of other content, and are replaced" if replaced else ""
     return f"{place}: signed with {name}: {what}, {counted(statement.count, 'record')}{beside}"
+
+
+def _write(folder: Path, signed: Signed, is_new: bool) -> None:
+    """Write a statement and its signatures. is_new: the statement was not there. Whenever this ends, the folder has a
+    statement with its signatures or none: signatures never lie beside a statement that they are not of."""
+    try:
+        if is_new:
+            (folder / SIGNATURES).unlink(missing_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder / SIGNATURES}: can't be replaced ({error.strerror or error})") from None
+    bundle.write_file(folder / SIGNED, signed.text.encode("ascii"))
+    bundle.write_file(folder / SIGNATURES, "".join(signed.signatures).encode("ascii"))
 
 
 def _whole(folder: Path) -> str:
@@ -292,7 +329,7 @@ def carried(places: Sequence[Path], records: Sequence[Record]) -> tuple[list[Sig
 
 def _signed_or_problem(folder: Path) -> Signed | str:
     try:
-        return signed_of(folder) or "it is gone"
+        return signed_of(folder) or f"there is a statement, and no {SIGNATURES}"
     except ValueError as error:
         return str(error)
 

@@ -12,9 +12,10 @@ MAX_BYTES = 1 << 20
 
 
 def signed_of(folder: Path) -> Signed | None:
-    """Return what is signed of a folder, or None. Raises ValueError naming a file that can't be a signature."""
+    """Return what is signed of a folder, or None: a statement without signatures is what remains where a signing was
+    interrupted. Raises ValueError naming a file that can't be a signature."""
     statement, signatures = folder / SIGNED, folder / SIGNATURES
-    if not _is_there(statement) and not _is_there(signatures):
+    if not _is_there(signatures):
         return None
     return Signed(_text(statement), split(_text(signatures), str(signatures)))
 

@@ -32,11 +32,12 @@ _BEGINS = re.compile(r"^\s*files=.*$", re.MULTILINE)
 class CommitCode:
     """schema: the version of records that the code writes; None if unknown. digested: the folders of which it writes a
     digest, () if unknown. kernels: the digest of the sources of each kernel by name, empty where another rule than
-    today's decides which files count."""
+    today's decides which files count. names: those of the catalogue, () if unknown."""
 
     schema: int | None = None
     digested: tuple[str, ...] = ()
     kernels: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 def code_of(said: str, folder: Path) -> CommitCode:
@@ -47,15 +48,31 @@ def code_of(said: str, folder: Path) -> CommitCode:
             values.setdefault(name, []).append(ast.literal_eval(text))
         except (ValueError, SyntaxError):
             values.setdefault(name, []).append(None)
-    schema, digested = (values[name][0] if len(values.get(name, ())) == 1 else None for name in _NAMES)
+    schema, digested = (values[name][0] if len(values.get(name, ())) == 1 else None for name in _SAID)
     return CommitCode(
         schema=schema if type(schema) is int else None,
         digested=tuple(map(str, digested)) if isinstance(digested, tuple) else (),
         kernels=_kernels(folder),
+        names=_names(folder / "kernels" / "catalogue.py"),
     )
 
 
-_NAMES = ("SCHEMA_VERSION", "DIGESTED")
+_SAID = ("SCHEMA_VERSION", "DIGESTED")
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    """Return the names that a catalogue lists, () if it does not as today's does."""
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        (value,) = (
+            one.value
+            for one in body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.target.id == "NAMES"
+        )
+        found = ast.literal_eval(value) if value is not None else ()
+    except (OSError, ValueError, SyntaxError):
+        return ()
+    return tuple(map(str, found)) if isinstance(found, tuple) else ()
 
 
 def _kernels(folder: Path) -> dict[str, str]:

@@ -109,6 +109,13 @@ def tree_of(root: Path, commit: str) -> Tree | str:
         return (said.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0].removeprefix("fatal: ")
 
 
+def names_at(record: Record, root: Path = CONF.parent) -> tuple[str, ...]:
+    """Return the names of the kernels that there were at a record's commit; () where git or the record can't say."""
+    git = record.environment.git or {}
+    tree = tree_of(root, str(git.get("commit") or ""))
+    return () if isinstance(tree, str) or not _is_untouched(git, "kernels") else tree.code.names
+
+
 def _git(root: Path, *arguments: str) -> bytes:
     return subprocess.run(
         ["git", "--no-optional-locks", *arguments], cwd=root, check=True, capture_output=True, timeout=PATIENCE_S

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kernels.catalogue import NAMES
 from reports.audit.bound_requests import of_record
 from reports.record.bundle import read
 from reports.record.codec import encoded
@@ -185,6 +186,25 @@ def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
     assert [case for *_, case in counted(left)["missing"]] == gone
     older = [with_environment(one, sources={**one.environment.sources, "kernels": "sha256:0"}) for one in left]
     assert counted(older)["missing"] == []
+
+
+@pytest.mark.parametrize("algorithms", ["auto", "all"])
+def test_of_an_older_record_the_commits_catalogue_says_which_are_meant(
+    algorithms: str, made: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(name for name in NAMES if name != "all_reduce/one_shot_rotated")
+    monkeypatch.setattr(audit_worker, "names_at", lambda record: names)
+    records = made(f"algorithms={algorithms}", "sizes=[8]")
+    older = [
+        with_environment(one, sources={**(one.environment.sources or {}), "kernels": "sha256:0"}) for one in records
+    ]
+    then = [one for one in older if one.case.algorithm != "one_shot_rotated"]
+    assert (len(then), counted(then)["missing"]) == (len(records) - 1, [])
+    gone = [one for one in then if one.case.algorithm != "two_shot"]
+    assert ["two_shot" in case for *_, case in counted(gone)["missing"]] == [True]
+    assert len(counted(older)["unexpected"]) == 1, "there was no such kernel then"
+    monkeypatch.setattr(audit_worker, "names_at", lambda record: (*names, "all_reduce/of_the_past"))
+    assert counted(gone)["missing"] == [], "a kernel that is gone can't be asked for its cases"
 
 
 @pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])

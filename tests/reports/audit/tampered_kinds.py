@@ -127,6 +127,11 @@ def _more_counted(document: Document) -> None:
     counters["accesses"]["own_read"]["count"] += launches
 
 
+def _kernel_of_a_library(folder: Path) -> None:
+    ours = json.loads((next(world(folder, 0).glob("*one_shot*.json"))).read_text(encoding="utf-8"))["kernel"]
+    every(lambda document: document.update(library="", kernel={**ours, "name": "all_reduce/nccl"}), "nccl")(folder)
+
+
 def _older(document: Document) -> None:
     """As a record of schema 2, which has no digests of data and of code."""
     document["schema"] = 2
@@ -354,6 +359,15 @@ REQUEST = (
     Kind("a record that took another time", "measured", first(put("duration_s", 90.0)), 17),
     Kind("fewer cases in command.json", "measured", command(put("jobs.0.cases", [])), 16),
     Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), 16),
+    Kind("parts of command.json taken away", "measured", command(lambda document: [
+        document.pop(key) for key in ("plan", "jobs", "counts")]), 17),
+    Kind("the end of command.json taken away", "measured", command(lambda document: [
+        document.pop(key) for key in ("ended", "outcome")]), 17),
+    Kind("an outcome that no command has", "measured", command(put("outcome", "perfect")), 17),
+    Kind("a command that was stopped, and lacks no case", "measured", command(put("outcome", "stopped")), 17),
+    Kind("more cases requested than there are", "measured", command(put("cases_requested", 99)), 17),
+    Kind("another experiment in command.json", "measured", command(put("plan.experiment", "h200_production")), 1),
+    Kind("another fabric in command.json", "run", command(put("plan.fabric", "nvshmem")), 1),
     Kind("a record that is gone", "measured", remove("*nccl*.json"), 16),
     Kind("a command with more jobs", "measured", every(put("request.jobs", 2)), 16),
     Kind("another configuration of one record", "run", first(put("request.configuration.launches", 9)), 1),
@@ -390,6 +404,7 @@ DATA = (
     Kind("counters of more launches", "run", first(put("counters.of.launches", 9)), 9),
     Kind("an output that is not the root's input", "run", first(_other_digest, "broadcast"), 9),
     Kind("another multimem model", "run", first(put("fabric.settings.multimem", "other")), 1),
+    Kind("another granularity", "run", first(put("fabric.settings.granularity", "access")), 1),
     Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), 1),
     Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), 9, by_rerun=True),
     Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), 19, by_rerun=True),
@@ -426,6 +441,11 @@ ORIGIN = (
     Kind("no digests of sources, and other counters", "run", both(
         every(lambda document: document["environment"].pop("sources")), first(_more_counted, "all_reduce")), 2),
     Kind("an older schema, without what came later", "run", every(_older), 2),
+    Kind("a library in place of our kernel, on GPUs", "measured", every(lambda document: document.update(
+        kernel=None, library="NCCL 2.28.9"), "one_shot"), 3),
+    Kind("a library that is another", "measured", every(put("library", "PyTorch 2.9 symmetric memory"), "nccl"), 3),
+    Kind("a library taken away", "measured", every(put("library", ""), "nccl"), 3),
+    Kind("a kernel of ours in place of a library", "measured", _kernel_of_a_library, 3),
     Kind("a password", "run", first(put("environment.variables.allowed", {"NCCL_X": "https://a:b@c.de"})), 6),
 )  # fmt: skip
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 import socket
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,11 @@ from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Ground, Outcome
+from reports.audit.vouching import signed_with
 from reports.record.bundle import read, write
+from reports.record.record import Record
 from reports.record.seal import seal
-from reports.tracked import Tracker
+from reports.tracked import Tracker, fetch
 from runner.track import artifacts
 from runner.track.__main__ import main as send
 from tests.reports.audit.complete_set import answer, evidence
@@ -93,6 +97,73 @@ def place(base: Place, tmp_path: Path) -> Place:
         column = "artifact_uri" if table == "runs" else "artifact_location"
         copied.sql(f"update {table} set {column} = replace({column}, '{base.folder}', '{copied.folder}')")
     return copied
+
+
+needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is missing")
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """One command, signed by alice, and then sent; keys of alice and eve, and a list of alice alone."""
+    place = Place(tmp_path_factory.mktemp("signed"))
+    make_measured(place.records)
+    for world in (1, 2, 3):
+        shutil.rmtree(place.records / name_of(world))
+    for name in ("alice", "eve"):
+        line = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place.folder / name)]
+        subprocess.run(line, check=True, capture_output=True)
+    (place.folder / "signers").write_text(f"alice {(place.folder / 'alice.pub').read_text()}", encoding="utf-8")
+    signed_with(place.records / COMMAND, place.folder / "alice")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_page", "_figures"):
+            patch.setattr(artifacts, name, lambda *_: "")
+        assert send([str(place.records), "--uri", place.uri, "--experiment", EXPERIMENT]) == 0
+    return place
+
+
+def vouched(place: Place, records: list[Record] | None = None) -> tuple[str, str]:
+    """Who vouches for records from MLflow, and the finding of item 21."""
+    records = fetch(place.uri, [EXPERIMENT]) if records is None else records
+    signers, tracker = place.folder / "signers", Tracker(place.uri)
+    audit = check(records, source="MLflow", ask=lambda *_: (answer(), ""), signers=signers, tracker=tracker)
+    return audit.level.signed, evidence(audit, 21, Outcome.FINDING)
+
+
+@pytest.mark.slow
+@needs_ssh_keygen
+def test_signatures_in_mlflow_are_verified(signed: Place) -> None:
+    assert vouched(signed) == ("signed by alice", "")
+    records = fetch(signed.uri, [EXPERIMENT])
+    changed = [dataclasses.replace(records[0], duration_s=records[0].duration_s + 0.001), *records[1:]]
+    assert vouched(signed, changed) == ("signed in part by alice", ""), "of another record nobody said anything"
+
+
+@pytest.mark.slow
+@needs_ssh_keygen
+def test_a_signature_in_mlflow_of_other_records_or_by_a_stranger_is_a_finding(signed: Place, tmp_path: Path) -> None:
+    run = signed.run("")
+    statement = signed.artifact(run, "signed.txt")
+    bundle = signed.artifact(run, "records.jsonl.xz")
+    kept = {path: path.read_bytes() for path in (statement, statement.with_name("signed.txt.sig"), bundle)}
+    records = read([bundle])
+    try:
+        write([dataclasses.replace(records[0], duration_s=9.0), *records[1:]], bundle)
+        assert "changed after signing: " in vouched(signed)[1]
+        bundle.write_bytes(kept[bundle])
+        statement.write_text("I vouch for everything\n", encoding="ascii")
+        assert "not a statement of symlab sign" in vouched(signed)[1]
+        statement.write_bytes(kept[statement])
+        other = Path(shutil.copytree(signed.records, tmp_path / "other")) / COMMAND
+        statement.with_name("signed.txt.sig").unlink()
+        assert vouched(signed) == ("unsigned", "")
+        for path in other.glob("signed.txt*"):
+            path.unlink()
+        signed_with(other, signed.folder / "eve")
+        shutil.copy(other / "signed.txt.sig", statement.with_name("signed.txt.sig"))
+        assert "unknown signer" in vouched(signed)[1]
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
 
 
 OURS = "0/all_reduce/one_shot"
@@ -324,7 +395,7 @@ def test_what_nothing_here_finds_is_found_by_comparing_with_what_was_sent_before
 
 def test_the_page_says_so() -> None:
     text = " ".join((Path(reports.__file__).parent / "audit" / "README.md").read_text(encoding="utf-8").split())
-    assert "All of these but the world that was left out are found with `--mlflow`" in text
+    assert "`--mlflow` finds all that change records, and all but the world that was left out" in text
     assert f"{len(EDITS)} edits of its database" in text
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from reports.audit.checklist import check
+from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
+from reports.audit.level import Level
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
@@ -125,10 +126,35 @@ def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> 
 
 
 def test_nothing_is_verified_of_records_that_hold_nothing() -> None:
-    bare = [dataclasses.replace(one, **BARE, kernel=None, library="NCCL") for one in unchecked(records())]
+    bare = [dataclasses.replace(one, **BARE, kernel=None) for one in unchecked(records()) if one.library]
     audit = check(bare, ask=lambda *_: (None, "nobody is there"))
     assert [one.number for one in audit.items if Outcome.VERIFIED in outcomes(audit, one.number)] == []
     assert audit.exit_code == 2
+
+
+def test_a_changed_tree_is_a_part_of_the_level() -> None:
+    clean, changed = Level(1, 1), Level(1, 1, is_changed=True)
+    assert changed.document()["changed_tree"] is True
+    assert changed.below(clean.document()) == ["it is of a tree with changes that its commit lacks"]
+    assert clean.below(changed.document()) == changed.below(changed.document()) == []
+    older = {key: value for key, value in clean.document().items() if key != "changed_tree"}
+    assert (clean.below(older), len(changed.below(older))) == ([], 1)
+    with pytest.raises(ValueError, match="not a level"):
+        clean.below({**older, "changed_tree": "no"})
+
+
+def test_refusals_that_are_none_here_are_a_finding() -> None:
+    good = {"agree": ["a case"], "different": [], "not_comparable": []}
+    said = worker_says(refusals=good)
+    assert "1 refusal on GPUs decided again: refused here, too" in evidence(said, 16, Outcome.VERIFIED)
+    found = worker_says(refusals={**good, "different": [["b case", "nothing refuses it here"]]})
+    assert "1 of 2 refusals on GPUs are none here: b case: nothing" in evidence(found, 16, Outcome.FINDING)
+    unsure = worker_says(refusals={**good, "not_comparable": [["b case", "kernels changed"]]})
+    assert "b case: kernels changed" in evidence(unsure, 16, Outcome.NOT_COMPARABLE)
+
+
+def worker_says(**more: object) -> Audit:
+    return check(records(), ask=lambda *_: ({**answer(), **more}, ""))
 
 
 def test_the_verdict_names_what_is_open() -> None:

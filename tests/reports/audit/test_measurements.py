@@ -147,7 +147,13 @@ def test_9_no_digests() -> None:
     ]
     audit = audited(members)
     assert "digests of outputs" in evidence(audit, 9, Outcome.NOT_CAPTURED)
-    assert "no case has digests of two worlds" in evidence(audit, 9, Outcome.NOT_COMPARABLE)
+    assert "no case has digests of outputs from two worlds" in evidence(audit, 9, Outcome.NOT_CAPTURED)
+
+
+def test_9_of_one_world_bits_across_worlds_do_not_apply() -> None:
+    audit = audited(records(1))
+    assert "no case passed in two worlds" in evidence(audit, 9, Outcome.DOES_NOT_APPLY)
+    assert "item 9" not in audit.verdict
 
 
 def test_10_timed_otherwise_than_asked() -> None:

@@ -188,6 +188,64 @@ def large(folder: Path) -> None:
     (folder / SIGNATURES).write_text((folder / SIGNATURES).read_text() * 10_000)
 
 
+def test_a_statement_without_signatures_is_unsigned(both_signed: Path, keys: Path, tmp_path: Path) -> None:
+    """As a signing leaves it that was interrupted: nothing vouches for anything."""
+    folder = Path(shutil.copytree(both_signed, tmp_path / "records")) / "command0"
+    without_signatures(folder)
+    audit = audited(folder, keys / "signers")
+    assert (findings(audit), audit.level.signed) == ("", "unsigned")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from reports.audit.vouching import signed_with
+
+steps = int(sys.argv[3])
+
+def killed(function):
+    def call(*arguments, **more):
+        global steps
+        if not steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps -= 1
+        return function(*arguments, **more)
+    return call
+
+os.replace = killed(os.replace)
+Path.unlink = killed(Path.unlink)
+signed_with(Path(sys.argv[1]), Path(sys.argv[2]))
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("is_of_other_content", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_signing_that_is_killed_leaves_nothing_half_written(
+    is_of_other_content: bool, place: Path, keys: Path, tmp_path: Path
+) -> None:
+    """Before each of its steps: there is a right signature, or none, and it can be signed again."""
+    folder = place / "command0"
+    if is_of_other_content:
+        signed(folder, keys)
+        (folder / "more.txt").write_text("more", encoding="utf-8")
+        seal(folder)
+    seen = set()
+    for steps in range(9):
+        here = Path(shutil.copytree(folder, tmp_path / f"killed{steps}"))
+        line = [sys.executable, "-c", KILLED, str(here), str(keys / BOB), str(steps)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        audit = audited(here, keys / "signers")
+        before = is_of_other_content and (here / SIGNATURES).exists() and BOB not in audit.level.signed
+        assert findings(audit) == "" or before
+        seen.add("as before" if before else audit.level.signed)
+        signed(here, keys, BOB)
+        assert audited(here, keys / "signers").level.signed == f"signed by {BOB}"
+        if "ended" in done.stdout:
+            break
+        assert done.returncode == -9
+    assert seen == {"unsigned", f"signed by {BOB}", *(["as before"] if is_of_other_content else [])}
+
+
 def many(folder: Path) -> None:
     (folder / SIGNATURES).write_text((folder / SIGNATURES).read_text() * 17)
 
@@ -212,7 +270,6 @@ def other_text(folder: Path) -> None:
         (one_bit, "bad signature"),
         (of_another_folder, "changed after signing: the manifest's digest is sha256:"),
         (without_statement, f"{SIGNED}: missing"),
-        (without_signatures, f"{SIGNATURES}: missing"),
         (without_manifest, "there is no manifest here"),
         (added_file, "changed after signing: more.txt: not in manifest.sha256"),
         (linked, "not an ordinary file"),

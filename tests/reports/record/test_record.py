@@ -467,6 +467,13 @@ def old(schema: int, **changes: Any) -> Record:
     return record(**({"id": OLD_ID, "case": case, "schema": schema} | changes))
 
 
+def of_nccl(made: Record) -> Record:
+    case = dataclasses.replace(made.case, algorithm="nccl", accumulator="library")
+    return dataclasses.replace(
+        made, case=case, id=made.id.replace("one_shot-bfloat16-float32", "nccl-bfloat16-library")
+    )
+
+
 OF_SCHEMA_5: dict[str, Any] = {
     "check": DIGESTED,
     "kernel": dataclasses.replace(KERNEL, code_digest="sha256:cc"),
@@ -485,7 +492,7 @@ OF_SCHEMA_6 = RecordedRequest(
     [
         ("schema1.json", old(1)),
         ("schema2.json", old(2, fabric=GPUS, timing=TIMING)),
-        ("schema2_library.json", old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9")),
+        ("schema2_library.json", of_nccl(old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9"))),
         ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
         ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
         ("schema5.json", record(schema=5, **OF_SCHEMA_5)),

@@ -50,7 +50,9 @@ def test_nothing_of_a_commit_runs(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_every_kernel_is_the_one_that_records_have(project: Path) -> None:
-    found = code_of(SAID, project).kernels
+    code = code_of(SAID, project)
+    found = code.kernels
+    assert code.names == NAMES
     assert {name: found[name] for name in NAMES} == {name: f"sha256:{source_digest(find(name))}" for name in NAMES}
 
 
@@ -69,4 +71,4 @@ def test_by_other_rules_no_digest_is_known(name: str, project: Path) -> None:
     path = project / "kernels" / name
     text = path.read_text(encoding="utf-8").replace("files=(", "files=(*(), ")
     path.write_text(f"{text}\n# changed\n", encoding="utf-8")
-    assert code_of(SAID, project) == CommitCode(6, ("conf", "kernels"), {})
+    assert code_of(SAID, project) == CommitCode(6, ("conf", "kernels"), {}, NAMES)

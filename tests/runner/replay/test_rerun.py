@@ -168,6 +168,7 @@ def test_at_the_commit_nothing_is_hidden_by_changed_sources(made: Any, again: An
     assert why.startswith("stated: another compiler (nvidia-cutlass-dsl 9.9 there")
 
 
+@pytest.mark.slow
 def test_data_that_other_code_gives_is_explained_by_the_commit_or_is_a_difference(
     made: Any, again: Any, script: Script
 ) -> None:
@@ -193,6 +194,7 @@ def test_what_the_commit_can_not_say_stays_stated_with_the_reason(made: Any, aga
     assert (len(found["agree"]), found["at_commit"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_records_without_digests_of_sources_are_held_to_todays_code_where_git_says_it_is_theirs(
     made: Any, again: Any
 ) -> None:
@@ -204,6 +206,7 @@ def test_records_without_digests_of_sources_are_held_to_todays_code_where_git_sa
     assert (len(found["counters"]["different"]), found["counters"]["stated"]) == (1, [])
 
 
+@pytest.mark.slow
 def test_the_commit_is_asked_only_for_what_has_changed(made: Any, again: Any) -> None:
     def never(*_: Any) -> Answers:
         raise AssertionError("nothing has changed")
@@ -212,6 +215,7 @@ def test_the_commit_is_asked_only_for_what_has_changed(made: Any, again: Any) ->
     assert len(again(records, at_commit=True, ask=never)["agree"]) == 2
 
 
+@pytest.mark.slow
 def test_another_digest_of_todays_sources_is_a_difference(made: Any, again: Any) -> None:
     """The record says that its kernels are those of today: then each has today's digest."""
     first, *_ = made("sizes=[8]")

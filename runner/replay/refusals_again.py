@@ -1,0 +1,68 @@
+"""Refusals on GPUs, decided again from the records alone: what is refused follows from the case and from what the
+fabric could do, which both are in the record. Simulated cases run again anyway, see rerun.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kernels.baselines import Baseline, refuses_baseline
+from kernels.catalogue import collective
+from kernels.spec import refuses
+from memory.fabric import Traits
+from reports.record.record import FabricInfo, Record, Status
+from runner.case.contestant import spec_for
+from runner.case.recorded import case_of
+from runner.case.todays_code import MALFORMED
+from runner.request.validate import CUSTOM
+from runner.request_error import first_line
+
+_OF_THE_RANKS = "fabric"
+"""Key of refusals that rest on which ranks reach each other, which records don't hold."""
+
+
+def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Decide again what was refused on GPUs. sources: the digests of today's.
+
+    {"agree": [case id, ..], "different": [[case id, what], ..] of cases that today's code does not refuse and that are
+    recorded with today's kernels, "not_comparable": [[case id, reason], ..]}. Brought kernels are left out.
+    """
+    found: dict[str, list[Any]] = {"agree": [], "different": [], "not_comparable": []}
+    for record in records:
+        fabric = record.fabric
+        if record.status is not Status.REFUSED or fabric is None or fabric.simulated:
+            continue
+        if record.case.op == CUSTOM or record.request.brought:
+            continue
+        try:
+            is_refused = _is_refused(record, fabric)
+        except MALFORMED as error:
+            found["not_comparable"].append([record.id, first_line(error)])
+            continue
+        says = "it is REFUSED in the record, and nothing refuses it here"
+        if is_refused:
+            found["agree"].append(record.id)
+        elif record.refusal is not None and record.refusal.key == _OF_THE_RANKS:
+            found["not_comparable"].append([record.id, "the record does not say which ranks reach each other"])
+        elif (record.environment.sources or {}).get("kernels") != sources["kernels"]:
+            found["not_comparable"].append([record.id, f"{says}, by kernels that changed since"])
+        else:
+            found["different"].append([record.id, says])
+    return found
+
+
+def _is_refused(record: Record, fabric: FabricInfo) -> bool:
+    case = case_of(record.case)
+    traits = Traits(
+        fabric.name,
+        fabric.arch,
+        fabric.world_size,
+        fabric.heap_bytes,
+        fabric.multicast,
+        fabric.multicast_reason,
+        description=fabric.description,
+    )
+    spec = spec_for(case)
+    if isinstance(spec, Baseline):
+        return refuses_baseline(spec, case, traits) is not None
+    return refuses(spec, collective(case.op), case, traits) is not None
