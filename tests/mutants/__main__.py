@@ -3,152 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cache
-from multiprocessing import get_context
-from pathlib import Path
+from collections.abc import Sequence
 
 from tests.matrix.running import cores
-from tests.mutants.arguments import PLACE as ARGUMENTS
-from tests.mutants.arguments import Argument, argued, arguments
-from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
-from tests.mutants.mutate import Mutant
-from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, write
-
-COMMAND = "python -m tests.mutants --readme --seeds 0"
-"""Brings results.json and the page up to date."""
-
-README = Path(__file__).resolve().parent / "README.md"
-TABLE = re.compile(r"(<!-- mutants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-CHECKED = (
-    Try("races"),
-    Try("races", is_patient=True),
-    Try("races", late=0),
-    Try("races", behind=0, is_patient=True),
-)
-"""How mutants run that are argued: so that each wait is reached, with flags that are there and flags that are not."""
-
-SEEDS = 6
-"""Seeds of each way that a mutant is searched by before it has to be argued."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A mutant of a kernel: how it was found ("" if nothing was), and why it needn't be."""
-
-    kernel: str
-    mutant: Mutant
-    found: str
-    argument: Argument | None
-
-    @property
-    def kind(self) -> str:
-        """The column of the table: checker, orders, judge, argued, open."""
-        if not self.found and self.argument:
-            return "judge" if self.argument.litmus else "argued"
-        if not self.found:
-            return "open"
-        return "checker" if self.found.startswith("finding") else "orders"
-
-
-def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
-    """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape; of the others, what
-    is recorded to have found it comes first."""
-    known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
-    compiled = Compiled(OWN[kernel])
-    before = recorded().get(kernel)
-    texts = before.found if before and before.code == code_digest(compiled.executable.ptx) else ()
-    found = []
-    for number, one in enumerate(compiled.mutants):
-        argument = argued(known, kernel, one)
-        how, first = (CHECKED, None) if argument else (tries(seeds), try_of(texts[number]) if texts else None)
-        found.append(Result(kernel, one, compiled.found(one, how, first), argument))
-    return found
-
-
-@cache
-def today(kernel: str) -> tuple[str, tuple[Mutant, ...]]:
-    """Return the digest of a kernel's code as it is now, and its mutants."""
-    compiled = Compiled(OWN[kernel])
-    return code_digest(compiled.executable.ptx), compiled.mutants
-
-
-def told(rows: Mapping[str, Recorded]) -> list[Result]:
-    """Return what rows say of all mutants of today's kernels, without those that gaps() names."""
-    known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
-    found = []
-    for kernel in OWN:
-        row, (code, mutants) = rows.get(kernel), today(kernel)
-        if row and row.code == code:
-            pairs = zip(mutants, row.found, strict=False)
-            found += [Result(kernel, one, text, argued(known, kernel, one)) for one, text in pairs]
-    return found
-
-
-def gaps(rows: Mapping[str, Recorded]) -> list[str]:
-    """Return a line for each kernel whose rows are not about its mutants of today, and for each mutant that is neither
-    found nor argued, or both."""
-    lines = [f"{name}: there is no such kernel" for name in rows if name not in OWN]
-    for kernel in OWN:
-        row, (code, mutants) = rows.get(kernel), today(kernel)
-        if row is None or row.code != code or len(row.found) != len(mutants):
-            lines.append(f"{kernel}: its code is not what results.json is about: {COMMAND} --kernel {kernel}")
-    for one in told(rows):
-        if one.kind == "open":
-            lines.append(f"{one.kernel}: {one.mutant.name}: neither found nor argued")
-        elif one.found and one.argument:
-            lines.append(f"{one.kernel}: {one.mutant.name}: argued to be harmless, and found: {one.found}")
-        elif one.found and try_of(one.found) is None:
-            lines.append(f"{one.kernel}: {one.mutant.name}: no try is named '{one.found}'")
-    return lines
-
-
-def again(kernel: str) -> list[str]:
-    """Run each mutant of a kernel by the try that found it. Returns those that it finds no more."""
-    compiled, row = Compiled(OWN[kernel]), recorded()[kernel]
-    lost = []
-    for one, text in zip(compiled.mutants, row.found, strict=True):
-        how = try_of(text)
-        if how is not None and f"{compiled.outcome(one, how)} ({how.text})" != text:
-            lost.append(f"{one.name}: {text}")
-    return lost
-
-
-def record(found: Sequence[Result]) -> None:
-    """Write a kernel's results into results.json."""
-    (kernel,) = {one.kernel for one in found}
-    write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(OWN))
-
-
-def table(found: Sequence[Result]) -> Iterator[str]:
-    """Yield the lines of the table: a kernel a line, then the arguments with the number of mutants that each is for."""
-    columns = ("checker", "orders", "judge", "argued", "open")
-    yield f"| kernel | mutants | {' | '.join(columns)} |"
-    yield f"| --- | ---: |{' ---: |' * len(columns)}"
-    for kernel in dict.fromkeys(one.kernel for one in found):
-        counts = Counter(one.kind for one in found if one.kernel == kernel)
-        yield f"| {kernel} | {counts.total()} | {' | '.join(str(counts[one]) for one in columns)} |"
-    counts = Counter(one.kind for one in found)
-    yield f"| all | {counts.total()} | {' | '.join(str(counts[one]) for one in columns)} |"
-    reasons = Counter(one.argument for one in found if one.argument and not one.found)
-    if reasons:
-        yield ""
-        yield "| mutants | of | where | change | why no run finds it |"
-        yield "| ---: | --- | --- | --- | --- |"
-        for why, count in reasons.items():
-            judge = f" (judge: litmus/{why.litmus}.litmus)" if why.litmus else ""
-            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why}{judge} |"
-
-
-def included(readme: str, lines: Sequence[str]) -> str:
-    """Return the README's text with the table."""
-    assert TABLE.search(readme), "tests/mutants/README.md has no place for the table"
-    return TABLE.sub(lambda match: match[1] + "\n" + "\n".join(lines) + "\n\n" + match[3], readme)
+from tests.mutants.mutant_runs import OWN
+from tests.mutants.recorded import recorded
+from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, included, record, table, told
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -165,7 +26,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print(f"tests.mutants: error: no kernel has '{options.kernel}' in its name", file=sys.stderr)
         return 2
     found: list[Result] = []
-    for part in _all(chosen, options.seeds, min(options.jobs, len(chosen))):
+    for part in all_results(chosen, options.seeds, min(options.jobs, len(chosen))):
         found += part
         for one in part:
             if options.list or one.kind == "open":
@@ -180,14 +41,6 @@ def main(given: Sequence[str] | None = None) -> int:
             print(line)
         return int(bool(missing))
     return int(any(one.kind == "open" for one in found))
-
-
-def _all(chosen: Sequence[str], seeds: int, jobs: int) -> Iterator[list[Result]]:
-    if jobs == 1:
-        yield from (results(name, seeds) for name in chosen)
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        yield from pool.map(results, chosen, [seeds] * len(chosen))
 
 
 if __name__ == "__main__":

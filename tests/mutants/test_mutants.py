@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,12 +16,13 @@ from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.museum.exhibit import ARCH
 from tests.museum.ways import WAYS
-from tests.mutants.__main__ import README, Result, again, gaps, included, main, results, table, told
+from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, Argument, argued, arguments
 from tests.mutants.mutant_runs import FAIR, OWN, ROWS, Compiled, Try
 from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.recorded import Recorded, code_digest, recorded, try_of
+from tests.mutants.searching import README, Result, again, gaps, included, results, table, told
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels whose mutants run in the fast tests: flags of peers, and of the switch."""
@@ -290,3 +293,13 @@ def test_the_table_counts_by_kernel_and_lists_arguments() -> None:
 def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kernel", "unknown"]) == 2
     assert "no kernel has 'unknown' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_shares_kernels_among_processes() -> None:
+    """As it is written in the page: a process that is started can't import what is in a __main__.py."""
+    words = [sys.executable, "-m", "tests.mutants", "--kernel", "barrier", "--seeds", "0", "--jobs", "2"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| barrier/peers |" in done.stdout
+    assert "| barrier/multimem |" in done.stdout
