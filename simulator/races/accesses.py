@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from simulator.races.clocks import (
-    BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
     LOW_MASK,
     RANK_SHIFT,
     STAMP_SHIFT,
-    WARP_CODE,
     changes_of,
     distinct,
     pairs_of,
+    span_code,
+    warps_of_codes,
 )
 from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
@@ -47,6 +47,7 @@ class Accesses:
 
     def __init__(self, order: Order, findings: Findings) -> None:
         self.order, self.findings = order, findings
+        order.block_sizes = self._block_sizes
         self.infos: list[Info] = []
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.proxies: Numbers = np.zeros(64, np.int64)
@@ -60,6 +61,10 @@ class Accesses:
         if info.number >= len(self.proxies):
             self.proxies = np.concatenate([self.proxies, np.zeros_like(self.proxies)])
         self.proxies[info.number] = info.proxy
+
+    def _block_sizes(self, stamps: Numbers) -> Numbers:
+        runs = [self.infos[number].launched for number in self.info_of[stamps].tolist()]
+        return np.array([0 if run is None else run.launched.block for run in runs], np.int64)
 
     def tick(self, info: Info | None = None) -> int:
         """Begin an event; return its stamp."""
@@ -538,19 +543,24 @@ class Accesses:
         kept = Kept(READ, info.is_strong, rank)
         epochs = shadow.epochs(kept)
         latest = shadow.latest.get(kept, 0)
-        is_known = self._is_known(shadow, latest, who, int(at[-1]) // each + 1)
+        if not is_affine and (places[1:] <= places[:-1]).any():
+            order = np.argsort(places, kind="stable")
+            if (places[order[1:]] == places[order[:-1]]).any():  # lanes that are no neighbours read one unit
+                at, places, mine = _grouped(at[order], places[order], mine[order])
+        count = int(at.max()) // each + 1
+        is_known = self._is_known(shadow, latest, who, count)
         is_hidden = info.is_strong and not shadow.is_uniform and not self.order.is_settled(latest)
         if not is_known or is_hidden:
             old = epochs[places]
             if is_hidden:
                 self._keep_hidden(shadow, kept, old, places, mine, info)
             latest = 0 if is_known else int(old.max())
-            if latest and not self._is_known(shadow, latest >> STAMP_SHIFT, who, int(at[-1]) // each + 1):
+            if latest and not self._is_known(shadow, latest >> STAMP_SHIFT, who, count):
                 some = np.flatnonzero(old)
                 bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
                 if bad.any():
                     mine = mine.copy()
-                    self._keep_both(shadow, kept, some[bad], old, places, mine)
+                    self._keep_both(shadow, kept, some[bad], old, places, mine, info)
         epochs[places] = mine
         shadow.note(kept, self.stamp)
         if is_affine:
@@ -559,20 +569,25 @@ class Accesses:
         lost = np.flatnonzero(last != mine)
         if len(lost):
             both = last.copy()
-            self._keep_both(shadow, kept, lost, mine, places, both)
+            self._keep_both(shadow, kept, lost, mine, places, both, info)
             epochs[_units(places, lost)] = both[lost]
 
-    def _keep_both(self, shadow: Shadow, kept: Kept, some: Numbers, old: Epochs, places: Any, mine: Epochs) -> None:
-        """Make entries of `mine` stand for both readers where they can; else keep the old ones beside."""
+    def _keep_both(
+        self, shadow: Shadow, kept: Kept, some: Numbers, old: Epochs, places: Any, mine: Epochs, info: Info
+    ) -> None:
+        """Make entries of `mine` stand for both readers where they can; else keep the old ones beside.
+
+        They can't where threads have released on their own since the old one: of it, they would seem not to know."""
         before, now = old[some] & LOW_MASK, mine[some] & LOW_MASK
-        same_block = before >> BLOCK_SHIFT == now >> BLOCK_SHIFT
-        warps = [_warps(one & CODE_MASK) for one in (before, now)]
-        same_warp = same_block & (warps[0] == warps[1]) & (warps[0] >= 0)
+        firsts, lasts = zip(*(warps_of_codes(one & CODE_MASK) for one in (before, now)), strict=True)
+        can_join = (before >> BLOCK_SHIFT == now >> BLOCK_SHIFT) & (firsts[0] >= 0) & (firsts[1] >= 0)
+        if info.launched is not None:
+            can_join &= old[some] >> STAMP_SHIFT >= info.launched.parted
         same = before == now
         block = now & ~CODE_MASK
-        joined = np.where(same_warp, block | WARP_CODE + warps[1], block | BLOCK_CODE)
-        mine[some] = mine[some] & ~LOW_MASK | np.where(same, now, np.where(same_block, joined, now))
-        apart = some[~same_block]
+        joined = block | span_code(np.minimum(firsts[0], firsts[1]), np.maximum(lasts[0], lasts[1]))
+        mine[some] = mine[some] & ~LOW_MASK | np.where(same | ~can_join, now, joined)
+        apart = some[~same & ~can_join]
         if len(apart):
             shadow.others.append((kept, _units(places, apart), old[apart]))
             if len(shadow.others) > _MOST_OTHERS:
@@ -623,7 +638,7 @@ def _last_of_each(tiles: Tiles, actors: Numbers) -> Mask | None:
 
 
 def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
-    """Make neighbours of one block that read the same unit one reader: a warp's or a block's."""
+    """Make neighbours of one block that read the same unit one reader: a warp's or several warps'."""
     blocks = mine >> BLOCK_SHIFT
     differ = (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1]) | (mine[1:] & CODE_MASK == COPY_CODE)
     starts = np.flatnonzero(np.concatenate([[True], differ]))
@@ -634,9 +649,8 @@ def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Number
 
 
 def _joined(first: Epochs, last: Epochs, is_one: Mask) -> Epochs:
-    """Return the epochs of neighbours from the first to the last: a thread's, a warp's or a block's."""
-    warps = (first & CODE_MASK) // WARP
-    joined = np.where((last & CODE_MASK) // WARP == warps, WARP_CODE + warps, BLOCK_CODE)
+    """Return the epochs of neighbours from the first to the last: a thread's, a warp's or several warps'."""
+    joined = span_code(warps_of_codes(first & CODE_MASK)[0], warps_of_codes(last & CODE_MASK)[1])
     found: Epochs = np.where(is_one, first, first & ~CODE_MASK | joined)
     return found
 
@@ -651,12 +665,6 @@ def _proxies(shadow: Shadow) -> int:
     if shadow.proxies >> ASYNC_PROXY & 1:
         return ASYNC + 1
     return ALIAS + 1 if shadow.proxies >> ALIAS_PROXY & 1 else GENERIC + 1
-
-
-def _warps(codes: Numbers) -> Numbers:
-    """The warp of each code, -1 of a block's and others."""
-    found: Numbers = np.where(codes < WARP_CODE, codes // WARP, np.where(codes < BLOCK_CODE, codes - WARP_CODE, -1))
-    return found
 
 
 def _units(places: Any, positions: Numbers) -> Numbers:

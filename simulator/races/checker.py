@@ -965,6 +965,9 @@ class Races(Listener):
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
+            if shadow.others and kept.kind == READ:
+                for _, places, factor, actor in entered:
+                    self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
             if tiles is not None:
                 matrix = tiles.matrix(epochs)
                 matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
@@ -976,6 +979,17 @@ class Races(Listener):
             )
         for one in over:
             one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
+
+    def _restamp_beside(
+        self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
+    ) -> None:
+        """Likewise what is kept of copies' reads that other readers took the place of. actors: one, or by unit."""
+        order = np.argsort(units, kind="stable")
+        for one, some, epochs in shadow.others:
+            if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
+                found = order[np.minimum(np.searchsorted(units[order], some), len(units) - 1)]
+                mine = np.broadcast_to(actors, len(units))[found]
+                epochs[:] = np.where(units[found] == some, self._restamped(epochs, mine, number, stamp), epochs)
 
     def _restamped(self, some: Numbers, actors: Numbers, number: int, stamp: int) -> Numbers:
         """Return epochs of which copies' by one instruction are their waiting threads' now."""
@@ -1001,6 +1015,13 @@ class Races(Listener):
         shadow.note(kept, stamp)
         run, info = one.run, one.info["write" if kept.kind == WRITE else "read"]
         some = epochs[places]
+        if shadow.others and kept.kind == READ:
+            units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
+            each = max(len(units) // len(one.lanes), 1)
+            whose = np.repeat(np.where(np.isin(one.lanes, lanes), run.actors[one.lanes], -1), each)
+            if len(whose) == len(units):
+                at = whose >= 0
+                self._restamp_beside(shadow, kept, units[at], whose[at], info.number, stamp)
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
         if len(one.lanes) == 1:
             new = stamp << STAMP_SHIFT | int(run.actors[lanes[0]])

@@ -32,13 +32,14 @@ CODE_MASK = (1 << BLOCK_SHIFT) - 1
 LOW_MASK = (1 << STAMP_SHIFT) - 1
 """An epoch is stamp << STAMP_SHIFT | rank << RANK_SHIFT | block << BLOCK_SHIFT | code; without its stamp it is an
 actor."""
-WARP_CODE, BLOCK_CODE, COPY_CODE, HOST_CODE = 1024, 1056, 1057, 1058
-"""Codes below WARP_CODE are threads; then any thread of a warp (32 codes), any thread of the block, a copy under way,
-the rank's host."""
+WARP_CODE, SPAN_CODE, COPY_CODE, HOST_CODE = 1024, 1056, 1552, 1553
+"""Codes below WARP_CODE are threads; then any thread of a warp (32 codes), of neighbouring warps (496, see span_code),
+a copy under way, the rank's host."""
 WARP_KEY, MBARRIER_KEY = 1 << 40, 1 << 41
 """Keys of extras: an actor; a warp (the actor of its first thread, and this bit); an mbarrier (a number, and this
 bit)."""
 _FIRST_ROWS = 256
+_LAST_OF_SPAN = np.repeat(np.arange(1, 32), np.arange(1, 32))
 
 
 @dataclass(slots=True)
@@ -237,6 +238,26 @@ def _alike(rows: Numbers, starts: Numbers, is_other: Mask | None) -> tuple[Numbe
     _, first, back = np.unique(columns @ weights, return_index=True, return_inverse=True)
     back = back.reshape(-1)
     return None if (columns[first[back]] != columns).any() else (first, back)
+
+
+def span_code(first: Numbers, last: Numbers) -> Numbers:
+    """Return the codes of any thread of warps first to last."""
+    found: Numbers = np.where(first == last, WARP_CODE + first, SPAN_CODE + last * (last - 1) // 2 + first)
+    return found
+
+
+def warps_of_codes(codes: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the first and the last warp that each code stands for; -1 of a copy's and a host's."""
+    spans = np.clip(codes - SPAN_CODE, 0, len(_LAST_OF_SPAN) - 1)
+    last = _LAST_OF_SPAN[spans]
+    first = spans - last * (last - 1) // 2
+    one = np.where(codes < WARP_CODE, codes // 32, codes - WARP_CODE)
+    is_span = codes >= SPAN_CODE
+    none = codes >= COPY_CODE
+    return (
+        np.where(none, -1, np.where(is_span, first, one)),
+        np.where(none, -1, np.where(is_span, last, one)),
+    )
 
 
 def pairs_of(*columns: Any) -> tuple[Numbers, Numbers]:

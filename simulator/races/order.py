@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from simulator.observe.lanes import Group
 from simulator.races.clocks import (
-    BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
     LOW_MASK,
     MBARRIER_KEY,
     RANK_SHIFT,
+    SPAN_CODE,
     STAMP_SHIFT,
     WARP_CODE,
     WARP_KEY,
@@ -22,6 +23,7 @@ from simulator.races.clocks import (
     changes_of,
     distinct,
     pairs_of,
+    warps_of_codes,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
 from simulator.races.extras import FENCED as FENCED_EDGE
@@ -123,6 +125,8 @@ class Order:
         self.passed_at: Numbers = np.full(64, NEVER)
         self.waited_at: Numbers = np.full(64, NEVER)
         self.flattened = [0] * world_size
+        self.block_sizes: Callable[[Numbers], Numbers] = np.zeros_like
+        """Gives the number of threads of a block of the launches that made accesses, by their stamps."""
 
     def _roots(self) -> list[Numbers]:
         """The rows that are in use. Links that everybody knows give theirs up."""
@@ -197,7 +201,7 @@ class Order:
         known |= same_block & (stamps[left] <= who.own(part_here, at))
         if part_here == GENERIC:
             warps = np.where(codes < WARP_CODE, codes // WARP, codes - WARP_CODE)
-            same_warp = same_block & (codes < BLOCK_CODE) & (warps == (mine & CODE_MASK) // WARP)
+            same_warp = same_block & (codes < SPAN_CODE) & (warps == (mine & CODE_MASK) // WARP)
             known |= same_warp & (stamps[left] <= who.warp(at))
         bad[left[known]] = False
         if isinstance(who, Lanes) and who.run.owed and bad.any() and self.settle(who.run, who.ids[positions[bad]]):
@@ -205,7 +209,29 @@ class Order:
         if not is_rough:
             self._by_copies(bad, who, positions, rows, stamps, actors, part_here)
             self._by_extras(bad, rows, stamps, actors, part_here)
+            self._by_parts(bad, who, positions, rows, epochs, part)
         return bad
+
+    def _by_parts(self, bad: Mask, who: Actor, positions: Numbers, rows: Numbers, epochs: Epochs, part: int) -> None:
+        """Take out what is of several warps each of which is known, or of a warp each of whose lanes is."""
+        codes, stamps = epochs & CODE_MASK, epochs >> STAMP_SHIFT
+        left = np.flatnonzero(bad & (codes >= WARP_CODE) & (codes < COPY_CODE))
+        until = self.clocks.extras.until[self.clocks.extras.of_row[rows[left]]]
+        left = left[np.maximum(until, who.warp(positions[left])) >= stamps[left]]
+        if not len(left):
+            return
+        is_span = codes[left] >= SPAN_CODE
+        first, last = warps_of_codes(codes[left])
+        size = self.block_sizes(stamps[left])
+        low = np.where(is_span, WARP_CODE + first, first * WARP)
+        high = np.where(is_span, WARP_CODE + last + 1, np.minimum(first * WARP + WARP, size))
+        counts = high - low
+        starts = np.cumsum(counts) - counts
+        index = np.repeat(np.arange(len(left)), counts)
+        parts = low[index] + np.arange(int(counts.sum())) - starts[index]
+        at = left[index]
+        unknown = self.unknown(who, positions[at], epochs[at] & ~CODE_MASK | parts, part)
+        bad[left] = np.logical_or.reduceat(unknown, starts)
 
     def _by_copies(
         self, bad: Mask, who: Actor, positions: Numbers, rows: Numbers, stamps: Numbers, actors: Numbers, part: int
@@ -242,7 +268,7 @@ class Order:
     def _in_extras(self, rows: Numbers, part: int, actors: Numbers, stamps: Numbers) -> Mask:
         codes, keys, least = actors & CODE_MASK, actors.copy(), stamps.copy()
         warps = np.where(codes < WARP_CODE, codes // WARP, codes - WARP_CODE)
-        others = np.where(codes < BLOCK_CODE, WARP_KEY | actors - codes | warps * WARP, actors)
+        others = np.where(codes < SPAN_CODE, WARP_KEY | actors - codes | warps * WARP, actors)
         copies = np.flatnonzero(codes == COPY_CODE)
         if len(copies):
             at = np.minimum(stamps[copies], len(self.waited_at) - 1)
@@ -431,6 +457,7 @@ class Order:
                 own = np.where(full, stamp, own)
             clocks.rows[rows, part, slots] = np.maximum(clocks.rows[rows, part, slots], own)
         if not full.all():
+            run.parted = stamp
             some = ~full[back.reshape(-1)]
             self._gather_warps(run, made[groups[some]], groups[some], lanes[some], stamp)
         for part in range(1, clocks.parts):
@@ -576,7 +603,7 @@ class Order:
         threads = lanes[first] % run.launched.block
         size = np.minimum(WARP, run.launched.block - threads // WARP * WARP)
         full = counts == size
-        run.own_warps()[numbers[full]] = stamp
+        run.own_warps()[numbers[full]] = run.parted = stamp
         same = np.minimum.reduceat(run.rows[lanes], first) == np.maximum.reduceat(run.rows[lanes], first)
         fenced = np.zeros(len(numbers), np.bool_)
         for part, stamps in run.fenced.items():
@@ -595,6 +622,7 @@ class Order:
         self.settle(run, lanes)
         low, high = int(lanes[0]), int(lanes[-1]) + 1
         are_neighbours = high - low == len(lanes)
+        run.parted = stamp
         run.fences(part)[slice(low, high) if are_neighbours else lanes] = stamp
         key, latest = (low, high, part), int(run.own[GENERIC].max())
         if run.met.get(key) == latest and run.warps is None and are_neighbours:

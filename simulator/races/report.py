@@ -8,14 +8,15 @@ import numpy as np
 
 from simulator.ptx.ir import Instruction
 from simulator.races.clocks import (
-    BLOCK_CODE,
     BLOCK_SHIFT,
     CODE_MASK,
+    COPY_CODE,
     HOST_CODE,
     LOW_MASK,
     RANK_SHIFT,
     STAMP_SHIFT,
     WARP_CODE,
+    warps_of_codes,
 )
 from simulator.races.extras import ALIAS, ASYNC
 from simulator.races.finding import Access, Finding
@@ -156,7 +157,7 @@ class Findings:
         """What the reads of flags on the way lacked; "a barrier" if there is no flag."""
         old = pair.epoch & LOW_MASK
         code = old & CODE_MASK
-        if code == BLOCK_CODE + 1:
+        if code == COPY_CODE:
             return "a wait for the copy"
         mine = pair.actor
         if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
@@ -209,7 +210,7 @@ def _place(info: Info) -> object:
 
 def _access(info: Info, actor: int, pair: Pair) -> Access:
     code = actor & CODE_MASK
-    thread = code if code < WARP_CODE else (code - WARP_CODE) * WARP if code < BLOCK_CODE else 0
+    thread = code if code < WARP_CODE else max(int(warps_of_codes(np.array([code]))[0][0]), 0) * WARP
     rank, instruction = actor >> RANK_SHIFT, info.instruction
     if instruction is None or info.launched is None or code == HOST_CODE:
         return Access(rank, 0, 0, 0, "", info.text, pair.tensor, pair.byte, "generic", -1)

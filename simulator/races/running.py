@@ -68,13 +68,14 @@ class Running:
     """A launched kernel: what its threads know.
 
     rows: by lane. actors: by lane, see clocks.py. own: by part and block, the stamp up to which each thread of the
-    block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of the
-    last access. fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that
-    release. pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired
-    and that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
-    relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that it
-    acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts: of
-    each of its ranks, the number of its first block there (Clocks.rooms).
+    block knows all of the block. warps: by warp likewise, None as long as no warp met. last: by block, the stamp of
+    the last access. parted: when some threads of a block last released or fenced what the others need not have.
+    fenced: by part of other proxies, each lane's last proxy fence. released: by scope, fences that release.
+    pending: links that lanes read without an acquire, for a fence after it. owed: links that lanes acquired and
+    that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
+    relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that
+    it acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts:
+    of each of its ranks, the number of its first block there (Clocks.rooms).
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Running:
         self.own: Numbers = np.full((parts, self.blocks), stamp, np.int64)
         self.warps: Numbers | None = None
         self.last: Numbers = np.full(self.blocks, stamp, np.int64)
+        self.parted = stamp
         self.fenced: dict[int, Numbers] = {}
         self.released: dict[int, Released] = {}
         self.pending: list[tuple[Numbers, Numbers, int]] = []
@@ -210,6 +212,8 @@ class Running:
         made[:, ROW], made[:, SCOPE], made[:, STAMP] = self.rows[lanes], scope, stamp
         made[:, ACTOR] = self.actors[lanes]
         made[:, WHOLE] = self.last[blocks] <= self.own[GENERIC][blocks]
+        if not made[:, WHOLE].all():
+            self.parted = stamp
         made[:, OWN] = np.where(made[:, WHOLE] == 1, stamp, self.own[GENERIC][blocks])
         if self.warps is not None:
             made[:, OF_WARP] = self.warps[self.warps_of(lanes)]
