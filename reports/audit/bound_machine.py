@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from reports.audit.bound_gpus import model_of
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
-from reports.record.record import Record
+from reports.record.code_changes import code_changes
+from reports.record.record import SCHEMA_VERSION, Record
+from reports.table.text import counted
 
-SOFTWARE, MACHINE, VARIABLES, CLOCKS, SAMPLES, BASELINES = 4, 5, 6, 7, 11, 14
+REPOSITORY, SOFTWARE, MACHINE, VARIABLES, CLOCKS, SAMPLES, BASELINES = 2, 4, 5, 6, 7, 11, 14
+
+LEAST_PYTHON = (3, 11)
+"""The first version of Python that symlab runs on."""
 
 LEAST_US = 0.05
 """Minimum time of one call: about a hundred cycles of a GPU's clock, in which no kernel begins and ends."""
@@ -41,11 +46,14 @@ def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
     for record in world:
         for item, sentences in (
             (SOFTWARE, _versions(record)),
+            (SOFTWARE, _python(record)),
             (MACHINE, _fabric(record)),
+            (MACHINE, _listed_gpus(record)),
             (CLOCKS, _sensors(record)),
             (SAMPLES, _possible_times(record)),
         ):
             found |= {(item, sentence): None for sentence in sentences}
+    found |= dict.fromkeys(_one_process(world))
     name = world[0].request.command or world[0].id
     yield from (Contradiction(item, f"{name}: {sentence}") for item, sentence in found)
 
@@ -81,6 +89,36 @@ def _is_version(said: str, package: str) -> bool:
     one, other = (text.partition("+")[0].split(".") for text in (said, package))
     fewest = min(len(one), len(other))
     return one[:fewest] == other[:fewest]
+
+
+def _python(record: Record) -> Iterator[str]:
+    version = (record.environment.python or {}).get("version")
+    known = re.match(r"(\d{1,4})\.(\d{1,4})", version) if isinstance(version, str) else None
+    if known is not None and tuple(map(int, known.groups())) < LEAST_PYTHON:
+        yield f"Python {version} is recorded, and symlab needs {'.'.join(map(str, LEAST_PYTHON))} or later"
+
+
+def _one_process(world: Sequence[Record]) -> Iterator[tuple[int, str]]:
+    """What is not the same in two records of a world, which is one process: its code and its software are looked up
+    once."""
+    first, *others = {id(record.environment): record.environment for record in world}.values()
+    for other in others:
+        for change in code_changes(first, other):
+            is_software = change.startswith(("Python", "torch", "package"))
+            yield (SOFTWARE if is_software else REPOSITORY), f"in two records of one world {change}"
+
+
+def _listed_gpus(record: Record) -> Iterator[str]:
+    """GPUs that an environment lists, against what it says of the driver and of the ranks."""
+    environment, fabric = record.environment, record.fabric
+    reasons = environment.not_captured if isinstance(environment.not_captured, Mapping) else None
+    if environment.gpus and reasons is not None and "gpus" in reasons:
+        yield f"{counted(len(environment.gpus), 'GPU')} listed, and not captured for the reason '{reasons['gpus']}'"
+    is_todays = record.schema >= SCHEMA_VERSION and reasons is not None
+    if is_todays and environment.gpus and environment.cuda_driver is None and "cuda_driver" not in (reasons or {}):
+        yield f"{counted(len(environment.gpus), 'GPU')} listed, and neither the driver's CUDA nor why it is unknown"
+    if fabric is not None and fabric.simulated and (environment.world or {}).get("ranks"):
+        yield "the fabric is simulated, and ranks are said to have devices"
 
 
 def _fabric(record: Record) -> Iterator[str]:

@@ -5,6 +5,7 @@ The rules hold for whatever wrote the record: they follow from what the op moves
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from datetime import datetime
@@ -32,7 +33,7 @@ _ROUNDING = 1e-9
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
-KERNELS, DATA, METHOD, SAMPLES, COMMAND = 3, 9, 10, 11, 17
+KERNELS, DATA, METHOD, SAMPLES, COUNTS, COMMAND = 3, 9, 10, 11, 16, 17
 """Numbers of the items that these rules belong to."""
 
 
@@ -47,6 +48,7 @@ def contradictions(record: Record) -> Iterator[Contradiction]:
         (DATA, counted_apart(record)),
         (KERNELS, _without_code(record)),
         (DATA, _lacking(record)),
+        (COUNTS, _reason(record)),
     ):
         for sentence in sentences:
             yield Contradiction(item, f"{record.id}: {sentence}")
@@ -234,3 +236,13 @@ def _lacking(record: Record) -> Iterator[str]:
     is_simulated = record.fabric is not None and record.fabric.simulated
     if is_simulated and record.status is Status.PASSED and not record.counters:
         yield f"a simulated run of schema {record.schema} has counters, and this one has none"
+
+
+def _reason(record: Record) -> Iterator[str]:
+    """What a record that passed may say: nothing, or that its check was off."""
+    if record.status is not Status.PASSED:
+        return
+    if record.reason not in ("", CHECK_WAS_OFF):
+        yield f"it PASSED, and gives the reason {json.dumps(record.reason[:60])}: symlab gives none"
+    if record.reason == CHECK_WAS_OFF and record.check is not None:
+        yield f"it was checked, and the reason is '{CHECK_WAS_OFF}'"

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from reports.audit.beside import left_over, twice
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, verdict_beside
@@ -49,6 +50,7 @@ def counts(material: Material) -> Item:
     else:
         good = f"{says}; each that did not pass says why"
         points = [captured_or(without, good, len(material.records), "without a reason")]
+    points += twice(material)
     points += _refused(material)
     points.append(_expected(material))
     points += _jobs(material)
@@ -369,6 +371,7 @@ def whole(material: Material) -> Item:
         points.insert(
             0, Point(Outcome.CAPTURED, f"{MANIFEST} of {listed(one.name for one in sealed)}: {files} as they were")
         )
+    points += left_over(material)
     return Item(18, name, tuple(dict.fromkeys(points)))
 
 

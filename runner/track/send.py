@@ -78,6 +78,7 @@ from runner.track.pages import (
 )
 from runner.track.patience import patiently
 from runner.track.problems import check_place, told
+from runner.track.signed_later import send_signatures
 from runner.track.standing import Standing, comparisons, section_of, standings
 from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
@@ -347,6 +348,10 @@ class CommandRun:
         records = [one.record for one in kept]
         self._show(records, bool(studied(records)))
 
+    def add_signatures(self) -> str:
+        """Send the signatures of the folder that came after its records; see send_signatures."""
+        return send_signatures(self._client, self._uri, self.run_id, self._command, self._folder)
+
     def close(self, status: str) -> None:
         """End every run that is still open, and let others send. Never raises: it's the way out."""
         for run_id in reversed(self._open):
@@ -552,7 +557,7 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, s
             raise ValueError(f"{says} ({odd[0]}); nothing is sent over them, give another --experiment")
         if run.has(kept):
             run.show_again(kept)
-            return f"already sent, as run {run.run_id}: nothing done", run.place
+            return f"already sent, as run {run.run_id}: {run.add_signatures() or 'nothing done'}", run.place
         return _sent(run, kept, uri), run.place
     except InUse:
         return "another process sends its records now: nothing done", ""

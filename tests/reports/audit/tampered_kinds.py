@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +148,77 @@ def _dirty(document: Document) -> None:
     document["environment"]["git"]["changed_files"] = 2
 
 
+def _twice(folder: Path) -> None:
+    path = record_paths(folder)[0]
+    shutil.copy(path, path.with_name(f"zz-{path.name}"))
+
+
+def _in_shared(text: str, name: str = "") -> Change:
+    """A file beside those that records refer to, under a name or the digest that it has."""
+
+    def changed(folder: Path) -> None:
+        place = sorted(folder.rglob("command.json"))[0].parent / "shared"
+        place.mkdir(exist_ok=True)
+        (place / f"{name or hashlib.sha256(text.encode()).hexdigest()}.json").write_text(text, encoding="utf-8")
+
+    return changed
+
+
+def _gpus(document: Document, is_careful: bool = True) -> None:
+    """GPUs of a machine that had none; is_careful: with a driver, and without the reason why there were none."""
+    environment = document["environment"]
+    environment["gpus"] = [
+        {"bus": f"0000:0{at}:00.0", "model": "NVIDIA H200", "uuid": uuid} for at, uuid in enumerate(UUIDS)
+    ]
+    if is_careful:
+        environment["cuda_driver"] = "13.0"
+        environment["not_captured"].pop("gpus", None)
+
+
+def _more_orders(folder: Path) -> None:
+    """More seeds wherever a command says how many there were."""
+    every(lambda document: None)(folder)
+    for path in (*folder.rglob("*.json"), *folder.rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        for between in ("=", '": ', ": "):
+            text = text.replace(f"stress_seeds{between}2", f"stress_seeds{between}100")
+        path.write_text(text, encoding="utf-8")
+
+
+CHANGED_FILE = "kernels/all_reduce/README.md"
+
+
+def changed_tree(folder: Path) -> None:
+    """What the same commands leave where a file differs from its commit: honest, with the difference beside them."""
+    text = f"diff --git a/{CHANGED_FILE} b/{CHANGED_FILE}\nnew file mode 100644\n"
+    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
+    git = {"dirty": True, "changed_files": 1, "changed": [CHANGED_FILE], "diff_digest": digest, "kept_diff": kept}
+    for path in folder.rglob("command.json"):
+        (path.parent / "source.diff").write_text(text, encoding="utf-8")
+    every(put("environment.git", lambda there: {**there, **git}))(folder)
+    every(put("environment.sources.kernels", "sha256:" + "5" * 64))(folder)
+
+
+def _said_unchanged(folder: Path) -> None:
+    """A changed tree of which the records say that it is the commit's."""
+    changed_tree(folder)
+    for path in folder.rglob("source.diff"):
+        path.unlink()
+    every(put("environment.git", lambda there: {
+        **{key: value for key, value in there.items() if key != "kept_diff"},
+        "dirty": False, "changed_files": 0, "changed": [], "diff_digest": "",
+    }))(folder)  # fmt: skip
+
+
+def _said_unchanged_with_digests(folder: Path) -> None:
+    there = json.loads(record_paths(folder)[0].read_text(encoding="utf-8"))["environment"]["sources"]["kernels"]
+    _said_unchanged(folder)
+    every(put("environment.sources.kernels", there))(folder)
+
+
 def _with_difference(**changes: Any) -> Change:
     """A changed tree with its difference kept, honest but for the changes."""
-    import hashlib
-
     text = "diff --git a/kernels/a.py b/kernels/a.py\nindex 1234567..89abcde 100644\n"
 
     def changed(folder: Path) -> None:
@@ -373,6 +442,12 @@ REQUEST = (
     Kind("another configuration of one record", "run", first(put("request.configuration.launches", 9)), 1),
     Kind("another configuration everywhere", "run", every(put("request.configuration.deadline_s", 9.0)), 1),
     Kind("a record that is gone, in command.json too", "run", _dropped_case, 16),
+    Kind("a record twice, under another name", "measured", _twice, 16),
+    Kind("a reason of a record that passed", "measured", first(put("reason", "also verified on 8 x B200")), 16),
+    Kind("'check was off' of a checked record", "measured", first(put("reason", "check was off")), 16),
+    Kind("a shared file that no record refers to", "run", _in_shared('{"model": "B200"}'), 18),
+    Kind("a shared file whose name is not its digest", "run", _in_shared("{}", "0" * 64), 18),
+    Kind("more random orders than ran", "stressed", _more_orders, 19, by_rerun=True),
 )  # fmt: skip
 
 DATA = (
@@ -446,6 +521,15 @@ ORIGIN = (
     Kind("a library that is another", "measured", every(put("library", "PyTorch 2.9 symmetric memory"), "nccl"), 3),
     Kind("a library taken away", "measured", every(put("library", ""), "nccl"), 3),
     Kind("a kernel of ours in place of a library", "measured", _kernel_of_a_library, 3),
+    Kind("a changed tree said to be unchanged", "run", _said_unchanged, 2),
+    Kind("another commit in one record", "measured", first(put("environment.git.commit", "8" * 40)), 2),
+    Kind("another Python in one record", "measured", first(put("environment.python.version", "3.13.1")), 4),
+    Kind("a Python that symlab does not run on", "measured", every(put("environment.python.version", "2.7.1")), 4),
+    Kind("GPUs where there is no driver", "run", every(lambda document: _gpus(document, is_careful=False)), 5),
+    Kind("GPUs without their driver's CUDA", "run", every(lambda document: [
+        _gpus(document), document["environment"].update(cuda_driver=None)]), 5),
+    Kind("GPUs of ranks in the simulator", "run", every(lambda document: [_gpus(document), document["environment"].update(
+        world={"ranks": [{"rank": 0, "device": {"name": "NVIDIA H200"}}]})]), 5),
     Kind("a password", "run", first(put("environment.variables.allowed", {"NCCL_X": "https://a:b@c.de"})), 6),
 )  # fmt: skip
 
@@ -661,6 +745,18 @@ UNFINDABLE = (
     Kind(
         "a cubin's digest", "measured", every(put("kernel.cubin_digest", "sha256:" + "6" * 64), "one_shot"), NOWHERE,
         "assemblers differ and cubins are not kept; a rerun with the same assembler",
+    ),
+    Kind(
+        "another Python version that symlab runs on", "measured", every(put("environment.python.version", "3.11.1")), NOWHERE,
+        "the record's word; a signature",
+    ),
+    Kind(
+        "GPUs of a machine that simulated", "run", every(_gpus), NOWHERE,
+        "machines with GPUs simulate, too, and no rank ran on them; a signature",
+    ),
+    Kind(
+        "a changed tree said to be unchanged, with its commit's digests", "run", _said_unchanged_with_digests, NOWHERE,
+        "`--rerun` finds changes that alter code, data or counters, others leave no trace; a signature",
     ),
     *SHOWN_UNFINDABLE,
 )  # fmt: skip

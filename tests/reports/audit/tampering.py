@@ -1,9 +1,9 @@
 """Kinds of tampering: what a liar may change in a set before it is sealed again, and the item that finds it.
 
-Two sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run` is
-what a command leaves that ran in the simulator. A kind changes files of one of them. item is the number of the item
-that has a FINDING then; LOAD if the set can't be read any more; NOWHERE if no software can find it, with the reason
-and what would, which reports/audit/README.md lists.
+Three sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run`
+is what commands leave that ran in the simulator, `stressed` what one leaves that ran under stress. A kind changes files
+of one of them. item is the number of the item that has a FINDING then; LOAD if the set can't be read any more; NOWHERE
+if no software can find it, with the reason and what would, which reports/audit/README.md lists.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import copy
 import hashlib
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -159,11 +160,17 @@ def record_paths(folder: Path) -> list[Path]:
 
 
 def edit(path: Path, change: Callable[[Document], object]) -> None:
-    """Change a record's document, whose environment and request are in full then."""
+    """Change a record's document, whose environment and request are in full then. What no record refers to any more is
+    removed: who changes records on purpose leaves nothing behind."""
+    before = path.read_text(encoding="utf-8")
     record = load(path)
     document = json.loads(record.to_json())
     change(document)
     path.write_text(json.dumps(document), encoding="utf-8")
+    others = "".join(one.read_text(encoding="utf-8") for one in path.parent.glob("*.json"))
+    for digest in re.findall(r'"shared": "sha256:([0-9a-f]{64})"', before):
+        if digest not in others:
+            (path.parent / "shared" / f"{digest}.json").unlink()
 
 
 def every(change: Callable[[Document], object], text: str = "") -> Change:

@@ -21,7 +21,7 @@ from reports.record.bundle import read
 from reports.record.record import Record
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
-from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE
+from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
 from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[3]
@@ -62,6 +62,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a command leaves that ran a case in two random orders."""
+    folder = tmp_path_factory.mktemp("stressed") / "records"
+    words = ["op=all_reduce", "algorithms=[two_shot]", "sizes.list=[8]", "world_size=2", "stress=late_rank"]
+    words += ["stress_seeds=2", "fabric.name=simulator", "track=none", f"records={folder}"]
+    subprocess.run([sys.executable, "-m", "symlab", "run", "-q", *words], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
 def worker(records: list[Record], places: list[Path], is_rerun: bool = False) -> dict[str, Any]:
     """What the worker says, without a process of its own and without the sources, which no kind changes. is_rerun: with
     all cases run again."""
@@ -86,7 +96,7 @@ def worker(records: list[Record], places: list[Path], is_rerun: bool = False) ->
 def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
     """The checklist of a folder. What the worker says of the invented set is invented, too."""
     records = read([folder])
-    said = worker(records, [folder], is_rerun) if of == "run" else copy.deepcopy(answer())
+    said = worker(records, [folder], is_rerun) if of != "measured" else copy.deepcopy(answer())
     return check(records, [folder], ask=lambda *_: (said, ""))
 
 
@@ -115,7 +125,7 @@ def tampered(kind: Kind, base: Path, folder: Path) -> Path:
 
 
 def is_slow(kind: Kind) -> bool:
-    return kind.of == "run" or kind in (*SHOWN, *SHOWN_UNFINDABLE)
+    return kind.of != "measured" or kind in (*SHOWN, *SHOWN_UNFINDABLE)
 
 
 def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
@@ -123,7 +133,10 @@ def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
     return [pytest.param(kind, id=kind.name, marks=marks[is_slow(kind)]) for kind in KINDS if wanted(kind)]
 
 
-@pytest.mark.parametrize("of", ["measured", pytest.param("run", marks=pytest.mark.slow)])
+SLOW = [pytest.param(of, marks=pytest.mark.slow) for of in ("run", "stressed")]
+
+
+@pytest.mark.parametrize("of", ["measured", *SLOW])
 def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
     audit = audited(request.getfixturevalue(of), of)
     assert findings(audit) == {}
@@ -159,6 +172,16 @@ def test_what_only_a_rerun_finds_is_found_by_it(kind: Kind, request: pytest.Fixt
     audit = audited(place, kind.of, is_rerun=True)
     assert list(findings(audit)) == [kind.found], findings(audit)
     assert audit.exit_code == 1
+
+
+@pytest.mark.slow
+def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(run, tmp_path / "records"))
+    changed_tree(place)
+    reseal(place)
+    audit = audited(place, "run")
+    assert findings(audit) == {}
+    assert "changed tree" in audit.verdict
 
 
 @pytest.mark.slow
