@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from memory.atomic_file import replacing
 from tests.mutants.mutant_runs import Try, tries
 
 PLACE = Path(__file__).resolve().parent / "results.json"
@@ -44,9 +45,10 @@ def recorded() -> Mapping[str, Recorded]:
 
 
 def write(rows: Mapping[str, Recorded], order: Sequence[str]) -> None:
-    """Write the results of the kernels in `order`."""
+    """Write the results of the kernels in `order`, whole: processes at work read them meanwhile."""
     content = {name: {"code": rows[name].code, "found": rows[name].found} for name in order if name in rows}
-    PLACE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with replacing(PLACE) as beside:
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def try_of(text: str) -> Try | None:

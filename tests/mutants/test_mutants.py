@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.mutants.arguments import PLACE, Argument, argued, arguments
 from tests.mutants.mutant_runs import FAIR, OWN, ROWS, Compiled, Try
 from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
-from tests.mutants.recorded import Recorded, code_digest, recorded, try_of
+from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, write
 from tests.mutants.searching import README, Result, again, gaps, included, results, table, told
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
@@ -303,3 +304,20 @@ def test_the_command_shares_kernels_among_processes() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "| barrier/peers |" in done.stdout
     assert "| barrier/multimem |" in done.stdout
+
+
+def test_results_are_read_whole_while_they_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows, place = recorded(), tmp_path / "results.json"
+    monkeypatch.setattr("tests.mutants.recorded.PLACE", place)
+    seen: list[bool] = []
+    original = Path.write_text
+
+    def watched(self: Path, *given: Any, **named: Any) -> int:
+        count = original(self, *given, **named)
+        seen.append(self != place)
+        return count
+
+    monkeypatch.setattr(Path, "write_text", watched)
+    write(rows, list(rows))
+    assert seen == [True]
+    assert place.exists()
