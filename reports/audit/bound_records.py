@@ -32,6 +32,9 @@ _ROUNDING = 1e-9
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
+_NOT_TIMED = "interrupted before it was timed"
+"""The only reason of a case that passed its check, see runner/command/job.py."""
+
 KERNELS, DATA, METHOD, SAMPLES, COMMAND = 3, 9, 10, 11, 17
 """Numbers of the items that these rules belong to."""
 
@@ -43,6 +46,7 @@ def contradictions(record: Record) -> Iterator[Contradiction]:
         (METHOD, _method(record)),
         (SAMPLES, _samples(record)),
         (COMMAND, _times(record)),
+        (DATA, _said_besides(record)),
         (KERNELS, _kernel(record)),
         (DATA, counted_apart(record)),
         (KERNELS, _without_code(record)),
@@ -50,6 +54,13 @@ def contradictions(record: Record) -> Iterator[Contradiction]:
     ):
         for sentence in sentences:
             yield Contradiction(item, f"{record.id}: {sentence}")
+
+
+def _said_besides(record: Record) -> Iterator[str]:
+    """A case that passed its check has nothing to say but that it was not timed."""
+    is_checked = record.status is Status.PASSED and record.check is not None and record.schema >= SCHEMA_VERSION
+    if is_checked and record.reason not in ("", _NOT_TIMED):
+        yield f"it passed, and gives a reason: '{record.reason[:60]}'"
 
 
 def _check(record: Record) -> Iterator[str]:
