@@ -25,7 +25,7 @@ from reports.second_process import PROJECT, module_command
 MODULE = "runner.audit_worker"
 
 CLOSING_S = 20.0
-"""Time limit for the worker to end after it was asked to: git may have to remove a worktree."""
+"""Time limit for the worker to end after SIGTERM: git may have to remove a worktree."""
 
 PATIENCE_S = 600.0
 """Time limit of the worker. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
@@ -133,7 +133,7 @@ def _followed(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the worker: it is asked to, so that it removes what it made, such as a worktree; later it is killed."""
+    """End the worker by SIGTERM, so that it removes what it made, such as a worktree; kill it if that takes long."""
     try:
         process.send_signal(signal.SIGTERM)
         process.wait(CLOSING_S)
