@@ -27,13 +27,14 @@ from omegaconf import OmegaConf
 from reports.audit.bound_requests import given, in_full
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
-from reports.record.record import Record
+from reports.record.record import SCHEMA_VERSION, Record
 from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.commits import commits, names_at
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
+from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
@@ -56,8 +57,16 @@ _ELSEWHERE = ("records", "cache_dir", "track")
 
 
 def main() -> int:
-    """The worker: standard input to standard output."""
-    asked = json.load(sys.stdin)
+    """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
+    try:
+        with interruptible():
+            return _answer(json.load(sys.stdin))
+    except KeyboardInterrupt as interrupt:
+        return exit_code_of(interrupt)
+
+
+def _answer(asked: dict[str, Any]) -> int:
+    """Write the answer to a question."""
     last_s = time.monotonic() - 1.0
 
     def say(text: str) -> None:
@@ -224,12 +233,14 @@ def _recomposed(
     if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        config = composer.composition(record.request.overrides).config
-        again = plain_configuration(config)
+        composition = composer.composition(record.request.overrides)
+        again = plain_configuration(composition.config)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
     differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
+    if not differs and record.schema >= SCHEMA_VERSION and record.request.experiment != composition.experiment:
+        differs = f"the experiment is {record.request.experiment!r} in the record, {composition.experiment!r} here"
     if not differs:
         recomposed[job] = again
         return "verified", ""

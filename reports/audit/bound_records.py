@@ -33,6 +33,9 @@ _ROUNDING = 1e-9
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
+_NOT_TIMED = "interrupted before it was timed"
+"""The reason of a case that passed its check and was not timed, see runner/command/job.py."""
+
 KERNELS, DATA, METHOD, SAMPLES, COUNTS, COMMAND = 3, 9, 10, 11, 16, 17
 """Numbers of the items that these rules belong to."""
 
@@ -239,10 +242,10 @@ def _lacking(record: Record) -> Iterator[str]:
 
 
 def _reason(record: Record) -> Iterator[str]:
-    """What a record that passed may say: nothing, or that its check was off."""
+    """What a record that passed may say: nothing, that its check was off, or that it was not timed."""
     if record.status is not Status.PASSED:
         return
-    if record.reason not in ("", CHECK_WAS_OFF):
+    if record.reason not in ("", CHECK_WAS_OFF, _NOT_TIMED):
         yield f"it PASSED, and gives the reason {json.dumps(record.reason[:60])}: symlab gives none"
     if record.reason == CHECK_WAS_OFF and record.check is not None:
         yield f"it was checked, and the reason is '{CHECK_WAS_OFF}'"

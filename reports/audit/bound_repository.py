@@ -10,7 +10,7 @@ from typing import Any
 from reports.audit.contradiction import Contradiction
 from reports.audit.items import Ground, Outcome, Point, listed
 from reports.audit.material import Material
-from reports.record.record import Record
+from reports.record.record import SCHEMA_VERSION, Record
 from reports.table.text import counted
 
 REPOSITORY = 2
@@ -24,7 +24,7 @@ def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
     for record in world:
         git = record.environment.git
         if isinstance(git, dict):
-            found |= dict.fromkeys(_of(git))
+            found |= dict.fromkeys((*_of(git), *_unsaid(record, git)))
     name = world[0].request.command or world[0].id
     yield from (Contradiction(REPOSITORY, f"{name}: {sentence}") for sentence in found)
 
@@ -46,6 +46,12 @@ def _of(git: Mapping[str, Any]) -> Iterator[str]:
             yield f"{count} {key} files, and {len(names)} are named"
     if git.get("diff_digest") and not git.get("changed_files") and "changed_files" in git:
         yield "no file is changed, and the changes have a digest"
+
+
+def _unsaid(record: Record, git: Mapping[str, Any]) -> Iterator[str]:
+    """Records of today's schema always say whether the tree was as in its commit."""
+    if record.schema >= SCHEMA_VERSION and git.get("commit") and type(git.get("dirty")) is not bool:
+        yield "it has a commit, and does not say whether its tree was changed, which every record does"
 
 
 def of_folder(folder: Path, name: str, members: Sequence[Record]) -> Iterator[Contradiction]:

@@ -275,6 +275,8 @@ def _whole(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[s
     outcome, missing = document.get("outcome"), document.get("cases_not_run")
     if outcome is not None and outcome not in _OUTCOMES:
         yield f"outcome {_brief(outcome)} is none of {', '.join(_OUTCOMES)}"
+    elif outcome == _OUTCOMES[0] and document.get("why"):
+        yield f"it ended {outcome}, and says why it stopped: {_brief(document['why'])}"
     elif isinstance(missing, list) and outcome is not None and (outcome == _OUTCOMES[0]) == bool(missing):
         yield f"it ended {outcome}, and {len(missing)} cases did not run"
 

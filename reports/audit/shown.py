@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
@@ -36,19 +38,18 @@ _PAGES = (".html", ".htm", ".xhtml")
 _TABLES = (".md", ".csv", ".tsv", ".txt")
 
 _OF_COMMANDS = (
-    *("*.json", "configuration.yaml", "*-configuration.yaml", "source*.diff", "*.ptx", f"*{bundle.SUFFIX}"),
-    *(MANIFEST, SIGNED, SIGNATURES, ".*.tmp"),
+    *("*.json", "configuration.yaml", "source*.diff", f"*{bundle.SUFFIX}"),
+    *(MANIFEST, SIGNED, SIGNATURES, ".*.tmp", "*.set_aside"),
 )
-"""Names of files that commands write, beside what people see."""
+"""Names of files that commands write, beside what people see, PTX and the configurations of jobs."""
 
-_BROUGHT = "brought"
-"""The folder of a user's code that ran, as text."""
+_OF_A_JOB = re.compile("([0-9]{2,9})-configuration[.]yaml")
 
 
 def beside(place: Path, records: Sequence[Record], is_published: bool = False) -> Iterator[Point]:
     """Yield what comes of all that people see in a folder of records and below, and of the report beside it that has
     its name. is_published: the tables and figures there are compared elsewhere."""
-    pages, tables, figures, others = _files(place)
+    pages, tables, figures, others = _files(place, _Known.of(records))
     manifests = digests_under([place]) if pages else {}
     for path in pages:
         try:
@@ -69,7 +70,45 @@ def beside(place: Path, records: Sequence[Record], is_published: bool = False) -
         )
 
 
-def _files(place: Path) -> tuple[list[Path], list[Path], list[Path], list[Path]]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What records say of files beside them: the names of PTX, the texts of users' code, and the numbers of jobs."""
+
+    ptx: frozenset[str]
+    kept: frozenset[str]
+    jobs: frozenset[int]
+
+    @staticmethod
+    def of(records: Sequence[Record]) -> _Known:
+        """Return what these records say."""
+        entries = {id(one.request.brought): one.request.brought for one in records if one.request.brought}
+        return _Known(
+            frozenset(f"{one.kernel.ptx_digest.removeprefix('sha256:')}.ptx" for one in records if one.kernel),
+            frozenset(name for entry in entries.values() for name in _kept(entry)),
+            frozenset(number for one in records for number in (one.request.job, (one.request.jobs or 1) - 1)),
+        )
+
+    def has(self, path: Path) -> bool:
+        """Whether a file is one of these."""
+        job = _OF_A_JOB.fullmatch(path.name)
+        if job is not None:
+            return int(job[1]) <= max(self.jobs, default=-1)
+        if path.suffix == ".ptx":
+            return path.parent.name == "ptx" and path.name in self.ptx
+        return "/".join(path.parts[-3:]) in self.kept
+
+
+def _kept(value: object) -> Iterator[str]:
+    """Yield the names of kept texts in what a request says of brought code."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from [item] if key == "kept" and isinstance(item, str) else _kept(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _kept(item)
+
+
+def _files(place: Path, known: _Known) -> tuple[list[Path], list[Path], list[Path], list[Path]]:
     """Return the pages, tables, figures and other files of a folder and below, without those that commands write."""
     from reports.html.page_path import page_beside
 
@@ -81,8 +120,7 @@ def _files(place: Path) -> tuple[list[Path], list[Path], list[Path], list[Path]]
             path = Path(root) / name
             suffix = path.suffix.lower()
             is_odd = not path.is_file() or (path.is_symlink() and leaves(path, place))
-            is_code = suffix == ".txt" and _BROUGHT in path.relative_to(place).parts[:-1]
-            if is_odd or is_code:
+            if is_odd or known.has(path):
                 continue
             if suffix in _PAGES:
                 found[0].append(path)

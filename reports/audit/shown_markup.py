@@ -127,6 +127,21 @@ class Markup(HTMLParser):
             self.grids[-1].rows.append(tuple(self._row))
             self._row = None
 
+    @property
+    def open(self) -> Counter[str]:
+        """The number of elements of each name that are not closed."""
+        return self._open
+
+    def handle_comment(self, data: str) -> None:
+        if data.startswith((">", "->")) or "--" in data:  # browsers end it there, and show the rest
+            self.odd.append(f"it has a comment that ends early: {data[:40]!r}")
+
+    def handle_pi(self, data: str) -> None:
+        self.odd.append(f"it has an instruction <?{data[:40]}>")
+
+    def unknown_decl(self, data: str) -> None:
+        self.odd.append(f"it has a part <![{data[:40]}]>")
+
     def handle_data(self, data: str) -> None:
         text = " ".join(data.split())
         if not text:
@@ -184,6 +199,16 @@ def taken_apart(text: str) -> Markup:
     found.close()
     found.grids = [grid for grid in found.grids if grid.rows]
     return found
+
+
+def odd_in_a_section(text: str) -> list[str]:
+    """Return what a section of a page may not have: what no page of ours has, what belongs to the head of a page, and
+    elements or comments that are left open, for these hide what follows."""
+    found = taken_apart(text)
+    left = sorted(tag for tag, number in found.open.items() if number)
+    more = re.findall(r"<(!|(?:title|style|script|meta|h1)\b)", text, re.IGNORECASE)
+    odd = [f"it leaves <{tag}> open, or closes what is not open" for tag in left]
+    return [*found.odd, *odd, *(f"a section of it has <{one}" for one in dict.fromkeys(more))]
 
 
 def content_digest(text: str) -> str:

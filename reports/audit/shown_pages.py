@@ -16,7 +16,7 @@ from html import unescape
 from typing import Any
 
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
-from reports.audit.shown_markup import Grid, Markup, taken_apart
+from reports.audit.shown_markup import Grid, Markup, odd_in_a_section, taken_apart
 from reports.audit.shown_pictures import SVG, far_apart, page_pictures
 from reports.audit.shown_tables import compare_tables, other_numbers
 from reports.drawn_by import PREFIX, drawn_by
@@ -99,7 +99,7 @@ def page_points(
         what = "a history" if markup.kicker == "symlab history" else "not a report"
         yield Point(Outcome.NOT_COMPARABLE, f"{name}: {what}; not looked at")
         return
-    if found := [*markup.odd, *taken_apart(page.audit).odd]:
+    if found := [*markup.odd, *odd_in_a_section(page.audit)]:
         odd = [f"{name}: {one}" for one in found]
         yield verified_or(odd, "", len(odd), "parts are not of a report", Ground.RECOMPUTED)
     members, others, odd = _members(page, records)

@@ -22,15 +22,25 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAMED = re.compile(r'(\b(?:id|class)="|href="#|url\(#)([^")]*)')
 _LABEL = re.compile(r'aria-label="([^"]*)"')
 _COMMENT = re.compile("<!--(.*?)-->", re.DOTALL)
-_UNSEEN = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<\?.*?\?>|<!DOCTYPE[^>]*>", re.DOTALL)
+_METADATA = re.compile("<metadata>(.*?)</metadata>", re.DOTALL)
+_IN_METADATA = re.compile(r"<(?!/?(?:rdf|cc|dc):)|http://www\.w3\.org/2000/svg")
+"""What metadata may not have: elements but those that nothing draws."""
+
+_UNSEEN = re.compile(
+    r"<metadata>.*?</metadata>|<!--(?!-?>)(?:(?!--).)*-->|<\?xml [^?>]*\?>|<!DOCTYPE[^>\[]*>", re.DOTALL
+)
+"""What nothing draws. Comments end where they seem to, in HTML, too; instructions such as xml-stylesheet are seen."""
 
 
 def far_apart(shown: str, made: str) -> float | None:
     """Return the largest distance of two drawings' shapes, in points; None if anything but numbers differs: elements,
     their order, texts, colours, dashes."""
-    if _outline(shown) != _outline(made):
+    if any(_IN_METADATA.search(inner) for inner in _METADATA.findall(shown)) or _outline(shown) != _outline(made):
         return None
-    sides = [[number for shape in _SHAPE.findall(svg) for number in _NUMBER.findall(shape)] for svg in (shown, made)]
+    seen = (_UNSEEN.sub("", svg) for svg in (shown, made))
+    sides = [[number for shape in _SHAPE.findall(svg) for number in _NUMBER.findall(shape)] for svg in seen]
+    if len(sides[0]) != len(sides[1]):
+        return None
     pairs = zip(*sides, strict=True)
     return max((abs(float(one) - float(other)) for one, other in pairs), default=0.0)
 

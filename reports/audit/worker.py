@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,9 @@ from reports.record.record import Record
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
+
+CLOSING_S = 20.0
+"""Time limit for the worker to end after SIGTERM: git may have to remove a worktree."""
 
 PATIENCE_S = 600.0
 """Time limit of the worker. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
@@ -83,6 +87,7 @@ def ask(
                 stderr=complaints,
                 cwd=PROJECT,
                 encoding="utf-8",
+                start_new_session=True,  # a terminal's Ctrl-C comes once, from here
             )
         except OSError as error:
             return None, f"the worker can't be started ({error.strerror or error})"
@@ -104,7 +109,7 @@ def _followed(
 
     def give_up() -> None:
         late.set()
-        process.kill()
+        _end(process)
 
     timer = threading.Timer(patience_s, give_up)
     timer.start()
@@ -120,8 +125,20 @@ def _followed(
                     answer = document
     finally:
         timer.cancel()
-        if process.poll() is None:
-            process.kill() if sys.exc_info()[0] else None
+        if process.poll() is None and sys.exc_info()[0]:
+            _end(process)
         process.wait()
         process.stdout.close() if process.stdout else None
     return answer
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the worker by SIGTERM, so that it removes what it made, such as a worktree; kill it if that takes long."""
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait(CLOSING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    except KeyboardInterrupt:
+        process.kill()
+        raise

@@ -169,7 +169,7 @@ def _without(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str
 def _kernel(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
     """The digest of a kernel's sources against that of the commit's files. Brought kernels are in no commit."""
     kernel = record.kernel
-    if kernel is None or record.request.brought or not _is_untouched(git, "kernels"):
+    if kernel is None or record.case.algorithm in (record.request.brought or {}) or not _is_untouched(git, "kernels"):
         return
     wanted = tree.code.kernels.get(kernel.name)
     if wanted is not None and kernel.source_digest != wanted:

@@ -1,6 +1,6 @@
 """Recorded cases run again by the code of the commit that their records name, for audits.
 
-The code is that which git has, below HEAD, a branch or a tag of this repository, in a worktree that is removed again
+The code is that which git has, below HEAD or a local branch of this repository, in a worktree that is removed again
 (runner/replay/in_turns.py). What goes to it of a record is the case, its check and its configuration: neither the
 difference from the commit nor the files of brought or custom kernels, and only names of kernels that the commit has.
 Time, memory and the size of files are limited.

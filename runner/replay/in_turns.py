@@ -3,7 +3,7 @@
 Recorded times and those of a replay lie apart in time, and drift and change then look alike (reports/audit/order.py).
 So where cases are timed and git has the recorded commit, each launch is two worlds: one of the recorded code, in a
 worktree of that commit, and one of today's, in the order A B B A A B B A. What runs is the code that git has, below
-HEAD, a branch or a tag of this repository; a record's own files and differences are never run.
+HEAD or a local branch of this repository; a record's own files and differences are never run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from reports.record import bundle
 from reports.record.bundle import SUFFIX
 from runner.environment.repository import DIGESTED
-from runner.interrupt import exit_code_of
+from runner.interrupt import exit_code_of, shielded
 from runner.records.command_json import COMMAND_JSON
 
 if TYPE_CHECKING:
@@ -78,17 +78,17 @@ def recorded_commit(records: Sequence[Record], root: Path) -> tuple[str, str]:
     if not _succeeds(root, "cat-file", "-e", f"{commit}^{{commit}}"):
         return "", f"git here does not have the recorded commit {commit[:SHORT]}"
     if not _is_ours(root, commit):
-        return "", f"the recorded commit {commit[:SHORT]} is below neither HEAD nor a branch nor a tag"
+        return "", f"the recorded commit {commit[:SHORT]} is below neither HEAD nor a local branch"
     if _succeeds(root, "diff", "--quiet", "--no-ext-diff", commit, "--", *DIGESTED):
         return "", f"today's code is that of the recorded commit {commit[:SHORT]}"
     return commit, ""
 
 
 def _is_ours(root: Path, commit: str) -> bool:
-    """Whether a commit is an ancestor of HEAD, or of a local branch or a tag: not only fetched from elsewhere."""
+    """Whether a commit is an ancestor of HEAD or of a local branch: tags may be fetched from elsewhere, too."""
     if _succeeds(root, "merge-base", "--is-ancestor", commit, "HEAD"):
         return True
-    done = _git(root, "for-each-ref", "--contains", commit, "--count=1", "refs/heads", "refs/tags")
+    done = _git(root, "for-each-ref", "--contains", commit, "--count=1", "refs/heads")
     return done is not None and done.returncode == 0 and bool(done.stdout.strip())
 
 
@@ -97,15 +97,25 @@ def worktree(root: Path, commit: str) -> Iterator[Path]:
     """Within, a folder with the sources of a commit. Raises OSError where git can't make it. Nothing stays behind."""
     with tempfile.TemporaryDirectory(prefix="symlab-recorded-") as parent:
         folder = Path(parent) / "code"
-        done = _git(
-            root, "-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--detach", str(folder), commit
-        )
         try:
+            with shielded():  # half a worktree can't be removed
+                done = _git(
+                    root,
+                    "-c",
+                    "core.hooksPath=/dev/null",
+                    "worktree",
+                    "add",
+                    "--quiet",
+                    "--detach",
+                    str(folder),
+                    commit,
+                )
             if done is None or done.returncode:
                 raise OSError(_last_line(done.stderr if done else "") or "git can't be started")
             yield folder
         finally:
-            _git(root, "worktree", "remove", "--force", str(folder))
+            with shielded():
+                _git(root, "worktree", "remove", "--force", str(folder))
 
 
 def run_recorded(
@@ -114,7 +124,7 @@ def run_recorded(
     """Run records again with the code in a folder, as one new world whose commands' folders are moved to into.
 
     arguments are further ones of the replay. An interrupt ends the world first; the exit code then says so. bounds: the
-    code is stopped there, and what it made until then counts.
+    code is stopped there, and what it made until then counts; an interrupt stops it at once, and is raised.
     """
     place = Path(tempfile.mkdtemp(prefix=".recorded-", dir=into))
     try:
@@ -152,6 +162,8 @@ def _run(command: Sequence[str], code: Path, complaints: int, bounds: Bounds | N
     except subprocess.TimeoutExpired as late:
         return 1, f"stopped after {late.timeout:.0f} s"
     except KeyboardInterrupt as interrupt:
+        if bounds is not None:
+            raise  # an audit ends, and needs nothing of what was made until then
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(CLOSING_S)
@@ -188,6 +200,7 @@ def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None
             encoding="utf-8",
             errors="replace",
             timeout=GIT_PATIENCE_S,
+            start_new_session=True,  # a terminal's Ctrl-C does not cut it short
         )
     except (OSError, subprocess.SubprocessError):
         return None

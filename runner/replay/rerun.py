@@ -32,6 +32,7 @@ from reports.audit.case_differences import (
 from reports.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
+from runner.case.bringing import recorded_place
 from runner.case.todays_code import MALFORMED
 from runner.command.job import Means
 from runner.environment.repository import source_digests
@@ -384,7 +385,7 @@ class _Run:
     def _has_todays_kernels(self, record: Record) -> bool:
         """Whether a record says that the kernels were those of today; what was brought is none of them."""
         there = (record.environment.sources or {}).get("kernels")
-        return there == self._sources["kernels"] and not record.request.brought
+        return there == self._sources["kernels"] and not recorded_place(record)
 
     def _note_code(self, case: RecordedData, here: Record) -> None:
         """Note whether the kernel of all of a case's records is what its sources compile to here."""

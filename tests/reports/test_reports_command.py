@@ -119,7 +119,8 @@ def test_a_report(
     path = folder.with_name(f"{folder.name}.html")
     assert capsys.readouterr().out == f"{path}: {len(RECORDS)} records, {path.stat().st_size} bytes\n"
     text = path.read_text(encoding="utf-8")
-    assert "<h1>of &lt;today&gt;</h1>" in text
+    assert "<title>of &lt;today&gt;</title>" in text
+    assert ": of &lt;today&gt;</p>" in text, "beside the heading, which says what the records are of"
     assert figures_of(text) == json.loads(json_text(bundle.read([folder])))
     assert main(["html", str(folder), "-o", str(tmp_path / "other.html")]) == 0
     assert (tmp_path / "other.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

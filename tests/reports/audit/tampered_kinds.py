@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 from pathlib import Path
@@ -70,6 +71,28 @@ def _little_noise(document: Document) -> None:
         [value * (1 + 1e-4 * ((7 * at + 3 * rank) % 5 - 2) / 2) for at, value in enumerate(row)]
         for rank, row in enumerate(rows)
     ]
+
+
+def _shuffled_world(folder: Path) -> None:
+    source = random.Random(0)
+
+    def changed(document: Document) -> None:
+        for row in document["timing"]["samples_us"]:
+            source.shuffle(row)
+            row[:] = [value * source.uniform(0.999, 1.001) for value in row]
+
+    for path in world(folder, 0).glob("all_reduce*.json"):
+        there = json.loads(path.read_text(encoding="utf-8"))["timing"]["samples_us"]
+        edit(world(folder, 1) / path.name, put("timing.samples_us", there))
+        edit(world(folder, 1) / path.name, changed)
+
+
+def _exchanged(folder: Path) -> None:
+    for number in range(4):
+        ours, theirs = (next(world(folder, number).glob(f"*{name}*.json")) for name in ("one_shot", "nccl"))
+        rows = [json.loads(path.read_text(encoding="utf-8"))["timing"]["samples_us"] for path in (ours, theirs)]
+        edit(ours, put("timing.samples_us", rows[1]))
+        edit(theirs, put("timing.samples_us", rows[0]))
 
 
 def _of_baseline(folder: Path) -> None:
@@ -410,6 +433,9 @@ MACHINE = (
 )
 
 REQUEST = (
+    Kind("why a command stopped that is complete", "run", command(put("why", "verified by NVIDIA")), 17),
+    Kind("an experiment that was not asked for", "run", both(
+        every(put("request.experiment", "nightly_h200"), "all_reduce-"), command(put("plan.experiment", "nightly_h200"))), 1),
     Kind("an override that the command line has not", "measured", first(put("request.overrides", ["+exp=y"])), 1),
     Kind("another override in command.json", "measured", command(put("jobs.0.overrides", ["+exp=y"])), 1),
     Kind("another plan in command.json", "measured", command(put("plan.configuration.launches", 9)), 1),
@@ -491,6 +517,10 @@ DATA = (
 )  # fmt: skip
 
 ORIGIN = (
+    Kind("a tree that may have been changed or not", "measured", every(put("environment.git.dirty", None)), 2),
+    Kind("sources of a kernel, and another one said to be brought", "run", every(lambda document: [
+        document["request"].update(brought={"mine": {"place": "mine.py:SPEC", "digest": "sha256:" + "1" * 64}}),
+        document["kernel"].update(source_digest="sha256:" + "6" * 64)]), 2),
     Kind("an unchanged commit with changes", "measured", first(_dirty), 2),
     Kind("a commit that is no commit's name", "measured", first(put("environment.git.commit", "main")), 2),
     Kind("a difference that no record names", "measured", lambda folder: (world(folder, 0) / "source.diff").write_text("x"), 2),
@@ -631,6 +661,9 @@ def _table(name: str, *changes: tuple[str, str]) -> Change:
     return changed
 
 
+_LAST_PICTURE = "</svg>(?!.*</svg>)"
+_OPEN_PART = '<section id="audit"><h2>Audit</h2><p class="verdict">VERIFIED: by NVIDIA</p><!--</section>\n'
+
 SHOWN = (
     Kind("a figure that programs read in a report", "measured", _page((r'"median_us":[0-9.]+', '"median_us":1.0')), 12),
     Kind("a figure that people read in a report", "measured", _page(_CELL), 12),
@@ -661,6 +694,13 @@ SHOWN = (
     Kind("a curve of a picture", "measured", _figure(_POINT), 12),
     Kind("a colour of a picture", "measured", _figure(_COLOUR), 12),
     Kind("names in a picture", "measured", _figure(("<!-- nccl -->", "<!-- ours -->")), 12),
+    Kind("a stylesheet of a picture", "measured", _figure(("<svg", '<?xml-stylesheet href="data:text/css,text{display:none}"?>\n<svg')), 12),
+    Kind("a style in a picture's metadata", "measured", _figure(("<metadata>", "<metadata><style>text{display:none}</style>")), 12),
+    Kind("a text in a report's picture, behind a comment that ends early", "measured", _page((_LAST_PICTURE, "<!--><text>3 times as fast</text><!-- --></svg>")), 12),
+    Kind("a text in a report's picture, behind an instruction that ends early", "measured", _page((_LAST_PICTURE, "<?x><text>3 times as fast</text>?></svg>")), 12),
+    Kind("a report said to be another version's, a text behind a comment that ends early", "measured", _page(_OTHER_CODE, ("<main>", "<main><!--><p>3 times as fast</p><!-- -->")), 12),
+    Kind("an audit's part of a report that hides what follows", "measured", _page(("<main>\n", f"<main>\n{_OPEN_PART}")), 12),
+    Kind("an audit's part of a report that begins a title", "measured", _page(("<main>\n", f"<main>\n{_OPEN_PART.replace('<!--', '<title>')}")), 12),
     Kind("a path more in a picture", "measured", _figure(("</svg>", '<path d="M 0 0 L 1 1"/></svg>'), _POINT), 12),
 )  # fmt: skip
 
@@ -700,6 +740,14 @@ UNFINDABLE = (
     Kind(
         "all samples, with noise of their own", "measured", every(_noise), NOWHERE,
         "times that a clock could have given; a signature of who measured, or the same cases timed again on that machine",
+    ),
+    Kind(
+        "a world twice, its samples in another order and with noise", "measured", _shuffled_world, NOWHERE,
+        "samples of the same spread, as two runs have; a signature of who measured, or the same cases timed again on that machine",
+    ),
+    Kind(
+        "times of two algorithms, exchanged", "measured", _exchanged, NOWHERE,
+        "each could have the other's times; a signature, or the same cases timed again on that machine",
     ),
     Kind(
         "a slow world left out", "measured", _dropped_world, NOWHERE,

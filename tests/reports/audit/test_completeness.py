@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,15 @@ def test_a_job_that_is_none_names_its_record(tmp_path: Path) -> None:
     first, *others = read([place])
     audit = audited([with_request(first, job=7), *others], place)
     assert f"{first.id}: job 8 is out of range, the command has 1" in evidence(audit, 16, Outcome.FINDING)
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_known"),
+    [("", True), ("interrupted before it was timed", True), ("check was off", False), ("verified on 8 GPUs", False)],
+)
+def test_16_what_a_record_that_passed_may_give_as_a_reason(reason: str, is_known: bool) -> None:
+    """The check of these records was on; a command that is interrupted says what it did not time."""
+    first, *others = records()
+    changed = [dataclasses.replace(first, timing=None, reason=reason), *others]
+    found = outcomes(audited(changed), 16)
+    assert (Outcome.FINDING in found) != is_known

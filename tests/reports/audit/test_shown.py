@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import random
 import re
@@ -14,6 +15,7 @@ from reports.audit import shown
 from reports.audit.items import Outcome
 from reports.audit.shown_markup import SCRIPTS, STYLES, content_digest, taken_apart
 from reports.audit.shown_pages import page_points
+from reports.audit.shown_pictures import far_apart
 from reports.drawn_by import drawn_by
 from reports.figures import draw
 from reports.html import page
@@ -21,6 +23,7 @@ from reports.html.pictures import MOST_TRACKED
 from reports.record.bundle import merged
 from reports.record.record import Record
 from reports.table import table
+from tests.reports.audit.complete_set import kernel
 from tests.reports.synthetic import KIB, record
 
 ROOT = Path(__file__).parents[3]
@@ -231,17 +234,39 @@ def test_a_figure_of_other_records_is_not_compared(tmp_path: Path, members: list
 
 
 def test_files_that_are_not_looked_at_are_named(tmp_path: Path, members: list[Record]) -> None:
-    for name in ("a.json", "command.json", "configuration.yaml", "source.2.diff", "manifest.sha256", "x.ptx"):
+    own = f"ptx/{kernel().ptx_digest.removeprefix('sha256:')}.ptx"
+    request = dataclasses.replace(members[0].request, brought={"x": {"files": [{"kept": "brought/0/kernel.txt"}]}})
+    ours = [one for one in members if one.case.algorithm == "one_shot"]
+    assert ours
+    members = [dataclasses.replace(ours[0], request=request, kernel=kernel())]
+    for name in ("ptx", "brought/0", "brought/1"):
+        (tmp_path / name).mkdir(parents=True)
+    written = (
+        "a.json",
+        "command.json",
+        "configuration.yaml",
+        "source.2.diff",
+        "manifest.sha256",
+        "00-configuration.yaml",
+    )
+    for name in (*written, own, "brought/0/kernel.txt", "all_reduce.json.set_aside"):
         (tmp_path / name).touch()
-    (tmp_path / "brought" / "0").mkdir(parents=True)
-    (tmp_path / "brought" / "0" / "kernel.txt").touch()
     assert list(shown.beside(tmp_path, members)) == []
-    for name in ("b.png", "notes.yaml", "brought/c.pdf"):
+    for name in ("b.png", "notes.yaml", "brought/c.pdf", "99-configuration.yaml", "x.ptx"):
         (tmp_path / name).touch()
     (tmp_path / "pipe.html").symlink_to("/dev/zero")
     (point,) = shown.beside(tmp_path, members)
     assert point.outcome is Outcome.NOT_COMPARABLE
-    assert point.evidence == "3 files that symlab does not write, not looked at: b.png; notes.yaml; brought/c.pdf"
+    assert point.evidence.startswith("5 files that symlab does not write, not looked at: 99-configuration.yaml; b.png")
+    (tmp_path / "brought" / "1" / "report.txt").write_text("one_shot takes 0.01 us")
+    assert any(point.evidence.startswith("report.txt: no table") for point in shown.beside(tmp_path, members))
+
+
+def test_shapes_that_can_not_be_paired_are_drawn_otherwise(text: str) -> None:
+    svg = re.findall(r"<svg\b.*?</svg>", text, re.DOTALL)[-1]
+    assert far_apart(svg, svg) == 0.0
+    assert far_apart(svg.replace("</svg>", '<!-- d="1 2" --></svg>'), svg) == 0.0, "nothing draws a comment"
+    assert far_apart(re.sub(r' d="M [0-9.]+', ' d="M #', svg, count=1), svg) is None
 
 
 def test_the_code_that_draws_is_named_and_changes_with_it(tmp_path: Path, text: str, members: list[Record]) -> None:

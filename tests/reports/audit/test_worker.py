@@ -87,3 +87,24 @@ def test_an_interrupt_ends_the_worker() -> None:
     with pytest.raises(KeyboardInterrupt):
         worker.ask(records(), say=interrupt, command=program(text))
     assert time.monotonic() - began_s < 30
+
+
+def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
+    left = tmp_path / "worktree"
+    text = (
+        "import signal, sys, time; from pathlib import Path; from runner.interrupt import interruptible\n"
+        f"left = Path({str(left)!r})\n"
+        "with interruptible():\n"
+        "    try:\n"
+        '        left.mkdir(); print(\'{"progress": "x"}\', flush=True); time.sleep(60)\n'
+        "    finally:\n"
+        "        left.rmdir()\n"
+    )
+
+    def interrupt(text: str) -> None:
+        assert left.exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.ask(records(), say=interrupt, command=program(text))
+    assert not left.exists()

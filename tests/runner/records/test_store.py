@@ -79,7 +79,8 @@ def test_run_folders_never_collide(tmp_path: Path) -> None:
 
 def test_a_taken_folder_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = iter(["same", "t1", "same", "same", "other", "t2"])
-    monkeypatch.setattr("runner.records.store.secrets.token_hex", lambda size: next(tokens))
+    of_a_name = {4, 8}
+    monkeypatch.setattr("secrets.token_hex", lambda size: next(tokens) if size in of_a_name else "a mark")
     monkeypatch.setattr("runner.records.store.datetime", FrozenClock)
     first, second = Store.create(tmp_path, "x"), Store.create(tmp_path, "x")
     assert [first.folder.name, second.folder.name] == ["T-x-same", "T-x-other"]

@@ -18,7 +18,7 @@ from reports.record.bundle import read
 from reports.record.record import Record
 from runner.__main__ import main
 from runner.replay import in_turns, replay
-from runner.replay.in_turns import Turn, order, recorded_commit, run_recorded, worktree
+from runner.replay.in_turns import Bounds, Turn, order, recorded_commit, run_recorded, worktree
 from tests.reports.synthetic import record
 from tests.runner.conftest import Outcome, Script
 
@@ -84,11 +84,13 @@ def test_what_can_not_be_run_has_its_reason(repository: Path, tmp_path: Path) ->
         ([of_commit(first, dirty=True)], f"the recorded sources were not those of their commit {first[:12]}"),
         ([of_commit(first, dirty=None)], f"the recorded sources were not those of their commit {first[:12]}"),
         ([of_commit("0" * 40)], "git here does not have the recorded commit 000000000000"),
-        ([of_commit(stray)], f"the recorded commit {stray[:12]} is below neither HEAD nor a branch nor a tag"),
+        ([of_commit(stray)], f"the recorded commit {stray[:12]} is below neither HEAD nor a local branch"),
         ([of_commit(second)], f"today's code is that of the recorded commit {second[:12]}"),
     ):
         assert recorded_commit(records, repository) == ("", reason)
-    git(repository, "tag", "kept", stray)
+    git(repository, "tag", "fetched", stray)
+    assert recorded_commit([of_commit(stray)], repository)[0] == "", "tags come with what is fetched from others"
+    git(repository, "branch", "kept", stray)
     assert recorded_commit([of_commit(stray)], repository) == (stray, "")
     assert recorded_commit([of_commit(first)], tmp_path)[1].startswith("git here does not have")
     (repository / "runner" / "__main__.py").write_text("print('changed')")
@@ -151,6 +153,26 @@ def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, m
     before_s = time.monotonic()
     assert run_recorded(repository, [record()], (), tmp_path) == Turn(130, (), "")
     assert time.monotonic() - before_s < 30
+
+
+def test_an_interrupt_of_bounded_code_is_raised(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said.json"
+    monkeypatch.setenv("SAID", str(said))
+    monkeypatch.setenv("SLEEPS", "60")
+
+    def interrupt() -> None:
+        while not said.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    before_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_recorded(repository, [record()], (), tmp_path, Bounds(60.0, 8 << 30, 1 << 30))
+    assert time.monotonic() - before_s < 30
+    assert [path.name for path in tmp_path.glob(".recorded-*")] == []
 
 
 class Turns:
