@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,13 +116,14 @@ def _followed(
     answer = None
     try:
         assert process.stdout is not None
-        for line in process.stdout:
-            with contextlib.suppress(ValueError):
-                document = json.loads(line)
-                if isinstance(document, dict) and "progress" in document:
-                    say(str(document["progress"]))
-                elif isinstance(document, dict) and "configurations" in document:
-                    answer = document
+        with _terminated_by_exception():
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):
+                    document = json.loads(line)
+                    if isinstance(document, dict) and "progress" in document:
+                        say(str(document["progress"]))
+                    elif isinstance(document, dict) and "configurations" in document:
+                        answer = document
     finally:
         timer.cancel()
         if process.poll() is None and sys.exc_info()[0]:
@@ -130,6 +131,26 @@ def _followed(
         process.wait()
         process.stdout.close() if process.stdout else None
     return answer
+
+
+@contextlib.contextmanager
+def _terminated_by_exception() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP that would end this process raise SystemExit: the worker is not to go on alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    wanted = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in wanted:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -795,6 +795,15 @@ UNFINDABLE = (
         "assemblers differ and cubins are not kept; a rerun with the same assembler",
     ),
     Kind(
+        "a case of GPUs that passed, said to have failed", "measured",
+        both(
+            first(lambda document: document.update(
+                status="FAILED", check=None, timing=None, reason="RuntimeError: illegal address")),
+            command(lambda document: document.update(counts={"PASSED": 1, "FAILED": 1}, exit_code=1)),
+        ),
+        NOWHERE, "GPUs fail now and then; a signature, or the same case run again on that machine",
+    ),
+    Kind(
         "another Python version that symlab runs on", "measured", every(put("environment.python.version", "3.11.1")), NOWHERE,
         "the record's word; a signature",
     ),

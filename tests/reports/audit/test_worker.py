@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -108,3 +111,28 @@ def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         worker.ask(records(), say=interrupt, command=program(text))
     assert not left.exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path: Path, number: int, code: int) -> None:
+    place = tmp_path / "pid"
+    worker_text = (
+        "import os, time; from pathlib import Path\n"
+        f"Path({str(place)!r}).with_suffix('.new').write_text(str(os.getpid()))\n"
+        f"Path({str(place)!r}).with_suffix('.new').rename({str(place)!r})\n"
+        "time.sleep(300)\n"
+    )
+    text = (
+        f"import sys; from reports.audit import worker; worker.ask([], command=(sys.executable, '-c', {worker_text!r}))"
+    )
+    audit = subprocess.Popen([sys.executable, "-c", text])
+    try:
+        limit_s = time.monotonic() + 60
+        while not place.exists() and time.monotonic() < limit_s:
+            time.sleep(0.05)
+        audit.send_signal(number)
+        assert audit.wait(60) == code
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(place.read_text()), 0)
+    finally:
+        audit.kill()
