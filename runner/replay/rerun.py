@@ -383,7 +383,7 @@ class _Run:
         return [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
 
     def _has_todays_kernels(self, record: Record) -> bool:
-        """Whether a record says that the kernels were those of today; what was brought is none of them."""
+        """Whether a record says that the kernels were those of today, kernels that were brought left out."""
         there = (record.environment.sources or {}).get("kernels")
         return there == self._sources["kernels"] and not recorded_place(record)
 

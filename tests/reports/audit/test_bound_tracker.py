@@ -135,7 +135,7 @@ def test_signatures_in_mlflow_are_verified(signed: Place) -> None:
     assert vouched(signed) == ("signed by alice", "")
     records = fetch(signed.uri, [EXPERIMENT])
     changed = [dataclasses.replace(records[0], duration_s=records[0].duration_s + 0.001), *records[1:]]
-    assert vouched(signed, changed) == ("signed in part by alice", ""), "of another record nobody said anything"
+    assert vouched(signed, changed) == ("signed in part by alice", ""), "no signature is of the other record"
 
 
 @pytest.mark.slow
