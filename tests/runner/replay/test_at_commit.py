@@ -16,7 +16,6 @@ import pytest
 
 from reports.record.bundle import read
 from reports.record.record import Record
-from runner.environment.repository import DIGESTED
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
 from runner.replay.in_turns import Bounds, Turn, run_recorded, worktree
@@ -210,9 +209,10 @@ def test_the_recorded_code_has_limits(what: str, bounds: Bounds, complaint: str,
 
 
 def older_commit() -> str:
-    """The latest commit whose code differs from today's."""
-    for commit in git(ROOT, "rev-list", "--max-count=60", "HEAD").split():
-        if subprocess.run(["git", "diff", "--quiet", commit, "--", *DIGESTED], cwd=ROOT, check=False).returncode:
+    """The latest commit with other sources, of those that decide what the simulator does, than today's."""
+    decide = [f"{name}/*.py" for name in ("kernels", "memory", "runner", "simulator")]
+    for commit in git(ROOT, "rev-list", "--max-count=200", "HEAD").split():
+        if subprocess.run(["git", "diff", "--quiet", commit, "--", *decide], cwd=ROOT, check=False).returncode:
             return commit
     pytest.skip("git has no commit of other code")
 
