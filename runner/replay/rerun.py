@@ -53,7 +53,7 @@ SIMULATED_UP_TO_BYTES = 1 << 20
 DEADLINE_S = 60.0
 """Maximum time of one case: a record may name any deadline."""
 
-_SOURCES = ("kernels", "memory", "runner", "simulator")
+SOURCES = ("kernels", "memory", "runner", "simulator")
 """Folders whose files decide what the simulator counts."""
 
 
@@ -380,7 +380,7 @@ class _Run:
     def _changed(self, record: Record) -> list[str]:
         """Return the folders that decide what the simulator does and are not the recorded ones."""
         recorded = record.environment.sources or {}
-        return [name for name in _SOURCES if recorded.get(name) != self._sources[name]]
+        return [name for name in SOURCES if recorded.get(name) != self._sources[name]]
 
     def _has_todays_kernels(self, record: Record) -> bool:
         """Whether a record says that the kernels were those of today, kernels that were brought left out."""

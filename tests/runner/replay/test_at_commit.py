@@ -19,7 +19,7 @@ from reports.record.record import Record
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
 from runner.replay.in_turns import Bounds, Turn, run_recorded, worktree
-from runner.replay.rerun import Wanted, rerun
+from runner.replay.rerun import SOURCES, Wanted, rerun
 from tests.reports.synthetic import record
 
 ROOT = Path(__file__).parents[3]
@@ -210,7 +210,7 @@ def test_the_recorded_code_has_limits(what: str, bounds: Bounds, complaint: str,
 
 def older_commit() -> str:
     """The latest commit with other sources, of those that decide what the simulator does, than today's."""
-    decide = [f"{name}/*.py" for name in ("kernels", "memory", "runner", "simulator")]
+    decide = [f"{name}/*.py" for name in SOURCES]
     for commit in git(ROOT, "rev-list", "--max-count=200", "HEAD").split():
         if subprocess.run(["git", "diff", "--quiet", commit, "--", *decide], cwd=ROOT, check=False).returncode:
             return commit
