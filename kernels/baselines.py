@@ -8,15 +8,21 @@ runs in the one it has, and its case says so.
 
 NCCL is used through torch.distributed, which decides what it takes: no unsigned integers but of 8 bits, no bitwise
 reductions, and 8-bit floats only in some versions, so that here they are moved (as bytes, as all data that only moves)
-and not added. NVSHMEM's host interface has sum, min and max.
+and not added. nccl/symmetric is the same calls on memory that is registered as a symmetric window; only what NCCL has
+kernels of its own for there is offered. NVSHMEM's host interface has sum, min and max. What flashinfer's kernels take
+is in kernels/flashinfer.py; its source says that they add in float32, so their results are held to that.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from kernels import flashinfer
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import ALL, INTEGERS, NONE
 from kernels.refusal import Refusal
@@ -45,8 +51,32 @@ TORCH_ALIGNMENT_BYTES = 4
 TORCH_CHUNK_BYTES = 16
 """And chunks of whole vectors, where a rank's chunk begins in the middle of a buffer."""
 
+NCCL, NCCL_SYMMETRIC = "nccl", "nccl/symmetric"
+
+TWO_SHOT_STAGED, MULTIMEM_STAGED = "torch/two_shot_staged", "torch/multimem_staged"
+"""PyTorch's symmetric memory as vLLM and SGLang call it: the input is copied into a symmetric buffer, reduced there,
+and copied to the output."""
+
+FIRST_WINDOWS = (2, 9)
+"""The first PyTorch that registers memory for NCCL as symmetric windows (register_mem_pool's argument symm)."""
+
 _IN, _OUT = ("in_place",), ("out_of_place",)
 _HALVES = ("float16", "bfloat16")
+
+
+def _nothing() -> str:
+    """What the installation lacks for most libraries."""
+    return ""
+
+
+def _missing_windows() -> str:
+    """Why the installed PyTorch registers no symmetric windows."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # another place says so
+    numbers = re.findall(r"\d+", version.partition("+")[0])
+    return "" if tuple(map(int, numbers[:2])) >= FIRST_WINDOWS else f"PyTorch {version} registers no symmetric windows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +102,10 @@ class Offer:
 class Baseline:
     """One library's ways to do ops. fold and what follows are what a check asks of any algorithm.
 
-    uses_heap: its buffers lie in the fabric's symmetric heap.
+    uses_heap: its buffers lie in the fabric's symmetric heap. missing gives what this installation lacks for it, in
+    words; "" if nothing. module: what has to be compiled and loaded before it is opened; "" for nothing. adds_in: the
+    accumulator that its sums are held to; "" where the dtype itself is all that it promises. is_asked_for: it is
+    measured only if a request names it.
     """
 
     algorithm: str
@@ -84,6 +117,10 @@ class Baseline:
     one_owner: bool = False
     same_order: bool = True
     positive_zero: Literal["", "inputs", "results"] = ""
+    missing: Callable[[], str] = _nothing
+    module: str = ""
+    adds_in: str = ""
+    is_asked_for: bool = False
 
     @property
     def name(self) -> str:
@@ -108,9 +145,35 @@ class Baseline:
 
 _NCCL_DTYPES = ("float64", "float32", *_HALVES, "int32", "int64")
 _NCCL_REDUCTIONS = ("sum", "min", "max", "avg")
+_WINDOW_DTYPES = ("float32", *_HALVES)
+_WINDOW_SUMS = ("sum", "avg")
 _TORCH_DTYPES = ("float32", "bfloat16")
 _NVSHMEM_DTYPES = ("float64", "float32", *_HALVES, *INTEGERS)
 _NVSHMEM_REDUCTIONS = ("sum", "min", "max")
+
+
+def _flashinfer(name: str, world_sizes: tuple[int, ...], positive_zero: Literal["", "inputs"] = "") -> Baseline:
+    """One of flashinfer's. Its interfaces take an input and an output, and say nothing of one buffer for both."""
+    module = flashinfer.MODULES[name]
+    call = "vllm_all_reduce" if module == flashinfer.VLLM_MODULE else "allreduce_fusion"
+    offer = Offer(
+        "all_reduce",
+        f"flashinfer.comm.{call}",
+        flashinfer.DTYPES,
+        ("sum",),
+        size_multiple_bytes=flashinfer.VECTOR_BYTES,
+        world_sizes=world_sizes,
+    )
+    return Baseline(
+        name,
+        (offer,),
+        one_owner=True,
+        positive_zero=positive_zero,
+        missing=partial(flashinfer.missing, module),
+        module=module,
+        adds_in=flashinfer.ACCUMULATOR,
+    )
+
 
 BASELINES: tuple[Baseline, ...] = (
     Baseline(
@@ -124,6 +187,15 @@ BASELINES: tuple[Baseline, ...] = (
             Offer("all_to_all", "torch.distributed.all_to_all_single", ALL),
             Offer("send_recv", "torch.distributed.batch_isend_irecv", ALL),
         ),
+    ),
+    Baseline(
+        NCCL_SYMMETRIC,
+        (
+            Offer("all_reduce", "torch.distributed.all_reduce", _WINDOW_DTYPES, _WINDOW_SUMS, _IN),
+            Offer("reduce_scatter", "torch.distributed.reduce_scatter_tensor", _WINDOW_DTYPES, _WINDOW_SUMS),
+            Offer("all_gather", "torch.distributed.all_gather_into_tensor", ALL),
+        ),
+        missing=_missing_windows,
     ),
     Baseline(
         "torch/one_shot",
@@ -180,6 +252,33 @@ BASELINES: tuple[Baseline, ...] = (
         ),
     ),
     Baseline(
+        TWO_SHOT_STAGED,
+        (
+            Offer(
+                "all_reduce",
+                "copy, torch.ops.symm_mem.two_shot_all_reduce_, copy",
+                _TORCH_DTYPES,
+                ("sum",),
+                size_multiple_bytes=TORCH_ALIGNMENT_BYTES,
+            ),
+        ),
+        is_asked_for=True,
+    ),
+    Baseline(
+        MULTIMEM_STAGED,
+        (
+            Offer(
+                "all_reduce",
+                "copy, torch.ops.symm_mem.multimem_all_reduce_, copy",
+                _TORCH_DTYPES,
+                ("sum",),
+                needs_multicast=True,
+                size_multiple_bytes=TORCH_ALIGNMENT_BYTES,
+            ),
+        ),
+        is_asked_for=True,
+    ),
+    Baseline(
         "nvshmem",
         (
             Offer("all_reduce", "reduce", _NVSHMEM_DTYPES, _NVSHMEM_REDUCTIONS, ("out_of_place", "in_place")),
@@ -190,6 +289,10 @@ BASELINES: tuple[Baseline, ...] = (
         ),
         uses_heap=True,
     ),
+    _flashinfer(flashinfer.VLLM_ONE_SHOT, flashinfer.VLLM_WORLD_SIZES),
+    _flashinfer(flashinfer.VLLM_TWO_SHOT, flashinfer.VLLM_WORLD_SIZES),
+    _flashinfer(flashinfer.TRTLLM_LAMPORT, flashinfer.TRTLLM_WORLD_SIZES, "inputs"),
+    _flashinfer(flashinfer.TRTLLM_TWO_SHOT, flashinfer.TRTLLM_WORLD_SIZES),
 )
 
 
@@ -203,12 +306,19 @@ def names_for(op: str) -> tuple[str, ...]:
     return tuple(baseline.algorithm for baseline in BASELINES if op in baseline.ops)
 
 
+def usual_names_for(op: str) -> tuple[str, ...]:
+    """The baselines that are measured where a request names none."""
+    return tuple(one.algorithm for one in BASELINES if op in one.ops and not one.is_asked_for)
+
+
 def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal | None:
     """Return why the library can't run the case on a fabric with these traits; None if it can."""
     if traits.simulated:
         return Refusal("fabric", f"{baseline.name} needs GPUs", f"the fabric {traits.name} has none")
     if case.op not in baseline.ops:
         return Refusal("op", f"{baseline.name} does not do {case.op}", f"it does {', '.join(baseline.ops)}")
+    if missing := baseline.missing():
+        return Refusal("baselines", f"{baseline.name} is unavailable", missing)
     if case.stress != NO_STRESS:
         return Refusal("stress", f"{baseline.name} promises nothing of {case.stress}", "give baselines=none")
     offer = baseline.offer(case.op)
@@ -219,7 +329,10 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal 
     ):
         if unknown := refuses_value(baseline.name, key, value, known, f" for {case.op}"):
             return unknown
-    return _refuses_size(baseline, offer, case) or _refuses_world(baseline, offer, case, traits)
+    refusal = _refuses_size(baseline, offer, case) or _refuses_world(baseline, offer, case, traits)
+    if refusal is None and baseline.name in flashinfer.MODULES:
+        return flashinfer.refuses_case(baseline.name, case)
+    return refusal
 
 
 def _refuses_size(baseline: Baseline, offer: Offer, case: Case) -> Refusal | None:
@@ -250,19 +363,24 @@ def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits)
     if offer.world_sizes and case.world_size not in offer.world_sizes:
         sizes = ", ".join(map(str, offer.world_sizes))
         return Refusal("world_size", f"{baseline.name} does {case.op} on {sizes} ranks, not on {case.world_size}")
-    unmapped = refuses_unmapped(baseline.name, traits) if baseline.algorithm.startswith("torch/") else None
+    reaches_peers = baseline.algorithm.startswith("torch/") or baseline.name in flashinfer.MODULES
+    unmapped = refuses_unmapped(baseline.name, traits) if reaches_peers else None
     return unmapped or (refuses_no_multicast(baseline.name, traits) if offer.needs_multicast else None)
 
 
-def library_of(algorithm: str, traits: Traits) -> str:
-    """What a record calls the library behind a baseline, with the version that was loaded: "NCCL 2.28.9"."""
+def library_of(algorithm: str, traits: Traits, compiled_with: str = "") -> str:
+    """What a record calls the library behind a baseline, with the version that was loaded: "NCCL 2.28.9".
+
+    compiled_with: what made the baseline's module, as the ranks that loaded it name it.
+    """
     import torch
 
-    if algorithm == "nccl":
-        if not hasattr(torch._C, "_nccl_version"):
-            return "NCCL (not in this torch)"
-        version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
-        return f"NCCL {'.'.join(str(part) for part in version)}"
+    if algorithm in flashinfer.MODULES:
+        return f"flashinfer {flashinfer.version() or '(not installed)'}" + (
+            f" ({compiled_with})" if compiled_with else ""
+        )
+    if algorithm.partition("/")[0] == NCCL:
+        return f"NCCL {traits.nccl}" if traits.nccl else "NCCL (none is loaded)"
     if algorithm.startswith("torch/"):
         return f"PyTorch {torch.__version__.partition('+')[0]} symmetric memory"
     return traits.library

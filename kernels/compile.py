@@ -21,9 +21,11 @@ import logging
 import os
 import platform
 import re
+import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -32,8 +34,10 @@ from typing import Any
 
 from kernels.compile_error import CompilationError, reason_of
 from kernels.hosting import HostCode
+from kernels.nvshmem_bitcode import Bitcode, bitcode, refuses_bitcode
 from kernels.sources import ROOT, digest_of, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
+from kernels.tuned_name import base_of
 from memory.atomic_file import replacing
 from memory.fabric import Executable
 from memory.held_interrupts import uninterrupted
@@ -79,24 +83,24 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
             "take the others' permission away and remove what is in it"
         )
     key = cache_key(spec, case, arch)
-    path = cache_dir / f"{spec.op}-{spec.algorithm}-{arch}-{key[:32]}.json"
+    path = cache_dir / f"{spec.op}-{base_of(spec.algorithm)}-{arch}-{key[:32]}.json"
     found = _load(path, key)
     if found is not None:
-        return replace(found, assumptions=spec.assumptions)
+        return replace(found, name=spec.name, assumptions=spec.assumptions)
     with _compiling, uninterrupted():  # the compiler aborts the process if an exception passes through it
         found = _load(path, key)  # another thread may have been faster
         if found is None:
             found = _compile(spec, case, arch)
             log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
             _store(path, key, found)
-    return replace(found, assumptions=spec.assumptions)
+    return replace(found, name=spec.name, assumptions=spec.assumptions)
 
 
 def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
-    """SHA-256 of all that decides the compiled code."""
+    """SHA-256 of all that decides the compiled code. What a tuning on trial decides of it is in the variant."""
     switches = {name: value for name, value in os.environ.items() if name.startswith("CUTE_DSL_")}
     parts = {
-        "name": spec.name,
+        "name": base_of(spec.name),
         "variant": spec.variant(case),
         "arch": arch,
         "sources": source_digest(spec),
@@ -104,8 +108,17 @@ def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
         "compiler": compiler_versions(),
         "python": platform.python_version_tuple()[:2],
         "switches": switches,
+        **({"nvshmem": _linked(spec, arch).digest} if spec.nvshmem else {}),
     }
     return _sha256(json.dumps(parts, sort_keys=True).encode())
+
+
+def _linked(spec: KernelSpec, arch: str) -> Bitcode:
+    """The device code that is linked into a kernel. Raises RuntimeError if it is not installed."""
+    found = bitcode(arch)
+    if found is None:
+        raise RuntimeError(str(refuses_bitcode(spec.name, arch)))
+    return found
 
 
 def source_digest(spec: KernelSpec) -> str:
@@ -131,12 +144,17 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
     except ImportError as error:
         raise RuntimeError(f"compiling {spec.name} needs {COMPILER}, which can't be imported: {error}") from error
     built = spec.build(case)
-    built.kernel.set_name_prefix(f"{spec.op}_{spec.algorithm}", remove_cutlass_symbol=True, keep_mangled_name=False)
+    if spec.nvshmem:
+        built.nvshmem = (_linked(spec, arch).path, spec.nvshmem)
+    built.kernel.set_name_prefix(
+        f"{spec.op}_{base_of(spec.algorithm)}", remove_cutlass_symbol=True, keep_mangled_name=False
+    )
     arguments = _arguments(spec)
     with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder:
         options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
         try:
-            artifacts = cute.compile[options](built, *arguments).artifacts
+            with _without_link_warnings() if spec.nvshmem else nullcontext():
+                artifacts = cute.compile[options](built, *arguments).artifacts
         except Exception as error:  # the compiler's errors have no common kind
             said = _missing_pointer(spec, error) or reason_of(error)
             raise CompilationError(f"compiling {spec.name} {spec.variant(case)} for {arch} failed: {said}") from error
@@ -147,7 +165,35 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
     text = with_relative_paths(ptx.decode() if isinstance(ptx, bytes) else ptx)
     entry = re.search(r"\.entry\s+([\w$]+)", text)
     assert entry is not None, "PTX without an entry"
-    return Executable(spec.name, entry.group(1), arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+    return Executable(base_of(spec.name), entry.group(1), arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+
+
+LINK_WARNING = b"warning: Linking two modules of different data layouts"
+"""The compiler's linker writes it for each call of NVSHMEM: the bitcode names the sizes of fewer types than the kernel,
+and the same ones."""
+
+
+@contextmanager
+def _without_link_warnings() -> Iterator[None]:
+    """Keep the linker's warnings about data layouts off standard error, to which it writes by itself; all else that is
+    written there meanwhile comes out afterwards."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            lines = file.read().splitlines(keepends=True)
+            is_warning = [line.startswith(LINK_WARNING) for line in lines]
+            for at, line in enumerate(lines):
+                is_blank_after = at > 0 and is_warning[at - 1] and not line.strip()
+                if not is_warning[at] and not is_blank_after:
+                    os.write(2, line)
 
 
 def _missing_pointer(spec: KernelSpec, error: Exception) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 from memory.fabric import Argument, Launch
 
 _CLUSTER = 4  # cudaLaunchAttributeClusterDimension
+_DEPENDENT = 6  # cudaLaunchAttributeProgrammaticStreamSerialization
 _WORD_BYTES = 8
 _TOP = 1 << 64
 _running = threading.Lock()  # the code notes its launches in one place
@@ -65,6 +66,7 @@ class _Noted:
     shared_bytes: int
     cluster: tuple[int, int, int]
     parameters: tuple[bytes, ...]
+    dependent: bool
 
 
 class _Config(ctypes.Structure):
@@ -132,7 +134,7 @@ class HostCode:
             content, moved = _relocated(index, first, second, marks)
             parameters.append(content)
             relocations += moved
-        launch = Launch(one.grid, one.block, one.shared_bytes, one.cluster)
+        launch = Launch(one.grid, one.block, one.shared_bytes, one.cluster, dependent=one.dependent)
         return HostLaunch(launch, tuple(parameters), tuple(relocations))
 
     def _run(self, inputs: Sequence[bytes]) -> _Noted:
@@ -179,22 +181,32 @@ class HostCode:
 
     def _launch_by_config(self, config: int, kernel: int, parameters: int) -> int:
         given = _Config.from_address(config)
-        cluster = (1, 1, 1)
+        cluster, dependent = (1, 1, 1), False
         for attribute in (_Attribute * given.count).from_address(given.attributes) if given.count else ():
             if attribute.id == _CLUSTER:
                 cluster = (attribute.value[0], attribute.value[1], attribute.value[2])
-        self._note(tuple(given.grid), tuple(given.block), given.shared_bytes, cluster, parameters)
+            elif attribute.id == _DEPENDENT:
+                dependent = bool(attribute.value[0])
+        self._note(tuple(given.grid), tuple(given.block), given.shared_bytes, cluster, parameters, dependent)
         return 0
 
     def _launch_by_numbers(self, kernel: int, *values: int) -> int:
         self._note(values[:3], values[3:6], values[7], (1, 1, 1), values[6])
         return 0
 
-    def _note(self, grid: Any, block: Any, shared_bytes: int, cluster: tuple[int, int, int], parameters: int) -> None:
+    def _note(
+        self,
+        grid: Any,
+        block: Any,
+        shared_bytes: int,
+        cluster: tuple[int, int, int],
+        parameters: int,
+        dependent: bool = False,
+    ) -> None:
         count = len(self.sizes_bytes)
         at = (ctypes.c_void_p * count).from_address(parameters) if count else ()
         contents = tuple(ctypes.string_at(one, size) for one, size in zip(at, self.sizes_bytes, strict=True))
-        self._noted.append(_Noted(grid, block, shared_bytes, cluster, contents))
+        self._noted.append(_Noted(grid, block, shared_bytes, cluster, contents, dependent))
 
 
 def _mark(number: int, turn: int) -> int:

@@ -36,6 +36,11 @@ def groups(case: Case) -> int:
     return case.world_size if case.world_size <= MOST_GROUPS else FEW_GROUPS
 
 
+def groups_of_others(case: Case) -> int:
+    """Of the ranks but one: those that a rank stores to."""
+    return max(1, min(case.world_size - 1, groups(case)))
+
+
 def refuses_bulk(case: Case) -> Refusal | None:
     """Return why bulk copies can't take the chunks of a case; None if they can.
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(__file__).resolve().parent
 HOST_PACKAGES = frozenset({"memory", "reports", "runner", "simulator", "symlab"})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Names of the folders that installers fill."""
+"""Names of the folders that installers fill, as long as no other name is asked for (pip install --target)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,26 @@ def _files(parts: list[str], folder: Path | None) -> list[Path]:
     return found
 
 
+def _is_installed(path: Path) -> bool:
+    """Return whether an installer put a file there: its folder has an installer's name, or is on sys.path and holds
+    what installers write down of packages."""
+    if INSTALLED.intersection(path.parts):
+        return True
+    return any(
+        path.is_relative_to(folder) and _has_metadata(folder) for folder in map(_resolved, filter(None, sys.path))
+    )
+
+
+@cache
+def _resolved(folder: str) -> Path:
+    return Path(folder).resolve()
+
+
+@cache
+def _has_metadata(folder: Path) -> bool:
+    return any(folder.glob("*.dist-info"))
+
+
 def _packages(path: Path) -> list[Path]:
     """Return the __init__.py of all packages that a file lies in, innermost first."""
     found: list[Path] = []
@@ -187,6 +207,6 @@ def _top_level(name: str) -> tuple[Path | None, tuple[Path, ...]]:
         return None, ()
     file = Path(spec.origin).resolve() if spec.has_location and spec.origin else None
     folders = tuple(Path(folder).resolve() for folder in spec.submodule_search_locations or ())
-    if any(INSTALLED.intersection(path.parts) for path in (file, *folders) if path):
+    if any(_is_installed(path) for path in (file, *folders) if path):
         return None, ()
     return file if file and file.suffix == ".py" else None, folders

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from kernels.assumptions import ASSUMPTIONS
 from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
+from kernels.nvshmem_bitcode import refuses_bitcode, refuses_function
 from kernels.refusal import Refusal
 from kernels.stress import MEANINGS, NO_STRESS, PROMISES, parts_of
 from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
@@ -235,7 +236,9 @@ class KernelSpec:
     refusal(case, arch) is what else the algorithm can't do, or None. promises are names of kernels.stress: what the
     kernel is right under beside plain launches; a case under anything else is refused. why_not gives the reason why a
     "dtype" or "placement" is unsupported, or something is not promised, and says what to take for "sizes" beyond
-    max_size_bytes. assumptions names what the kernel relies on beyond PTX (kernels/assumptions.py).
+    max_size_bytes. assumptions names what the kernel relies on beyond PTX (kernels/assumptions.py). nvshmem names the
+    functions of NVSHMEM that the kernel calls on the device, as C has them (kernels/nvshmem_bitcode.py): their code is
+    linked in, and the kernel is refused where it is not installed.
 
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
@@ -268,6 +271,7 @@ class KernelSpec:
     why_not: Mapping[str, str] = field(default_factory=dict)
     promises: frozenset[str] = frozenset()
     assumptions: tuple[str, ...] = ()
+    nvshmem: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -278,6 +282,10 @@ class KernelSpec:
             if name not in ASSUMPTIONS:
                 known_ones = ", ".join(ASSUMPTIONS)
                 raise ValueError(f"{self.name}: assumptions has no {name!r}, give some of {known_ones}")
+        if isinstance(self.nvshmem, str):
+            raise ValueError(f"{self.name}: nvshmem is a text, give a tuple: ({self.nvshmem!r},)")
+        if unknown := next(filter(None, map(refuses_function, self.nvshmem)), ""):
+            raise ValueError(f"{self.name}: nvshmem: {unknown}")
         for key, values, known in (
             ("dtypes", self.dtypes, tuple(ITEMSIZES)),
             ("accumulators", self.accumulators, (*dict.fromkeys(itertools.chain(*ACCUMULATORS.values())), NONE)),
@@ -330,8 +338,8 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
     return (
         _refuses_values(spec, case)
         or _refuses_size(spec, collective, case)
-        or _refuses_fabric(spec, case, traits)
         or spec.refusal(case, traits.arch)
+        or _refuses_fabric(spec, case, traits)
         or refuses_stress(spec, collective, case)
     )
 
@@ -416,6 +424,8 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
         return Refusal("fabric.arch", reason, f"it is for {', '.join(spec.archs)}")
     if unmapped := refuses_unmapped(spec.name, traits):
         return unmapped
+    if spec.nvshmem and (absent := refuses_bitcode(spec.name, traits.arch)):
+        return absent
     launch = spec.launch(case)
     blocks = launch.blocks
     most = traits.block_shared_bytes

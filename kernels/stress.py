@@ -85,6 +85,14 @@ any more, or has others for the next launch. Two launches at once would take the
 THROUGH_SWITCH = WITH_BARRIERS - {"dead_rank"}
 """The same of a kernel whose barriers go through the switch."""
 
+ONE_WAY = WITH_BARRIERS - {"dead_rank"}
+"""The same of a kernel in which a rank waits only for those whose data it gets."""
+
+NOT_ONE_WAY: Mapping[str, str] = MappingProxyType(
+    {"dead_rank": "a rank waits only for those whose data it gets, and misses others some launches later"}
+)
+"""Why not, to be merged into a spec's why_not."""
+
 REASONS: Mapping[str, str] = MappingProxyType(
     {
         "two_streams": "its flags and epochs are those of one launch at a time",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.dsl.status import STATUS_WORDS
@@ -16,8 +16,11 @@ MAX_WORLD_SIZE = 72
 MAX_BLOCKS = 132
 """One an SM of an H200: all blocks must be live at once, because they wait for those of other ranks."""
 
-MIN_THREADS, MAX_THREADS = 96, 1024
-"""A thread for each of 72 ranks, in whole warps; a block's limit."""
+WARP = 32
+MIN_THREADS, MAX_THREADS = 64, 1024
+"""Two warps, for the smallest messages: a bare Lamport one-shot in plain CUDA took 1.81 us at 1 KiB with blocks of 64
+threads, and 0.1 to 0.2 us more with 512 (2 H200, 2026-11-22); a block's limit. A block needs a thread for each rank, so
+worlds of more ranks get more threads than a step says: Tuning.step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,9 @@ class Step:
     blocks: at most; fewer where the work leaves threads without a vector. loads_in_flight: 16-byte loads of a thread
     before its first addition. They take four registers each, and a thread has 65536 // threads at most: 8 at 1024
     threads, 16 at 512, 32 at 256 leave room for addresses and sums. push: contributions are stored to who adds them,
-    not loaded by it (two_shot, up to BATCH ranks). reason: where the values come from.
+    not loaded by it (two_shot, up to BATCH ranks). dependent: a launch may begin before the one before it on its stream
+    ends (programmatic dependent launch); the kernel then waits for that end before it touches memory. reason: where
+    the values come from.
     """
 
     threads: int
@@ -37,6 +42,7 @@ class Step:
     up_to_bytes: int = ANY_SIZE
     up_to_ranks: int = MAX_WORLD_SIZE
     push: bool = False
+    dependent: bool = False
 
     def __post_init__(self) -> None:
         if not MIN_THREADS <= self.threads <= MAX_THREADS or self.threads % 32:
@@ -61,9 +67,16 @@ class Tuning:
         if not self.steps or (self.steps[-1].up_to_bytes, self.steps[-1].up_to_ranks) != (ANY_SIZE, MAX_WORLD_SIZE):
             raise ValueError("a tuning's last step must be for any size and any number of ranks")
 
+    def dependent(self) -> Tuning:
+        """Return the same with dependent launches."""
+        return replace(self, steps=tuple(replace(step, dependent=True) for step in self.steps))
+
     def step(self, case: Case) -> Step:
+        """Return the first step that a case fits, with as many whole warps as give each rank a thread at least."""
         fits = (s for s in self.steps if case.size_bytes <= s.up_to_bytes and case.world_size <= s.up_to_ranks)
-        return next(fits)
+        found = next(fits)
+        least = -(-case.world_size // WARP) * WARP
+        return found if found.threads >= least else replace(found, threads=least)
 
     @property
     def max_blocks(self) -> int:
@@ -76,7 +89,8 @@ class Tuning:
         if step.blocks < groups:
             raise ValueError(f"a step of {step.blocks} blocks can't be divided into {groups} groups: give it more")
         wanted = -(-vectors // (step.threads * groups))
-        return Launch(groups * min(max(wanted, 1), step.blocks // groups), step.threads)
+        blocks = groups * min(max(wanted, 1), step.blocks // groups)
+        return Launch(blocks, step.threads, dependent=step.dependent)
 
     def workspaces(self, signals_per_block: int) -> tuple[Workspace, ...]:
         """signals, and epochs[block], the block's own last one; status: see kernels/dsl/status.py."""
@@ -97,6 +111,7 @@ class Tuning:
             "threads": step.threads,
             "unroll": min(BATCH, max(1, at_a_time)),
             **reduced,
+            **({"dependent_launch": True} if step.dependent else {}),
             **dict(self.options),
         }
 

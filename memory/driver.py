@@ -23,6 +23,7 @@ from memory.fabric import (
     FabricError,
     Launch,
     check_cluster_arch,
+    check_dependent,
     check_shared_bytes,
     check_variable,
     packed,
@@ -72,8 +73,16 @@ class Driver(Protocol):
         """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
         ...
 
+    def library_handle(self, executable: Executable) -> int:
+        """The CUlibrary of a kernel with NVSHMEM's device code in it, loaded now if it was not before."""
+        ...
+
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
         """Write bytes into a module's variable at once. ValueError for an unknown one, and for bytes beyond its end."""
+        ...
+
+    def note(self, what: str) -> None:
+        """Take note that others queued work of that name: errors name what was queued last."""
         ...
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
@@ -94,7 +103,7 @@ class Driver(Protocol):
 
 
 NVSHMEM_STATE = "nvshmemi_device_state_d"
-"""The constant that NVSHMEM's host library fills in each module with its device code (nvshmemx_cumodule_init)."""
+"""The constant that NVSHMEM's host library fills in each CUlibrary with its device code (nvshmemx_culibrary_init)."""
 KEPT_LAUNCHES = 1024
 """Number of prepared launches to keep. Packing eleven arguments took 22 us of a 2.5 GHz Xeon on 2026-11-21, and a loop
 makes the same launch again and again."""
@@ -102,8 +111,12 @@ makes the same launch again and again."""
 
 @dataclass(slots=True, eq=False)
 class _Function:
-    """A loaded kernel: the sizes of its parameters, its static shared memory, and the dynamic that it may have now."""
+    """A loaded kernel: the sizes of its parameters, its static shared memory, and the dynamic that it may have now.
 
+    library: the CUlibrary of a kernel with NVSHMEM's device code, which is loaded as one; else None.
+    """
+
+    library: Any
     module: Any
     handle: Any
     sizes_bytes: tuple[int, ...]
@@ -149,6 +162,25 @@ class _Lent:
             "typestr": "|u1",
             "version": 3,
         }
+
+
+def lent_bytes(address: int, size_bytes: int, device: torch.device) -> tuple[torch.Tensor, weakref.ref[Any]]:
+    """Return a device's memory at an address as a tensor of bytes, which never frees it, and what dies with the last
+    tensor made from it. FabricError if torch copied it instead."""
+    import torch
+
+    lent = _Lent(address, size_bytes)
+    tensor = torch.as_tensor(lent, device=device)
+    if tensor.data_ptr() != address:
+        raise FabricError(f"torch copied memory at {address:#x} instead of sharing it")
+    return tensor, weakref.ref(lent)
+
+
+def driver_bindings() -> Any:
+    """Return the module cuda.bindings.driver; ImportError where there is none."""
+    from cuda.bindings import driver
+
+    return driver
 
 
 class CudaDriver:
@@ -212,12 +244,10 @@ class CudaDriver:
         return int(free)
 
     def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:
-        lent = _Lent(address, size_bytes)
-        tensor = self._torch.as_tensor(lent, device=self._device)
-        if tensor.data_ptr() != address:
-            message = f"rank {self._rank}: torch copied memory at {address:#x} instead of sharing it"
-            raise FabricError(message, rank=self._rank)
-        return tensor, weakref.ref(lent)
+        try:
+            return lent_bytes(address, size_bytes, self._device)
+        except FabricError as error:
+            raise FabricError(f"rank {self._rank}: {error}", rank=self._rank) from error
 
     def load(self, executable: Executable) -> _Function:
         """Return the kernel's function, loaded now if it was not before."""
@@ -225,20 +255,25 @@ class CudaDriver:
         if key not in self._functions:
             if not executable.cubin and not executable.ptx:
                 raise ValueError(f"{executable.name} has no cubin: it was compiled for the simulator only")
-            if NVSHMEM_STATE in executable.ptx:
-                raise ValueError(
-                    f"{executable.name} has NVSHMEM's device code in it, and its state is not set up on GPUs yet: run "
-                    "it in the simulator (fabric=simulator)"
-                )
             # PTX that a user brought has no cubin: the driver compiles it.
-            module = self._call("cuModuleLoadData", executable.cubin or executable.ptx.encode() + b"\0")
+            code, library = executable.cubin or executable.ptx.encode() + b"\0", None
+            if NVSHMEM_STATE in executable.ptx:  # NVSHMEM takes a CUlibrary, of which this is the module
+                library = self._call("cuLibraryLoadData", code, [], [], 0, [], [], 0)
+                module = self._call("cuLibraryGetModule", library)
+            else:
+                module = self._call("cuModuleLoadData", code)
             function = self._call("cuModuleGetFunction", module, executable.entry.encode())
             self._call("cuFuncLoad", function)
             wanted = self._driver.CUfunction_attribute
             static = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
             most = self._call("cuFuncGetAttribute", wanted.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function)
-            self._functions[key] = _Function(module, function, self._parameter_sizes(function), int(static), int(most))
+            self._functions[key] = _Function(
+                library, module, function, self._parameter_sizes(function), int(static), int(most)
+            )
         return self._functions[key]
+
+    def library_handle(self, executable: Executable) -> int:
+        return int(self.load(executable).library)
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         given = tuple(arguments)  # the same object if it is a tuple
@@ -253,7 +288,7 @@ class CudaDriver:
         self._last = executable.name
         self._streams.add(stream)
         table = ctypes.addressof(prepared.table)
-        if launch.cluster == (1, 1, 1) and not launch.cooperative:
+        if launch.cluster == (1, 1, 1) and not launch.cooperative and not launch.dependent:
             shape = (*launch.grid, *launch.block, launch.shared_bytes)
             self._call("cuLaunchKernel", prepared.handle, *shape, stream, table, 0)
         else:
@@ -263,6 +298,7 @@ class CudaDriver:
         """Check a launch and pack its arguments."""
         if executable.arch not in (self.arch, self.arch.rstrip("a")):
             raise ValueError(f"{executable.name} was compiled for {executable.arch}, this GPU is {self.arch}")
+        check_dependent(launch, executable)
         function = self.load(executable)
         values, table = _table(packed(executable.name, function.sizes_bytes, arguments), arguments)
         check_cluster_arch(executable.name, self.arch, math.prod(launch.cluster))
@@ -299,7 +335,7 @@ class CudaDriver:
         self._call("cuMemcpyHtoD", int(address) + offset_bytes, ctypes.addressof(held), len(content))
 
     def _configuration(self, launch: Launch, stream: int) -> Any:
-        """The launch as cuLaunchKernelEx takes it: that call alone knows clusters and cooperative launches."""
+        """The launch as cuLaunchKernelEx takes it: that call alone knows attributes of a launch."""
         driver = self._driver
         attributes = []
         if launch.cluster != (1, 1, 1):
@@ -313,6 +349,11 @@ class CudaDriver:
             together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             together.value.cooperative = 1
             attributes.append(together)
+        if launch.dependent:
+            early = driver.CUlaunchAttribute()
+            early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            early.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(early)
         configuration = driver.CUlaunchConfig()
         configuration.gridDimX, configuration.gridDimY, configuration.gridDimZ = launch.grid
         configuration.blockDimX, configuration.blockDimY, configuration.blockDimZ = launch.block
@@ -321,6 +362,9 @@ class CudaDriver:
         configuration.attrs = attributes
         configuration.numAttrs = len(attributes)
         return configuration
+
+    def note(self, what: str) -> None:
+        self._last = what
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         stream = self.stream()

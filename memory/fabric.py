@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import torch
 
 
+AWAITS_LAUNCHES = "griddepcontrol.wait"
+"""The PTX instruction by which a kernel waits for the launches before it on its stream."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a thread of a kernel is.
@@ -42,12 +46,16 @@ class FabricError(RuntimeError):
 
     rank is the rank that the error is about, which the message names; None if the message names no single rank.
     places: the threads that it is about, as far as they are known: of a fault one, of a deadlock the first that wait.
+    work names the work of this rank that did not end, where that is certain; "" elsewhere.
     """
 
-    def __init__(self, message: str = "", rank: int | None = None, places: Sequence[Place] = ()) -> None:
+    def __init__(
+        self, message: str = "", rank: int | None = None, places: Sequence[Place] = (), work: str = ""
+    ) -> None:
         super().__init__(message)
         self.rank = rank
         self.places = tuple(places)
+        self.work = work
 
 
 class DeviceFault(FabricError):
@@ -64,6 +72,11 @@ class DeadlineExceeded(FabricError):
 
 class PeerLost(FabricError):
     """Another rank failed or left, so that what this rank waits for can't happen any more."""
+
+
+def work_of(error: BaseException) -> str:
+    """Return the work that an error of a fabric says did not end; "" if it says none."""
+    return error.work if isinstance(error, FabricError) else ""
 
 
 class WrongCall(ValueError):
@@ -100,7 +113,9 @@ class Traits:
     rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
     or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
     version ("NVSHMEM 3.8.0"), "" where there is none. block_shared_bytes is the maximum shared memory of a block; 0:
-    unknown. Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
+    unknown. nccl is the version of the NCCL that the ranks' processes have loaded, as that library names it ("2.28.9");
+    "" if none has one. Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a
+    bandwidth.
     """
 
     name: str
@@ -116,6 +131,7 @@ class Traits:
     multiprocessors: int = 0
     library: str = ""
     block_shared_bytes: int = 0
+    nccl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +170,8 @@ class Launch:
     grid: blocks in x, y and z; block: threads of a block in x, y and z; cluster: blocks of a cluster in x, y and z,
     (1, 1, 1) for none. A number alone means that many in x. shared_bytes: dynamic shared memory of each block, beside
     what the kernel declares itself. stream: handle of the CUDA stream to launch on; None: torch's current stream.
-    cooperative: all blocks are on the GPU at once, or the launch is refused.
+    cooperative: all blocks are on the GPU at once, or the launch is refused. dependent: it may begin before the launch
+    before it on its stream ends (programmatic dependent launch), for a kernel that waits for that end by itself.
     """
 
     grid: Dimensions
@@ -163,6 +180,7 @@ class Launch:
     cluster: Dimensions
     stream: int | None
     cooperative: bool
+    dependent: bool
 
     def __init__(
         self,
@@ -172,12 +190,14 @@ class Launch:
         cluster: int | Dimensions = 1,
         stream: int | None = None,
         cooperative: bool = False,
+        dependent: bool = False,
     ) -> None:
         for name, value in (("grid", grid), ("block", block), ("cluster", cluster)):
             object.__setattr__(self, name, _dimensions(name, value))
         object.__setattr__(self, "shared_bytes", shared_bytes)
         object.__setattr__(self, "stream", stream)
         object.__setattr__(self, "cooperative", cooperative)
+        object.__setattr__(self, "dependent", dependent)
         self._check()
 
     def _check(self) -> None:
@@ -198,8 +218,9 @@ class Launch:
             raise ValueError(f"shared_bytes is {self.shared_bytes!r}: give a whole number from 0")
         if self.stream is not None and type(self.stream) is not int:
             raise ValueError(f"stream is {self.stream!r}: give the handle of a CUDA stream, or None")
-        if type(self.cooperative) is not bool:
-            raise ValueError(f"cooperative is {self.cooperative!r}: give true or false")
+        for name, value in (("cooperative", self.cooperative), ("dependent", self.dependent)):
+            if type(value) is not bool:
+                raise ValueError(f"{name} is {value!r}: give true or false")
 
     @property
     def blocks(self) -> int:
@@ -225,6 +246,15 @@ def check_cluster_arch(name: str, arch: str, blocks: int) -> None:
     """Raise ValueError if the kernel called name is to run in clusters of several blocks on a GPU that has none."""
     if blocks > 1 and int("".join(filter(str.isdigit, arch))) < FIRST_ARCH_WITH_CLUSTERS:
         raise ValueError(f"{name}: {arch} has no clusters; they need sm_{FIRST_ARCH_WITH_CLUSTERS} or later")
+
+
+def check_dependent(launch: Launch, executable: Executable) -> None:
+    """Raise ValueError for a dependent launch of a kernel that does not wait for the launches before it."""
+    if launch.dependent and AWAITS_LAUNCHES not in executable.ptx:
+        raise ValueError(
+            f"{executable.name}: a dependent launch needs a kernel that waits for the launches before it, and its PTX "
+            f"has no {AWAITS_LAUNCHES} (dependent): launch it without, or let it wait before it touches memory"
+        )
 
 
 def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int) -> None:
@@ -502,6 +532,11 @@ class DeviceFabric(Fabric, Protocol):
 
     def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
         """Queue a copy between two addresses, by the copy engine."""
+        ...
+
+    def note_queued(self, what: str) -> None:
+        """Take note that work of that name is queued past this fabric, by a library or in a graph: errors name what was
+        queued last, as they name kernels that were launched."""
         ...
 
     def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:

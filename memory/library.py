@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from memory.driver import Driver
 from memory.fabric import FabricError, LibraryCall, Traits
 from memory.meeting import Meeting
+from memory.nccl import loaded_version
 from memory.placing import NVSHMEM
 from memory.ranks import named
 
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
 
 GRANULE_BYTES = NVSHMEM.granule_bytes
 """What the library rounds sizes up to, and aligns to."""
+
+
+STEP_BYTES = 512 << 20
+"""By what the library's heap grows; the GPU's memory is taken from others then."""
+
+HEAP_SHARE = 0.5
+"""What of a GPU's free memory is for the heap, where it is to take what is free: inputs, references, comparisons and
+the libraries' own buffers need as much again."""
 
 
 class Library(Protocol):
@@ -41,6 +50,14 @@ class Library(Protocol):
     def free_tensor(self, tensor: torch.Tensor) -> None: ...
     def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor: ...
     def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor: ...
+    def library_init(self, handle: int) -> None:
+        """Fill the state of NVSHMEM's device code in a loaded CUlibrary."""
+        ...
+
+    def library_finalize(self, handle: int) -> None:
+        """Its other half, before the CUlibrary's process ends NVSHMEM."""
+        ...
+
     def barrier_on_stream(self, stream: int) -> None: ...
 
     def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
@@ -53,7 +70,8 @@ SWITCH_OFF = "NVSHMEM_DISABLE_NVLS"
 
 
 def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> tuple[Traits, frozenset[int]]:
-    """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see."""
+    """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see. heap_bytes:
+    the cap of what a rank allocates at a time; 0: HEAP_SHARE of what the GPU with the least memory has free."""
     try:
         tensor = library.tensor(GRANULE_BYTES)
     except Exception as error:
@@ -69,7 +87,8 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
     switch = os.environ.get(SWITCH_OFF, "0")
     if reason and switch != "0":
         reason += f" ({SWITCH_OFF}={switch} is set)"
-    answers = [json.loads(note) for note in meeting.exchange("probe", json.dumps([unmapped, reason]))]
+    mine = [unmapped, reason, loaded_version(), driver.free_bytes()]
+    answers = [json.loads(note) for note in meeting.exchange("probe", json.dumps(mine))]
     while children:
         library.free_tensor(children.pop())
     library.free_tensor(tensor)
@@ -77,17 +96,23 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
 
 
 def _traits(
-    library: Library, driver: Driver, world_size: int, heap_bytes: int, answers: Sequence[tuple[list[int], str]]
+    library: Library,
+    driver: Driver,
+    world_size: int,
+    heap_bytes: int,
+    answers: Sequence[tuple[list[int], str, str, int]],
 ) -> Traits:
-    """What all ranks together can do. answers: each rank's unseen peers, and its reason for having no multicast."""
-    unmapped = [f"rank {rank} can't reach {named(peers)}" for rank, (peers, _) in enumerate(answers) if peers]
-    without = [f"rank {rank} no multicast address: {reason}" for rank, (_, reason) in enumerate(answers) if reason]
+    """What all ranks together can do. answers: each rank's unseen peers, its reason for having no multicast, the
+    version of its NCCL, and the free bytes of its GPU."""
+    every_unmapped, reasons, versions, free = zip(*answers, strict=True)
+    unmapped = [f"rank {rank} can't reach {named(peers)}" for rank, peers in enumerate(every_unmapped) if peers]
+    without = [f"rank {rank} no multicast address: {reason}" for rank, reason in enumerate(reasons) if reason]
     of_library, of_python = library.versions()
     return Traits(
         name="nvshmem",
         arch=driver.arch,
         world_size=world_size,
-        heap_bytes=heap_bytes,
+        heap_bytes=heap_bytes or max(int(min(free) * HEAP_SHARE) // STEP_BYTES, 1) * STEP_BYTES,
         multicast=not without,
         multicast_reason=f"NVSHMEM gave {without[0]}" if without else "",
         description=f"{driver.name}, libnvshmem {of_library}, nvshmem4py {of_python}",
@@ -96,6 +121,7 @@ def _traits(
         multiprocessors=driver.multiprocessors,
         library=f"NVSHMEM {of_library}",
         block_shared_bytes=driver.block_shared_bytes,
+        nccl=" and ".join(dict.fromkeys(filter(None, versions))),
     )
 
 

@@ -95,6 +95,12 @@ class InstalledLibrary:
         child: torch.Tensor = self._core.get_multicast_tensor(self._core.Teams.TEAM_WORLD, tensor)
         return child
 
+    def library_init(self, handle: int) -> None:
+        self._core.library_init(self._core.NvshmemKernelObject.from_handle(handle))
+
+    def library_finalize(self, handle: int) -> None:
+        self._core.library_finalize(self._core.NvshmemKernelObject.from_handle(handle))
+
     def barrier_on_stream(self, stream: int) -> None:
         self._bindings.barrier_all_on_stream(stream)
 
@@ -115,7 +121,8 @@ def open_fabric(
     """Collective: this process's NvshmemFabric, on the GPU device_index, which need not be the rank.
 
     store is this process's own client of the store that all ranks share. heap_bytes caps what each rank allocates at a
-    time. Raises FabricError with what the library said, PeerLost and DeadlineExceeded naming ranks that did not come.
+    time; 0: see probe. Raises FabricError with what the library said, PeerLost and DeadlineExceeded naming ranks that
+    did not come.
     """
     meeting = Meeting(store, rank, world_size)
     meeting.set_deadline(time.monotonic() + deadline_s)

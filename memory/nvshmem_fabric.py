@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memory.driver import Driver
+from memory.driver import NVSHMEM_STATE, Driver
 from memory.fabric import (
     Argument,
     Executable,
@@ -31,15 +31,12 @@ from memory.fabric import (
     Traits,
     WrongCall,
 )
-from memory.library import GRANULE_BYTES, Library, described, probe
+from memory.library import GRANULE_BYTES, STEP_BYTES, Library, described, probe
 from memory.meeting import Meeting
 from memory.ranks import named
 
 if TYPE_CHECKING:
     import torch
-
-STEP_BYTES = 512 << 20
-"""By what the library's heap grows; the GPU's memory is taken from others then."""
 
 MARGIN_BYTES = 256 << 20
 """GPU memory left to contexts, torch and other libraries: when it is gone, they fail in less orderly ways."""
@@ -82,6 +79,7 @@ class NvshmemFabric:
         self._unmapped = unmapped
         self._held: dict[int, _Held] = {}
         self._dropped: list[_Held] = []
+        self._started: dict[str, int | None] = {}  # CUlibraries with NVSHMEM's device code, by digest; None: none in it
         self._mapped_bytes = 0
         self._closed = False
 
@@ -144,7 +142,13 @@ class NvshmemFabric:
         self.set_deadline(time.monotonic() + CLOSING_S)
         # Not a part of the last program, which the others may have left already.
         self._meeting.begin(self._meeting.run + 1)
-        self.synchronize()
+        try:
+            self.synchronize()
+        except BaseException:
+            with contextlib.suppress(FabricError):  # the first error counts
+                self._finish_all()
+            raise
+        self._finish_all()
         mine = [held.region.name for held in [*self._held.values(), *self._dropped]]
         leaks = [json.loads(note) for note in self._meeting.exchange("close", json.dumps(mine))]
         self._closed = True
@@ -363,7 +367,32 @@ class NvshmemFabric:
     # Work
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        if executable.digest not in self._started:
+            self._start(executable)
         self._driver.launch(executable, launch, arguments)
+
+    def _start(self, executable: Executable) -> None:
+        """Have the library fill the state of NVSHMEM's device code, once for all kernels of the same PTX."""
+        handle = None
+        if NVSHMEM_STATE in executable.ptx:
+            handle = self._driver.library_handle(executable)
+            with self._called(f"library_init of {executable.name}"):
+                self._library.library_init(handle)
+        self._started[executable.digest] = handle
+
+    def _finish_all(self) -> None:
+        """The other half, for all that were started, the last one first; FabricError with what failed first."""
+        failed: list[FabricError] = []
+        while self._started:
+            _, handle = self._started.popitem()
+            if handle is not None:
+                try:
+                    with self._called("library_finalize"):
+                        self._library.library_finalize(handle)
+                except FabricError as error:
+                    failed.append(error)
+        if failed:
+            raise failed[0]
 
     def wait_stream(self, stream: int | None, other: int | None) -> None:
         self._driver.wait_stream(stream, other)
@@ -384,6 +413,9 @@ class NvshmemFabric:
 
     def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
         self._driver.copy(destination, source, size_bytes)
+
+    def note_queued(self, what: str) -> None:
+        self._driver.note(what)
 
     def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
         with self._called(f"{call.reduction} {call.collective} over all ranks".strip()):

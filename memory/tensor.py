@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     import torch
 
 
+def flat_bytes(data: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's bytes in its elements' order, flat, where it is: its own memory if its elements lie in a row.
+
+    Strides need not be those of a row. Tensors of no or one element may have any, 0 from an expanded one or from NumPy,
+    and torch takes neither contiguous() nor view(-1) as a reason to change them; it sees bytes only in a stride of 1.
+    """
+    import torch
+
+    whole = data.detach().contiguous()
+    return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8)
+
+
 class Released(ValueError):
     """A symmetric tensor, or a view of one, was used or released again after its release."""
 
@@ -136,7 +148,6 @@ class SymmetricTensor:
 
     def write(self, tensor: torch.Tensor) -> None:
         """Copy a host tensor of the same dtype and element count into this rank's replica, in order with launches."""
-        import torch
 
         region = self.region
         if tensor.dtype != self.dtype or tensor.numel() != self.numel:
@@ -144,7 +155,7 @@ class SymmetricTensor:
                 f'symmetric tensor "{self.name}" takes {self.numel} elements of {self.dtype}, '
                 f"not {tensor.numel()} of {tensor.dtype}"
             )
-        self._fabric.write(region, 0, tensor.detach().contiguous().view(-1).view(torch.uint8))
+        self._fabric.write(region, 0, flat_bytes(tensor))
 
     def read(self) -> torch.Tensor:
         """A host copy of this rank's replica after all work launched so far."""

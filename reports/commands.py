@@ -27,6 +27,9 @@ FORMATS = ("text", "markdown", "csv", "json")
 KINDS = ("curves", "distribution", "numerics")
 """What `figure` draws, as reports.figures knows it."""
 
+CONSUMERS = ("nccl", "vllm", "sglang", "mscclpp", "tensorrt-llm", "flashinfer")
+"""Whose tables `export` makes or refuses, as reports.export knows them."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 EXIT_CODES = "Exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; 130 Ctrl-C."
@@ -315,6 +318,30 @@ def history(
     from reports.history.command import HistoryOptions, show
 
     show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
+
+
+@reports.command("export", epilog=EXIT_CODES)
+@_takes_records
+@click.option(
+    "--to",
+    "consumer",
+    required=True,
+    type=click.Choice(CONSUMERS),
+    help="Whose table to make; mscclpp, tensorrt-llm and flashinfer are refused, with the reason.",
+)
+@_output("Write the table to a file, and print what its comments say.  [default: print the table]")
+def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Path | None) -> None:
+    """Make a table that NCCL, vLLM or SGLang loads.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
+    of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm
+    and sglang: maximum sizes of all-reduces. Each file names its records and its regret on sizes left out.
+    """
+    if output is not None:
+        bundles.can_be_written(output)
+    from reports.export.command import export as exported_to
+
+    exported_to(consumer, _read(records, uri), output)
 
 
 @reports.command("published", epilog=EXIT_CODES)

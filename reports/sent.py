@@ -18,9 +18,11 @@ INCOMPLETE = "INCOMPLETE"
 
 
 def series_of(record: Record) -> str:
-    """The series of a record, "<job>/<op>/<algorithm>". Of a job in both placements what ran in place is a series of
-    its own: "<job>/<op>/<algorithm>/in_place"."""
-    return f"{record.request.job}/{record.case.name}{'/in_place' if is_second(record) else ''}"
+    """The series of a record, "<job>/<op>/<algorithm>"; of what a table chose at each size "<job>/<op>/best". Of a job
+    in both placements what ran in place is a series of its own: "<job>/<op>/<algorithm>/in_place"."""
+    case = record.case
+    algorithm = record.request.chosen_by or case.algorithm
+    return f"{record.request.job}/{case.op}/{algorithm}{'/in_place' if is_second(record) else ''}"
 
 
 def missing_of(record: Record, missing: Iterable[tuple[int, str]]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from symlab.command import carry_out, leave
 
 if TYPE_CHECKING:
-    from runner.command.session import Tools
+    from runner.command.running import Tools
 
 PROGRAM = "python -m runner"
 OTHERS = ("replay", "resume")

@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 from reports.audit.bound_requests import given, in_full
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
-from reports.record.record import SCHEMA_VERSION, Record
+from reports.record.record import WHOLE_SINCE, Record
 from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
@@ -36,6 +36,7 @@ from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
+from runner.request.chooser import BEST
 from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
 from runner.request.configured import merged, plain_configuration
@@ -239,7 +240,7 @@ def _recomposed(
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
     again = scrubbed_values(again)
     differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
-    if not differs and record.schema >= SCHEMA_VERSION and record.request.experiment != composition.experiment:
+    if not differs and record.schema >= WHOLE_SINCE and record.request.experiment != composition.experiment:
         differs = f"the experiment is {record.request.experiment!r} in the record, {composition.experiment!r} here"
     if not differs:
         recomposed[job] = again
@@ -344,8 +345,9 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
 
 def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     """The ids of a job's cases: its sizes times its algorithms and baselines."""
-    from kernels.catalogue import NAMES, SPECS, find
+    from kernels.catalogue import ALL_SPECS, NAMES, find
     from reports.table.compare import is_baseline
+    from runner.case.best import RecordedChooser
     from runner.case.cases import cases_of, resolved
 
     if not isinstance(configuration, dict):
@@ -361,7 +363,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
     theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
     places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
-    specs = SPECS
+    specs = ALL_SPECS
     if not isinstance(request.algorithms, str):
         named = tuple(places.get(name, name) for name in request.algorithms)
         request = dataclasses.replace(request, algorithms=named)
@@ -373,7 +375,8 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
             request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
     if request.baselines == "auto":
         request = dataclasses.replace(request, baselines=tuple(theirs))
-    return [case.id for case in cases_of(resolved(request, fabric, specs))]
+    chooser = RecordedChooser(tuple(members)) if BEST in request.algorithms else None
+    return [case.id for case in cases_of(resolved(request, fabric, specs, chooser=chooser))]
 
 
 def _has_todays_catalogue(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""The commands that run cases, as click objects: run, explore, replay, resume."""
+"""The commands that run cases, as click objects: run, explore, tune, calibrate, predict, replay, resume."""
 
 from __future__ import annotations
 
@@ -102,13 +102,15 @@ def _requests_only() -> Iterator[None]:
 
 
 def _carried_out(work: Callable[[], int]) -> int:
-    """Do the work of a command that runs cases, which handles interrupts once they run. Returns the exit code."""
+    """Do the work of a command that runs cases, which handles interrupts once they run. Returns the exit code. Notes of
+    an interrupt say what is left of it."""
     with interruptible():
         try:
             with _requests_only():
                 return work()
         except KeyboardInterrupt as interrupt:
-            print("symlab: interrupted before anything ran", file=sys.stderr)
+            notes = getattr(interrupt, "__notes__", ())
+            print(f"symlab: interrupted{'; ' if notes else ' before anything ran'}{'; '.join(notes)}", file=sys.stderr)
             return exit_code_of(interrupt)
 
 
@@ -171,8 +173,8 @@ def _band(ctx: click.Context, parameter: click.Parameter, text: str) -> float:
         raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
-    return parse_bytes(text, parameter.opts[0])
+def _size(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else parse_bytes(text, parameter.opts[0])
 
 
 @click.command("replay", epilog=REPLAY_EPILOG)
@@ -206,11 +208,9 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 @click.option(
     "--up-to",
     "up_to_bytes",
-    default="1M",
     metavar="SIZE",
-    show_default=True,
     callback=_size,
-    help="Maximum size of GPUs' records that the simulator runs.",
+    help="Maximum size of the cases that run again. Without it all do, but of GPUs' records in the simulator up to 1M.",
 )
 @click.option(
     "--records",
@@ -333,6 +333,12 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
     "--races", is_flag=True, help="A run in which the race checker finds a race fails, also if its output is right."
 )
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Run the failure of a file again.")
+@click.option(
+    "--launcher",
+    multiple=True,
+    metavar="NAME",
+    help="Spread the seeds: joblib, submitit_slurm .., or a line such as hydra.launcher.n_jobs=4; repeatable.",
+)
 def explore(**options: Any) -> int:
     """Run an experiment under many orders of threads.
 
@@ -345,6 +351,187 @@ def explore(**options: Any) -> int:
     from runner.explore.command import explore as explored
 
     return _carried_out(lambda: explored(Options(**options)))
+
+
+TUNE_EPILOG = """\
+Each candidate's results are checked before it is timed and after. One that hangs, faults or is wrong is out, and the
+search goes on. A search that was cut short goes on with the same command: what it measured is in FILE.search. The
+finalists of each size are then run side by side, with records, and the table's figures are those of these records.
+
+In the simulator figures are executed instructions, not times; --simulated writes them into a table, which GPUs refuse.
+
+Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most 1 % in the median and 3 % at any size);
+1 otherwise; 2 the request is wrong; 130 Ctrl-C: the same command goes on.
+"""
+
+
+@click.command("tune", cls=Run, epilog=TUNE_EPILOG)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option("-m", "--multirun", is_flag=True, help="Search the cases of a sweep, such as op=all_reduce,broadcast.")
+@click.option(
+    "-cd",
+    "--config-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of configurations beside conf/.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The table, in which other entries stay; default: tuned-GPU.json.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    callback=_seconds,
+    help="Seconds for the search, without the finalists; default: no limit.",
+)
+@click.option("--simulated", is_flag=True, help="Write a table of the simulator's counts.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MAX_PROCESSES),
+    metavar="N",
+    help="Number of processes that compile; default: one a processor, simulated one.",
+)
+@click.option("--unseen", is_flag=True, help="Run the table's choices at twenty sizes that were not searched.")
+@click.option(
+    "--regret",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RECORDS",
+    help="Print how much slower a table's choices were than the quickest beside them; repeatable.",
+)
+@click.pass_context
+def tune(ctx: click.Context, /, **options: Any) -> int:
+    """Search the best kernel and tuning for each size, for algorithms=best.
+
+    OVERRIDES are those of symlab run; algorithms are the project's own. Where no sizes are given, they are the powers
+    of four from 1K to 256M, in the simulator to 64K.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"a search starts its own worlds (tune), start it without {outer.launcher}")
+    from runner.tune.command import Options as Wishes
+    from runner.tune.command import tune as tuned
+
+    wishes = Wishes(**options)
+    if wishes.regret and (wishes.overrides or wishes.unseen):
+        raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")
+    given = ctx.meta[GIVEN]
+    return _carried_out(lambda: tuned(wishes, given, ctx.obj))
+
+
+CALIBRATE_EPILOG = """\
+Each floor is of one small kernel (kernels/floors/): an empty node of a graph, a flag to and fro, a load whose address
+depends on the load before it, a copy, a sum in own memory, a bulk copy, all to one. Each is checked, timed by the GPU's
+clock and recorded as any case. A probe that fails has no floor, and then no file is written.
+
+With -o a file that exists keeps all but its floors; a new one is like the type. conf/gpu has committed floors only from
+records: symlab calibrate --from RECORDS -o conf/gpu/TYPE.yaml.
+
+Exit codes: 0 every probe passed; 1 one did not; 2 the request is wrong, or there are no GPUs; 130 Ctrl-C.
+"""
+
+
+@click.command("calibrate", cls=Run, epilog=CALIBRATE_EPILOG)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option(
+    "-cd",
+    "--config-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of configurations beside conf/.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file of a type of GPU to write floors into; without it they are printed.",
+)
+@click.option(
+    "--type", default="", metavar="NAME", help="The type of GPU; default: the one of conf/gpu that names the device."
+)
+@click.option(
+    "--from",
+    "records",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RECORDS",
+    help="Take floors from records of earlier calibrations; repeatable. Nothing runs.",
+)
+@click.option("--simulated", is_flag=True, help="Only check the probes, in the simulator: no times, no floors.")
+@click.pass_context
+def calibrate(ctx: click.Context, /, **options: Any) -> int:
+    """Measure the floors of a type of GPU by small kernels.
+
+    It takes 2 or more GPUs. OVERRIDES are those of symlab run, such as world_size=4 or timing.samples=20.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"a calibration starts its own world (calibrate), start it without {outer.launcher}")
+    from runner.calibrate.command import Options as Wishes
+    from runner.calibrate.command import calibrate as calibrated
+
+    given = ctx.meta[GIVEN]
+    return _carried_out(lambda: calibrated(Wishes(**options), given))
+
+
+PREDICT_EPILOG = """\
+Nothing is measured, and no record is made: today's kernels are compiled, simulated with a clock, and weighed by the
+floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.yaml. Simulating takes seconds a case the
+first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
+dependent launch, stress and libraries; a request for anything else is refused.
+
+Exit codes: 0 predicted, or scored; 1 otherwise; 2 the request is wrong, or no case can be predicted; 130 Ctrl-C.
+"""
+
+
+@click.command("predict", cls=Run, epilog=PREDICT_EPILOG)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option("-m", "--multirun", is_flag=True, help="Predict the cases of a sweep, such as world_size=2,4,8.")
+@click.option(
+    "-cd",
+    "--config-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of configurations beside conf/.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "csv", "json")),
+    default="text",
+    show_default=True,
+    help="csv and json have all values, unrounded, and a line for each refused case.",
+)
+@click.option("--explain", is_flag=True, help="Tell the critical path of each case, behind the table or within JSON.")
+@click.option("--score", is_flag=True, help="Print the model's errors on the published records, and those of others.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="With --score: compile and simulate what published records lack, and write the score.",
+)
+def predict(**options: Any) -> int:
+    """Predict times on a type of GPU, on a machine without any.
+
+    OVERRIDES are those of symlab run; fabric.gpu names the type, such as h200.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"a prediction needs one process (predict), start it without {outer.launcher}")
+    from runner.predict.command import Options as Asked
+    from runner.predict.command import predict as predicted
+
+    asked = Asked(**options)
+    if asked.write and not asked.score:
+        raise RequestError("--write has no effect without --score (--write), add --score")
+    if asked.score and (asked.overrides or asked.explain):
+        raise RequestError("--score reads the published records (--score), leave overrides and --explain out")
+    return _carried_out(lambda: predicted(asked))
 
 
 RESUME_EPILOG = """\
@@ -362,20 +549,29 @@ or failed; 2 the request is wrong, or the folder can't be resumed; 130 Ctrl-C, w
     help="Where the command's run of MLflow is, if its configuration no longer says; none sends nothing.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Say only errors, warnings and the last lines.")
+@click.option(
+    "--launcher",
+    multiple=True,
+    metavar="NAME",
+    help="Launcher of what is left: basic, joblib .., or a line such as hydra.launcher.n_jobs=4; default: as it began.",
+)
 @_takes_code
 @click.pass_context
-def resume(ctx: click.Context, /, records: Path, uri: str, quiet: bool, code: tuple[Path, ...]) -> int:
+def resume(
+    ctx: click.Context, /, records: Path, uri: str, quiet: bool, code: tuple[Path, ...], launcher: tuple[str, ...]
+) -> int:
     """Run what an interrupted, killed or failed command left undone.
 
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
     the same run of MLflow.
     """
     from runner.case.allowed_code import allowed_code
+    from runner.command.leading import led
     from runner.command.resume import recorded_command
     from runner.command.resume import resume as resumed
-    from runner.command.start import led
 
     def joined() -> JoinedCommand:
         return recorded_command(records, allowed_code([records], code, changed=True))
 
-    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code), joined))
+    lines = list(launcher) or None
+    return _carried_out(lambda: led(lambda leader: resumed(records, uri, ctx.obj, leader, quiet, code, lines), joined))

@@ -22,6 +22,7 @@ from memory.fabric import (
     Traits,
     WrongCall,
     check_cluster_arch,
+    check_dependent,
     check_shared_bytes,
     check_variable,
     packed,
@@ -209,6 +210,7 @@ class SimulatorFabric:
             raise ValueError(f"{name} was compiled for {executable.arch}, this world simulates {arch}")
         kernel = self._kernel(executable)
         _check_cluster(name, arch, kernel, launch)
+        check_dependent(launch, executable)
         if kernel.required_block not in (None, launch.block):
             raise ValueError(
                 f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"

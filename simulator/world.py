@@ -46,6 +46,9 @@ from simulator.run.streams import Queued, Streams
 from simulator.run.waiting import waiting_places
 
 if TYPE_CHECKING:
+    from simulator.clock.clock import Clock
+    from simulator.clock.costs import Costs
+    from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
     from simulator.races.checker import Races
     from simulator.races.finding import Finding
@@ -61,7 +64,8 @@ class SimulatorOptions:
     of lanes in one run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses
     that nothing orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the
     schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such
-    choices to run by, as far as they go (run/replayed.py).
+    choices to run by, as far as they go (run/replayed.py). clock: what steps cost, of a world that measures its
+    launches (SimulatedWorld.profiles); keeps_spans: with the timeline of all warps.
     """
 
     arch: str = "sm_90a"
@@ -77,6 +81,8 @@ class SimulatorOptions:
     records_choices: bool = False
     follows: tuple[Choice, ...] | None = None
     memory: str = Memory.strong
+    clock: Costs | None = None
+    keeps_spans: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -89,6 +95,11 @@ class SimulatorOptions:
         if self.granularity not in (None, *Granularity):
             raise ValueError(f"granularity is {self.granularity!r}; it must be {' or '.join(Granularity)}")
         object.__setattr__(self, "granularity", granularity_of(self.schedule, self.granularity))
+        if self.clock is not None and (self.schedule != Schedule.fair or self.memory != Memory.strong):
+            raise ValueError(
+                f"clock needs schedule=fair and memory=strong, not {self.schedule} and {self.memory}: "
+                "in others polls may see what came later"
+            )
         if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
             raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
         if self.gpu is not None and self.gpu.arch != self.arch.rstrip("af"):
@@ -111,7 +122,8 @@ class SimulatedWorld:
         self.tally = Counters(world_size)
         self.printer = Printer()
         self.races = self._made_races()
-        for listener in (self.tally, self.printer, self.races):
+        self.clock = self._made_clock()
+        for listener in (self.tally, self.printer, self.races, self.clock):
             if listener is not None:
                 self.space.events.add(listener)
         self.turn = threading.Condition()
@@ -148,6 +160,13 @@ class SimulatedWorld:
 
         return Races(self.space)
 
+    def _made_clock(self) -> Clock | None:
+        if self.options.clock is None:
+            return None
+        from simulator.clock.clock import Clock
+
+        return Clock(self.space, self.options.clock, self.options.keeps_spans)
+
     # For the world's owner
 
     @property
@@ -177,6 +196,11 @@ class SimulatedWorld:
         """The accesses that nothing orders, found since the ranks came in; () of a world that does not look."""
         return self.races.findings() if self.races is not None else ()
 
+    @property
+    def profiles(self) -> tuple[LaunchProfile, ...]:
+        """What the launches since the ranks came in took and moved; () of a world that does not measure."""
+        return tuple(self.clock.profiles) if self.clock is not None else ()
+
     def fabric(self, rank: int) -> SimulatorFabric:
         """The rank's fabric; the rank counts as running from now on, until leave(rank)."""
         with self.turn:
@@ -200,6 +224,8 @@ class SimulatedWorld:
         if self.races is not None:
             self.races.forget()
             self.races.restart()
+        if self.clock is not None:
+            self.clock.forget()
 
     def _no_launches(self) -> Streams:
         options, order = self.options, self.scheduler.order
@@ -390,6 +416,8 @@ class SimulatedWorld:
             events = self.space.events
             if self.races is not None:
                 self.races.expect(batch.executable.ptx, batch.executable.assumptions, batch.shared.shape[1])
+            if self.clock is not None:
+                self.clock.expect(batch.program)
             if events.launch_began:
                 tell(events.launch_began, LaunchBegan(batch.launched, events.step))
         return bool(found)

@@ -30,7 +30,7 @@ def catalogue(op: str | None = None) -> tuple[str, ...]:
 
     >>> import symlab
     >>> symlab.catalogue("send_recv")
-    ('send_recv/pull', 'send_recv/push')
+    ('send_recv/pull', 'send_recv/push', 'send_recv/ll')
     """
     if op is None:
         return known.NAMES
@@ -151,6 +151,6 @@ def _named(kernel: str | KernelSpec) -> tuple[KernelSpec | None, str, str]:
     spec = brought(kernel)
     name = spec.name if spec is not None else str(kernel)
     op, _, algorithm = name.partition("/")
-    if algorithm in ("", "auto", "all"):
+    if algorithm in ("", "auto", "all", "device_nvshmem"):
         known.find(name)  # raises ValueError with the nearest names
     return spec, op, algorithm

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
 from simulator.options import Granularity, Memory, Schedule
@@ -340,8 +341,7 @@ def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
 
 def _first_difference(expected: torch.Tensor, actual: torch.Tensor) -> tuple[int, int] | None:
     """The number of elements whose bytes differ, and the first of them; None if there is none."""
-    import torch
 
-    raw = [one.contiguous().view(-1).view(torch.uint8).view(-1, one.element_size()) for one in (expected, actual)]
+    raw = [flat_bytes(one).view(-1, one.element_size()) for one in (expected, actual)]
     where = (raw[0] != raw[1]).any(dim=1).nonzero()
     return (len(where), int(where[0])) if len(where) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.baselines import Baseline
-from kernels.catalogue import SPECS
+from kernels.catalogue import ALL_SPECS
 from kernels.spec import Case, KernelSpec
 from reports.record.record import RecordedRequest
 from runner.case.cases import cases_of, check_against_catalogue, resolved
@@ -63,7 +63,7 @@ def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
     spec is a kernel that was brought; None: the catalogue's.
     """
     request = checked({**values, "fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
-    specs = SPECS if spec is None else (spec,)
+    specs = ALL_SPECS if spec is None else (spec,)
     if len(request.placement.placements) > 1:
         raise RequestError("a case has one placement (placement), give out_of_place or in_place")
     named = resolved(request, request.fabric, specs)
@@ -81,7 +81,7 @@ def run_request(
     """
     values = _values_of(case, spec) | {"fabric": dict(asked_fabric)} | how
     request = checked(values)
-    specs = (spec,) if isinstance(spec, KernelSpec) else SPECS
+    specs = (spec,) if isinstance(spec, KernelSpec) else ALL_SPECS
     named = resolved(request, fabric, specs)
     check_against_catalogue(named, specs)
     check_host_memory(named, available_bytes(), specs)

@@ -141,6 +141,9 @@ class _Keeper:
     def starting(self, case: Case) -> None:
         pass
 
+    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def keep(self, record: Record, executable: Executable | None) -> None:
         self.record = scrubbed_record(record)
 

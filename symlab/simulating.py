@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memory.tensor import flat_bytes
 from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.world.world import WorldFailure
@@ -166,7 +167,7 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int] | Non
     """The number of elements whose bytes differ, and the first of them; None if there is none."""
     import torch
 
-    raw = [tensor.contiguous().view(-1).view(torch.uint8).view(-1, one.element_size()) for tensor in (one, other)]
+    raw = [flat_bytes(tensor).view(-1, one.element_size()) for tensor in (one, other)]
     if torch.equal(raw[0], raw[1]):
         return None
     where = (raw[0] != raw[1]).any(dim=1).nonzero()

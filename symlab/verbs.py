@@ -32,6 +32,14 @@ VERBS = {
     for verb in (
         Verb("run", "runner.commands:run", _RUN, "Run an experiment: on GPUs, or in the simulator."),
         Verb("explore", "runner.commands:explore", _RUN, "Run an experiment under many orders of threads."),
+        Verb(
+            "tune",
+            "runner.commands:tune",
+            _RUN,
+            "Search the best kernel and tuning for each size, for algorithms=best.",
+        ),
+        Verb("calibrate", "runner.commands:calibrate", _RUN, "Measure the floors of a type of GPU by small kernels."),
+        Verb("predict", "runner.commands:predict", _RUN, "Predict times on a type of GPU, on a machine without any."),
         Verb("replay", "runner.commands:replay", _RUN, "Run recorded cases again and compare the results."),
         Verb(
             "resume", "runner.commands:resume", _RUN, "Run what an interrupted, killed or failed command left undone."
@@ -43,6 +51,7 @@ VERBS = {
         Verb("bundle", "reports.commands:bundle", _LOOK, "Pack records into one compressed file."),
         Verb("audit", "reports.commands:audit", _LOOK, "Check records against a list of items, or compare two sets."),
         Verb("history", "reports.commands:history", _LOOK, "Show how cases changed over commits and libraries."),
+        Verb("export", "reports.commands:export", _LOOK, "Make a table that NCCL, vLLM or SGLang loads."),
         Verb("sign", "reports.commands:sign", _LOOK, "Vouch for a folder of records with an SSH key."),
         Verb("track", "runner.track.commands:track", _MLFLOW, "Send records to MLflow that were not sent."),
         Verb("dashboard", "runner.track.commands:dashboard", _MLFLOW, "Open MLflow's dashboard on what was tracked."),

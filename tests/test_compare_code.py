@@ -60,7 +60,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         place / "kernels/dsl/flags.py", "from __future__ import annotations\n", "from __future__ import annotations\n\n"
     )
     found["older"] = committed(place, "another name")
-    edit(place / "kernels/dsl/device.py", "ld.acquire.sys.global.u32", "ld.relaxed.sys.global.u32")
+    edit(place / "kernels/dsl/device.py", 'order: str = "acquire"', 'order: str = "relaxed"')
     found["weaker"] = committed(place, "another instruction")
     edit(place / "kernels/catalogue.py", '    "barrier/multimem",\n', "")
     found["without"] = committed(place, "without a kernel")

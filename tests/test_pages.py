@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from hydra_plugins.hydra_joblib_launcher.config import JobLibLauncherConf
+from hydra_plugins.hydra_submitit_launcher.config import LocalQueueConf, SlurmQueueConf
 
 from reports.sent import command_metrics, metrics_of
 from runner.request.schema import SECTIONS
@@ -113,6 +115,20 @@ def test_its_links_lead_somewhere(page: str) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
 
 
+_OPTIONS = (JobLibLauncherConf, SlurmQueueConf, LocalQueueConf)
+
+_LAUNCHER_KEYS = {
+    "hydra/launcher",
+    *(
+        f"hydra.launcher.{one.name}"
+        for kind in (JobLibLauncherConf, SlurmQueueConf, LocalQueueConf)
+        for one in fields(kind)
+    ),
+    "hydra.launcher.additional_parameters.exclusive",
+}
+"""Keys of Hydra's launchers, from the plugins themselves."""
+
+
 @pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}" for page, line in LINES])
 def test_a_command_and_its_options_and_keys_exist(page: str, line: str) -> None:
     """Whether it does what the page says is for tests of the command; here a renamed verb, option or key is found."""
@@ -127,7 +143,7 @@ def test_a_command_and_its_options_and_keys_exist(page: str, line: str) -> None:
             assert word.partition("=")[0] in options | {"-h", "--help"}, f"{words[1]} has no option {word}"
         elif words[1] == "run" and "=" in word:
             key, _, value = word.lstrip("+").partition("=")
-            known = key in KEYS | NESTED or key == "exp"
+            known = key in KEYS | NESTED | _LAUNCHER_KEYS or key == "exp"
             assert known or "CONTRIBUTING" in page, f"no key {key}"
             if key == "exp":
                 assert value == "mine" or (CONF / "exp" / f"{value}.yaml").is_file()

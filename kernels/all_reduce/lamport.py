@@ -3,18 +3,23 @@
 When it wins: the smallest messages. Data takes one trip over the links, and that is all the time there is: nothing
 waits for a barrier before or after. Every rank stores its whole input n times, so the others overtake it soon.
 
-Memory: three inboxes of n rows in turn (kernels/dsl/inbox.py), 3 n times the message in symmetric memory. Each rank
-stores its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an element
-says that it has not come yet. Units of 16 bytes of the message, loaded and stored by elements where a buffer begins at
-no 16-byte boundary. The stores to peers begin with the next rank, so that no GPU is everyone's first target.
+Memory: an inbox of n rows, eight banks in turn (kernels/dsl/inbox.py), 8 n times the message in symmetric memory. Each
+rank stores its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an
+element says that it has not come yet. Units of 16 bytes of the message, loaded and stored by elements where a buffer
+begins at no 16-byte boundary. The stores to peers begin with the next rank, so that no GPU is everyone's first target.
 
-Protocol: a data half is its own flag; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use.
-While the data is under way a rank sets back the bank of the launch before. In place is fine: a unit of the output is
+Protocol: a data half is its own flag; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps
+a fast rank from storing where a slow one still reads, or sets back. A thread's first data, the launch's number and the
+peers' addresses are loaded together. While the data is under way a rank sets back the bank of the launch before. In
+place is fine: a unit of the output is
 written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits. A contribution of -0.0 counts as +0.0; sums
 that round to -0.0 stay so. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
 Precision and rounding: kernels/dsl/arithmetic.py.
+
+Rejected: an all-clear to all in each launch, awaited in it, with three banks: 2.9 us at 1 KiB on 2 H200 with lamport,
+2.7 with ll, where reduce_scatter/ll with grants took 2.26 in the same kind of run (2026-11-22; kernels/dsl/rounds.py).
 """
 
 from __future__ import annotations
@@ -22,7 +27,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernels.dsl import slots
-from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
 from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
 from kernels.spec import Case, KernelSpec, Workspace
@@ -32,12 +36,19 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
-BANKS = 3
-
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
-# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.
+# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads: with an all-clear in each launch, which the
+# kernel had then. No run since, and none on 8 GPUs.
 TUNING = Tuning(
     (
+        Step(
+            threads=96,
+            blocks=64,
+            loads_in_flight=2,
+            up_to_bytes=64 << 10,
+            up_to_ranks=2,
+            reason="a unit a thread; 2 H200 took 0.1 to 0.2 us less with small blocks, in plain CUDA (2026-11-22)",
+        ),
         Step(
             threads=512,
             blocks=32,
@@ -57,23 +68,19 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.dsl.inbox import Inbox, Sentinel, Turn, exchange
+    from kernels.dsl.one_way import reduce_on_all
 
     if frame.world_size == 1:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
-    turn = Turn(frame, frame.choice("banks"))
-    form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
-    exchange(frame, Inbox(frame, "inbox", frame.world_size, turn, form, DATA))
+    reduce_on_all(frame, is_flagged=False)
 
 
-def spec_of(tuning: Tuning) -> KernelSpec:
+def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        fill = slots.sentinel(case.itemsize)
-        inbox = slots.inbox("inbox", slots.units(case), case.world_size, BANKS, fill=fill)
-        return inbox, slots.turns(tuning.max_blocks)
+        return rounds.workspaces(case, slots.units(case), case.world_size, tuning.max_blocks)
 
     return spec_with(
         "all_reduce/lamport",
@@ -92,9 +99,9 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         positive_zero="inputs",
         max_size_bytes=256 << 10,
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
-        vectors=slots.units,
+        vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: case.world_size,
-        options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
+        options=lambda case: rounds.choices(tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,18 +3,21 @@
 When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
 nothing is set back. It moves twice the bytes.
 
-Memory: two inboxes of n rows in turn (kernels/dsl/inbox.py), 4 n times the message in symmetric memory. Each 16 bytes
-of the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is single-copy
-atomic in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all four is not
-(it is four scalar ones), though NCCL's protocol of this name relies on it in hardware.
+Memory: an inbox of n rows, four banks in turn (kernels/dsl/inbox.py), 8 n times the message in symmetric memory. Each
+16 bytes of the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is
+single-copy atomic in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all
+four is not (it is four scalar ones), though NCCL's protocol of this name relies on it in hardware.
 
-Protocol: no barrier; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use. The flag is twice
-the launch's epoch plus 1: never zero, as the inboxes begin, and never what the launch two before this one wrote. In
-place is fine: a unit of the output is written by the thread that stored that unit of the input to all inboxes, and
-everything it reduces comes from there.
+Protocol: no barrier; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps a fast rank from
+storing where a slow one still reads. The flag is twice the launch's epoch plus 1: never zero, as the inboxes begin, and
+never what the launch four before this one wrote. In place is fine: a unit of the output is written by the thread that
+stored that unit of the input to all inboxes, and everything it reduces comes from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits; nothing else is done to them. Precision and
 rounding: kernels/dsl/arithmetic.py.
+
+Rejected: an all-clear to all in each launch, awaited in it, with two banks: 2.9 us at 1 KiB on 2 H200 with lamport, 2.7
+with ll, where reduce_scatter/ll with grants took 2.26 in the same kind of run (2026-11-22; kernels/dsl/rounds.py).
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kernels.dsl import slots
-from kernels.dsl.status import DATA
 from kernels.family import address, peers, spec_with
 from kernels.spec import Case, KernelSpec, Workspace
 from kernels.stress import WITH_BARRIERS
@@ -31,12 +33,19 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
-BANKS = 2
-
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
-# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.
+# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads: with an all-clear in each launch, which the
+# kernel had then. No run since, and none on 8 GPUs.
 TUNING = Tuning(
     (
+        Step(
+            threads=96,
+            blocks=64,
+            loads_in_flight=4,
+            up_to_bytes=64 << 10,
+            up_to_ranks=2,
+            reason="a unit a thread; 2 H200 took 0.1 to 0.2 us less with small blocks, in plain CUDA (2026-11-22)",
+        ),
         Step(
             threads=512,
             blocks=32,
@@ -49,21 +58,19 @@ TUNING = Tuning(
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.dsl.inbox import Flagged, Inbox, Turn, exchange
+    from kernels.dsl.one_way import reduce_on_all
 
     if frame.world_size == 1:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
-    turn = Turn(frame, frame.choice("banks"))
-    exchange(frame, Inbox(frame, "inbox", frame.world_size, turn, Flagged(frame.epoch), DATA))
+    reduce_on_all(frame, is_flagged=True)
 
 
-def spec_of(tuning: Tuning) -> KernelSpec:
+def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        inbox = slots.inbox("inbox", slots.units(case), case.world_size, BANKS, slots=2)
-        return inbox, slots.turns(tuning.max_blocks)
+        return rounds.workspaces(case, slots.units(case), case.world_size, tuning.max_blocks)
 
     return spec_with(
         "all_reduce/ll",
@@ -75,10 +82,10 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         fold="rank_order",
         max_size_bytes=256 << 10,
         why_not={"sizes": "take all_reduce/two_shot"},
-        buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
-        vectors=slots.units,
+        buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
+        vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: 2 * case.world_size,
-        options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
+        options=lambda case: rounds.choices(tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -4,25 +4,28 @@ When it wins: between lamport, whose traffic grows with the number of ranks, and
 counting as the buffer grows. Each GPU sends and receives (n-1)/n of the buffer twice, like two_shot.
 
 Memory: the message's units of 16 bytes (kernels/dsl/inbox.py) are divided into contiguous slices in rank order, one
-unit longer for the first ranks if they do not divide evenly; the last unit may be cut short. Two inboxes, three banks
-each: "contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together six
+unit longer for the first ranks if they do not divide evenly; the last unit may be cut short. Two inboxes, eight banks
+each: "contributions" has a row for each other rank, of the longest slice; "results" one for the message. Together 16
 times the message in symmetric memory. Results can't go into outputs straight away: what is there could be anything, and
 so says nothing of whether a result has come. Blocks are shared out among the ranks that they exchange slices with, so
 that all links are busy at once.
 
 Protocol: a rank stores its contribution to each other slice to the slice's owner. As an owner it polls for the others',
 reduces, stores the result to all others and into its own output. Then it polls for the other slices' results and copies
-them. A data half is its own flag; kernels/dsl/inbox.py says why that is sound, and what orders a bank's next use. While
-the first data is under way both inboxes' banks of the launch before are set back. Blocks wait for other blocks' stores,
-of this rank's launch, too, in a circle over ranks: all must be live at once, as for any barrier. In place is fine: a
-unit is overwritten with its result, which is made of this rank's contribution and so can't have come before that was
-read; the own slice's by the thread that read it. This rests on the dependency of the data alone: PTX orders nothing
-between that load and the store of another thread.
+them. A data half is its own flag; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps a
+fast rank from storing where a slow one still reads, or sets back. While the first data is under way both inboxes' banks
+of the launch before are set back. Blocks wait for other blocks' stores, of this rank's launch, too, in a circle over
+ranks: all must be live at once, as for any barrier. In place is fine: a unit is overwritten with its result, which is
+made of this rank's contribution and so can't have come before that was read; the own slice's by the thread that read
+it. This rests on the dependency of the data alone: PTX orders nothing between that load and the store of another
+thread.
 
 Numerics: as two_shot: the owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner). One owner
 an element, so all ranks get the same bits. A contribution of -0.0 counts as +0.0, and so does a result that rounds to
 it, on its owner, too. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
 Precision and rounding: kernels/dsl/arithmetic.py.
+
+Rejected: an all-clear to all in each launch, with three banks: see lamport.
 """
 
 from __future__ import annotations
@@ -45,10 +48,9 @@ if TYPE_CHECKING:
 
     from kernels.dsl.frame import Frame
 
-BANKS = 3
-
 # Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
-# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.
+# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads: with an all-clear in each launch, which the
+# kernel had then. No run since, and none on 8 GPUs.
 TUNING = Tuning(
     (
         Step(
@@ -79,15 +81,16 @@ class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
     def __init__(self, frame: Frame) -> None:
-        from kernels.dsl.inbox import Inbox, Sentinel, Turn
+        from kernels.dsl.inbox import Inbox, Sentinel
         from kernels.dsl.messages import Message
+        from kernels.dsl.rounds import Round
 
         self.frame = frame
-        self.turn = turn = Turn(frame, frame.choice("banks"))
+        self.round = Round(frame, is_set_back=True)
         self.form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
         self.others = frame.world_size - 1
-        self.parts = Inbox(frame, "contributions", self.others, turn, self.form, DATA, self.after)
-        self.results = Inbox(frame, "results", 1, turn, self.form, RESULT)
+        self.parts = Inbox(frame, "contributions", self.others, self.round, self.form, DATA, self.after)
+        self.results = Inbox(frame, "results", 1, self.round, self.form, RESULT)
         self.source, self.output = (Message(frame, frame.address(of)) for of in ("input", "output"))
 
     def after(self, number: Any) -> Any:
@@ -96,15 +99,15 @@ class Halves:
 
     def contribute(self, number: Any, index: Any, lanes: Any) -> None:
         """This rank's contribution to a slice, to its owner: there this rank comes others - 1 - number after it."""
+        from kernels.dsl.inbox import push
+
         owner = self.after(number)
         begin, end = self.source.slice(owner)
-        inbox = self.frame.peer("contributions", owner)
 
-        def store(offsets: Sequence[Any], whole: bool) -> None:
-            for at, words in zip(offsets, [self.source.load(at, whole) for at in offsets], strict=True):
-                self.parts.at_peer(inbox, words, at - begin, self.others - 1 - number)
+        def store(inbox: Any, words: Sequence[Any], at: Any) -> None:
+            self.parts.at_peer(inbox, words, at - begin, self.others - 1 - number)
 
-        self.source.units(begin, end, index, lanes, store)
+        push(self.source, (begin, end), (index, lanes), partial(self.frame.peer, "contributions", owner), store)
 
     def reduce(self) -> None:
         """The own slice: what the others contributed, then the own, to the others and into the output."""
@@ -138,14 +141,14 @@ def body(frame: Frame) -> None:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     halves = Halves(frame)
-    turn, unit_bytes, ranks = halves.turn, slots.UNIT_BYTES, frame.world_size
+    last_units, unit_bytes, ranks = halves.round.last_units, slots.UNIT_BYTES, frame.world_size
     frame.each_peer(halves.others, halves.contribute)
-    halves.parts.clear((turn.last_units + ranks - 1) // ranks * unit_bytes)
-    halves.results.clear(turn.last_units * unit_bytes)
-    turn.keep(halves.source.count)
+    halves.round.grant()
+    halves.parts.clear((last_units + ranks - 1) // ranks * unit_bytes)
+    halves.results.clear(last_units * unit_bytes)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
-    turn.end()
+    halves.round.end(halves.source.count)
 
 
 def owner(case: Case, rank: int) -> torch.Tensor:
@@ -156,7 +159,7 @@ def owner(case: Case, rank: int) -> torch.Tensor:
     return torch.repeat_interleave(torch.arange(case.world_size), lengths // case.itemsize)[: case.numel]
 
 
-def spec_of(tuning: Tuning) -> KernelSpec:
+def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
 
     def longest(case: Case) -> int:
@@ -166,7 +169,7 @@ def spec_of(tuning: Tuning) -> KernelSpec:
         return max(1, min(case.world_size - 1, shares.groups(case)))
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        inbox = partial(slots.inbox, banks=BANKS, fill=slots.sentinel(case.itemsize))
+        inbox = partial(slots.inbox, banks=rounds.banks, fill=slots.sentinel(case.itemsize))
         contributions = inbox("contributions", longest(case), max(case.world_size - 1, 1))
         return contributions, inbox("results", slots.units(case), 1), slots.turns(tuning.max_blocks)
 
@@ -191,10 +194,10 @@ def spec_of(tuning: Tuning) -> KernelSpec:
             *(address("input"), address("output"), address("turns")),
             *(address("contributions"), peers("contributions"), address("results"), peers("results")),
         ),
-        vectors=lambda case: groups(case) * longest(case),
+        vectors=lambda case: slots.lanes(case, longest(case), groups(case)),
         loads_per_vector=lambda case: max(case.world_size - 1, 1),
         groups=groups,
-        options=lambda case: {"banks": BANKS, "max_blocks": tuning.max_blocks, "last_threads_signal": True},
+        options=lambda case: rounds.choices(tuning.max_blocks),
         workspaces=workspaces,
     )
 

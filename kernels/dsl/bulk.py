@@ -103,9 +103,9 @@ def await_read(*, loc: Any = None, ip: Any = None) -> None:
 
 
 @dsl_user_op
-def await_written(*, loc: Any = None, ip: Any = None) -> None:
-    """Wait until all of this thread's groups are written, and visible to it."""
-    assemble("cp.async.bulk.wait_group 0;", "", [], None, memory=True, loc=loc, ip=ip)
+def await_written(but: int = 0, *, loc: Any = None, ip: Any = None) -> None:
+    """Wait until all of this thread's groups, but for a number of the latest, are written, and visible to it."""
+    assemble(f"cp.async.bulk.wait_group {but};", "", [], None, memory=True, loc=loc, ip=ip)
 
 
 @dsl_user_op
@@ -117,9 +117,10 @@ def fence_proxies(*, loc: Any = None, ip: Any = None) -> None:
 class Stages:
     """A block's stages in shared memory, and an mbarrier for each. Made while a kernel is traced, once a kernel."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, threads: int | None = None) -> None:
+        """threads: those whose vectors make a piece, if they are not the whole block."""
         self.frame = frame
-        self.piece_bytes = frame.threads * VECTOR_BYTES
+        self.piece_bytes = (threads or frame.threads) * VECTOR_BYTES
         self.count = frame.unroll
         wanted = self.count * (self.piece_bytes + BARRIER_BYTES)
         if self.count < 2 or wanted > STATIC_BYTES:

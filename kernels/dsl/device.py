@@ -29,11 +29,12 @@ def assemble(
     text: str, constraints: str, operands: list[Any], result: Any, *, memory: bool, loc: Any = None, ip: Any = None
 ) -> Any:
     """Emit one PTX instruction; memory says that it touches memory, so that it stays where it is."""
+    clobbers = ["~{memory}"] if memory else []
     return llvm.inline_asm(
         result,
         [operand.ir_value(loc=loc, ip=ip) for operand in operands],
         text,
-        f"{constraints},~{{memory}}" if memory else constraints,
+        ",".join([*filter(None, [constraints]), *clobbers]),
         has_side_effects=memory,
         asm_dialect=0,
         loc=loc,
@@ -204,6 +205,26 @@ def store_halves(address: Any, halves: Sequence[Any], *, loc: Any = None, ip: An
 
 
 @dsl_user_op
+def store_half(address: Any, half: Any, *, loc: Any = None, ip: Any = None) -> None:
+    """Relaxed store, system scope, of 8 bytes, an Int64, at an 8-byte aligned address."""
+    text = "st.relaxed.sys.global.b64 [$0], $1;"
+    assemble(text, "l,l", [Int64(address), Int64(half)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def observe_half(address: Any, *, loc: Any = None, ip: Any = None) -> Any:
+    """Acquire load, system scope, of 8 bytes, an Int64, at an 8-byte aligned address."""
+    text = "ld.acquire.sys.global.b64 $0, [$1];"
+    return Int64(assemble(text, "=l,l", [Int64(address)], T.i64(), memory=True, loc=loc, ip=ip))
+
+
+@dsl_user_op
+def fence_system(*, loc: Any = None, ip: Any = None) -> None:
+    """Fence, system scope: with a relaxed store after it, a release."""
+    assemble("fence.acq_rel.sys;", "", [], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
 def signal(address: Any, value: Any, order: str = "release", *, loc: Any = None, ip: Any = None) -> None:
     """Store, system scope, of a flag anywhere.
 
@@ -214,9 +235,12 @@ def signal(address: Any, value: Any, order: str = "release", *, loc: Any = None,
 
 
 @dsl_user_op
-def observe(address: Any, *, loc: Any = None, ip: Any = None) -> Any:
-    """Acquire load, system scope, of a flag: having seen a value, this thread sees what its writer released with it."""
-    text = "ld.acquire.sys.global.u32 $0, [$1];"
+def observe(address: Any, order: str = "acquire", *, loc: Any = None, ip: Any = None) -> Any:
+    """Load, system scope, of a flag anywhere.
+
+    acquire: having seen a value, this thread sees what its writer released with it. relaxed: it sees the flag alone.
+    """
+    text = f"ld.{order}.sys.global.u32 $0, [$1];"
     return Int32(assemble(text, "=r,l", [Int64(address)], T.i32(), memory=True, loc=loc, ip=ip))
 
 
@@ -286,3 +310,18 @@ def multimem_store_word(address: Any, word: Any, *, loc: Any = None, ip: Any = N
     """Relaxed, system scope: stores 4 bytes to every replica at a 4-byte aligned multicast address."""
     text = "multimem.st.relaxed.sys.global.b32 [$0], $1;"
     assemble(text, "l,r", [Int64(address), Int32(word)], None, memory=True, loc=loc, ip=ip)
+
+
+# Launches that follow each other.
+
+
+@dsl_user_op
+def let_next_begin(*, loc: Any = None, ip: Any = None) -> None:
+    """Let the stream's next launch begin before this one ends, if it was made to wait in await_launches_before."""
+    assemble("griddepcontrol.launch_dependents;", "", [], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def await_launches_before(*, loc: Any = None, ip: Any = None) -> None:
+    """Wait until the stream's launches before this one are over, and see what they stored."""
+    assemble("griddepcontrol.wait;", "", [], None, memory=True, loc=loc, ip=ip)

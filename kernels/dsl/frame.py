@@ -101,6 +101,10 @@ class Frame:
     ) -> None:
         grid, _, _ = cute.arch.grid_dim()
         choices = kernel.choices
+        if choices.get("dependent_launch"):
+            # Memory is touched after the wait alone, so the next launch may begin at once: it waits in its turn.
+            device.let_next_begin()
+            device.await_launches_before()
         self.kernel = kernel
         self.thread, self.block, self.blocks = thread, block, grid
         self.rank, self.root, self.numel = rank, root, numel
@@ -117,15 +121,15 @@ class Frame:
         self._epoch_address = self.address("epochs") + cutlass.Int64(block) * 4
         self.epoch = device.load_word(self._epoch_address)
         self.watch = Watch(rank, block, self.address("status"), patience)
-        self.barrier = self._barrier()
+        if not self.choice("without_barriers"):
+            self.barrier = self._barrier()
 
     def _barrier(self) -> OverPeers | OverMulticast:
         signals = self.address("signals")
-        thread = self.threads - 1 - self.thread if self.choice("last_threads_signal") else self.thread
         if ("multicast", "signals") in self._addresses:
-            return OverMulticast(thread, self.watch, self.multicast("signals"), signals, self.world_size)
+            return OverMulticast(self.thread, self.watch, self.multicast("signals"), signals, self.world_size)
         orders = (self.choice("entry_signal", "release"), self.choice("exit_signal", "release"))
-        return OverPeers(thread, self.watch, self.table("signals"), signals, self.world_size, *orders)
+        return OverPeers(self.thread, self.watch, self.table("signals"), signals, self.world_size, *orders)
 
     def choice(self, name: str, default: Any = None) -> Any:
         """An option of the tuning, or of the algorithm."""
@@ -158,6 +162,11 @@ class Frame:
         """Return the rank that comes number ranks after another, around the ring; number: 0 to world_size - 1."""
         later = rank + number
         return cutlass.select_(later >= self.world_size, later - self.world_size, later)
+
+    def steps(self, rank: Any, other: Any) -> Any:
+        """Return how many ranks after the one the other comes, around the ring: 0 to world_size - 1."""
+        number = other - rank
+        return cutlass.select_(number < 0, number + self.world_size, number)
 
     # Barriers over ranks: call arrive and wait, do the work, and leave, in this order.
 

@@ -6,9 +6,8 @@ a slot, its halves, say by themselves whether they have arrived. Forms:
 
 - Sentinel: one slot; a half that has not arrived is -0.0 in all its elements, and no payload has a -0.0, because it is
   made +0.0 before it is stored (positive_zero in the spec). Who has read a bank sets it back one launch later, while it
-  waits for that launch's data. So three banks: one is written and read, one is set back, and one is clear for peers
-  that are a launch ahead.
-- Flagged: two slots; each half is 4 bytes of payload and the launch's epoch. Nothing is set back; two banks.
+  waits for that launch's data.
+- Flagged: two slots; each half is 4 bytes of payload and the launch's epoch. Nothing is set back.
 
 Why that is sound in the PTX model. A slot is stored and loaded by relaxed accesses at system scope of two 64-bit
 elements, each of which is single-copy atomic: a half holds what it held before or what it is to hold, and is looked at
@@ -16,21 +15,19 @@ on its own. The two halves may come apart, and so may the slots; nothing else is
 one, so no order between accesses is needed.
 
 That a bank is free again is another matter, and needs order: what this rank read there and set back in an earlier
-launch comes before what peers store there next. A launch begins with a release to all peers, the all-clear, which
-covers all that this rank did in launches before; it ends with acquiring theirs, which came when their data came. So
-no thread waits for it in practice, and it is off the way of the data: the last threads of the first block do it, which
-small messages leave idle. (The data alone would bring about the same order in any hardware that ends a kernel with its
-stores done; PTX promises it only for releases that are acquired. And launches without elements have no data.)
+launch comes before what peers store there next. kernels/dsl/rounds.py says what sees to it. (The data alone would bring
+about the same order in any hardware that ends a kernel with its stores done; PTX promises it only for releases that are
+acquired. And launches without elements have no data.)
 
-A unit's place depends on neither the message's size nor the grid, and a block's state, bank and size of the last
-launch, is kept for all blocks that there may be: so launches of different sizes can follow each other.
+A unit's place depends on neither the message's size nor the grid, and what a block knows of the last launch is kept for
+all blocks that there may be: so launches of different sizes can follow each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cutlass
 import cutlass.cute as cute
@@ -42,7 +39,6 @@ from kernels.dsl.messages import Message
 from kernels.dsl.peers import Peers, accumulate, reduced
 from kernels.dsl.signals import LOOK_EVERY, report
 from kernels.dsl.slots import TILE_BYTES, UNIT_BYTES, sentinel
-from kernels.dsl.status import ENTRY, EXIT
 from kernels.dsl.traverse import each_vector, when
 from kernels.shares import BATCH
 
@@ -99,60 +95,12 @@ class Flagged:
         return split(half)[1] != self.flag
 
 
-class Turn:
-    """Which bank a launch takes, and its all-clear. Made while a kernel is traced, before anything is stored.
+class Banks(Protocol):
+    """Which bank a launch takes, and which the one before took: kernels.dsl.rounds.Round."""
 
-    The workspace "turns" has a word for each block that there may be: bank + 4 * units of the last launch.
-    """
-
-    def __init__(self, frame: Frame, banks: int) -> None:
-        self.frame = frame
-        self.banks = banks
-        self.clears = frame.choice("all_clear", True)
-        self.address = frame.address("turns")
-        frame.epoch += 1
-        if self.clears:
-            when(frame.block == 0, partial(frame.barrier.arrive, frame.epoch, ENTRY))
-        last = device.load_word(self.address + Int64(frame.block) * 4)
-        self.last_bank = last & 3
-        self.last_units = Int64(last >> 2)
-        self.bank = cutlass.select_(self.last_bank >= banks - 1, Int32(0), self.last_bank + 1)
-
-    def keep(self, units: Any) -> None:
-        """Write down bank, epoch and the message's units for the next launch; all threads have read the last ones."""
-        frame = self.frame
-        cute.arch.sync_threads()
-        word = Int32(units) * 4 + self.bank
-        keep_for_all(
-            frame.thread, frame.block, frame.blocks, self.address, word, frame.address("epochs"), frame.epoch,
-            frame.choice("max_blocks"), frame.threads,
-        )  # fmt: skip
-
-    def end(self) -> None:
-        """Wait for the peers' all-clears: what they did in earlier launches is over."""
-        if self.clears:
-            frame = self.frame
-            when(frame.block == 0, partial(frame.barrier.wait, frame.epoch, EXIT))
-
-
-@cute.jit
-def keep_for_all(
-    thread: cutlass.Int32,
-    block: cutlass.Int32,
-    blocks: cutlass.Int32,
-    turns: cutlass.Int64,
-    turn: cutlass.Int32,
-    epochs: cutlass.Int64,
-    epoch: cutlass.Int32,
-    max_blocks: cutlass.Constexpr,
-    threads: cutlass.Constexpr,
-) -> None:
-    """Block b writes what belongs to blocks b, b + blocks, ..: those from blocks on don't run."""
-    for i in cutlass.range_constexpr(-(-max_blocks // threads)):
-        other = block + (thread + i * threads) * blocks
-        if other < max_blocks:
-            device.store_word(turns + Int64(other) * 4, turn)
-            device.store_word(epochs + Int64(other) * 4, epoch)
+    banks: int
+    bank: Any
+    last_bank: Any
 
 
 class Inbox:
@@ -166,7 +114,7 @@ class Inbox:
         frame: Frame,
         of: str,
         rows: int,
-        turn: Turn,
+        turn: Banks,
         form: Sentinel | Flagged,
         phase: int,
         sender: Callable[[Any], Any] = lambda row: row,
@@ -268,26 +216,29 @@ class Inbox:
             device.store_halves(base + at + tile * (self.tile_bytes - self.bank_bytes), [self.form.bits] * 2)
 
 
-def exchange(frame: Frame, inbox: Inbox) -> None:
-    """The whole of a one-shot reduction: each rank's row of inbox is for its whole input, on all ranks."""
-    source, output = Message(frame, frame.address("input")), Message(frame, frame.address("output"))
-    peers = frame.peers(inbox.of, frame.after(frame.rank))
-    turn = inbox.turn
+def push(
+    message: Message,
+    part: tuple[Any, Any],
+    place: tuple[Any, Any],
+    look_up: Callable[[], Any],
+    store: Callable[[Any, Sequence[Any], Any], None],
+) -> None:
+    """Call store(where, words, byte offset) for each unit in the bytes [begin, end) of a message, by lane index of
+    lanes (place); where is what look_up loads.
 
-    def push(offsets: Sequence[Any], whole: bool) -> None:
-        for at, words in zip(offsets, [source.load(at, whole) for at in offsets], strict=True):
-            inbox.at_peers(peers, words, at, frame.rank)
+    A lane's first unit is loaded before anything that its store needs is used: so the loads of the epoch, of peers'
+    addresses and of the data are under way together. A branch around them would end that.
+    """
+    (begin, end), (index, lanes) = part, place
+    is_whole, first = message.first(begin, end, index)
+    where = look_up()
 
-    def reduce(offsets: Sequence[Any], whole: bool) -> None:
-        for at, words in zip(offsets, inbox.fold(offsets), strict=True):
-            output.store(at, words, whole)
+    def each(offsets: Sequence[Any], whole: bool) -> None:
+        for at, words in zip(offsets, [message.load(at, whole) for at in offsets], strict=True):
+            store(where, words, at)
 
-    end = source.count * UNIT_BYTES
-    source.units(Int64(0), end, frame.index, frame.lanes, push)
-    inbox.clear(turn.last_units * UNIT_BYTES)
-    turn.keep(source.count)
-    output.units(Int64(0), end, frame.index, frame.lanes, reduce)
-    turn.end()
+    when(is_whole, lambda: store(where, first, begin + index * UNIT_BYTES))
+    message.units(begin, end, index, lanes, each, after_first=True)
 
 
 def look(addresses: Sequence[Any]) -> list[Any]:

@@ -25,24 +25,33 @@ if TYPE_CHECKING:
 class Message:
     """A rank's input or output as units, the last of which may be cut short. Made while a kernel is traced."""
 
-    def __init__(self, frame: Frame, address: Any) -> None:
+    def __init__(self, frame: Frame, address: Any, size: Any = None) -> None:
+        """size: its bytes, if they are not the case's."""
         self.frame = frame
         self.address = address
+        self.size = frame.size if size is None else size
         self.aligned = (address & (UNIT_BYTES - 1)) == 0
-        self.count = (frame.size + (UNIT_BYTES - 1)) >> 4
+        self.count = (self.size + (UNIT_BYTES - 1)) >> 4
 
     def load(self, at: Any, whole: bool) -> list[Any]:
         """The words of the unit at a byte offset. whole: it is not cut short, and the message aligned to 16 bytes."""
         if whole:
             return list(device.load_vector(self.address + at))
-        return load_part(self.address + at, self.frame.size - at, self.frame.itemsize)
+        return load_part(self.address + at, self.size - at, self.frame.itemsize)
 
     def store(self, at: Any, words: Sequence[Any], whole: bool) -> None:
         """The other way."""
         if whole:
             device.store_vector(self.address + at, (words[0], words[1], words[2], words[3]))
         else:
-            store_part(self.address + at, words, self.frame.size - at, self.frame.itemsize)
+            store_part(self.address + at, words, self.size - at, self.frame.itemsize)
+
+    def first(self, begin: Any, end: Any, index: Any) -> tuple[Any, list[Any]]:
+        """Whether the first unit of lane index in bytes [begin, end) is whole, and its words; zeros if it is not."""
+        full = cutlass.select_(end > self.size, self.size & -UNIT_BYTES, end)
+        at = begin + index * UNIT_BYTES
+        is_whole = self.aligned & (at < full)
+        return is_whole, list(vector_or_zeros(self.address + at, is_whole))
 
     def slice(self, rank: Any) -> tuple[Any, Any]:
         """The byte range of a rank's slice of the units; the last one's end is where the last unit would end."""
@@ -56,20 +65,33 @@ class Message:
         lanes: Any,
         body: Callable[[Sequence[Any], bool], None],
         beside: Message | None = None,
+        after_first: bool = False,
     ) -> None:
         """Call body with byte offsets of units in [begin, end), for lane index of lanes, and whether they are whole.
 
         Where the message, or the one beside it, is not aligned, they come one by one and none is called whole.
+        after_first: without a lane's first unit, if that is whole.
         """
         aligned = self.aligned if beside is None else self.aligned & beside.aligned
-        size, step = self.frame.size, lanes * UNIT_BYTES
+        size, step = self.size, lanes * UNIT_BYTES
         full = cutlass.select_(end > size, size & -UNIT_BYTES, end)
         fast = cutlass.select_(aligned, full, begin)
-        each_vector(begin + index * UNIT_BYTES, fast, step, self.frame.unroll, lambda offsets: body(offsets, True))
+        place = begin + index * UNIT_BYTES + step if after_first else begin + index * UNIT_BYTES
+        each_vector(place, fast, step, self.frame.unroll, lambda offsets: body(offsets, True))
         free = (full - begin) >> 4  # the first lane without a whole unit, where there is one
         rest = cutlass.select_(index == cutlass.select_(free < lanes, free, Int64(0)), full, end)
         slow = cutlass.select_(aligned, rest, begin + index * UNIT_BYTES)
         each_vector(slow, end, step, 1, lambda offsets: body(offsets, False))
+
+
+@cute.jit
+def vector_or_zeros(
+    address: cutlass.Int64, there: cutlass.Boolean
+) -> tuple[cutlass.Int32, cutlass.Int32, cutlass.Int32, cutlass.Int32]:
+    a, b, c, d = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
+    if there:
+        a, b, c, d = device.load_vector(address)
+    return a, b, c, d
 
 
 def load_part(address: Any, present_bytes: Any, itemsize: int) -> list[Any]:

@@ -93,6 +93,11 @@ class Bound:
         inside = (self.low <= value) & (value <= self.high)
         return inside if self.may_be_nan is None else inside | (is_nan(result) & self.may_be_nan)
 
+    def piece(self, start: int, end: int) -> Bound:
+        """Return the bound of the elements from start to end."""
+        ends = (self.exact[start:end], self.low[start:end], self.high[start:end])
+        return Bound(*ends, self.formula, None if self.may_be_nan is None else self.may_be_nan[start:end])
+
     @property
     def largest_error(self) -> float:
         """The largest distance from the exact result that any element is permitted; 0 when no exact result is

@@ -80,7 +80,7 @@ def fold(
 ) -> torch.Tensor:
     """The reduction of parts (1-D, one dtype) in order, bit for bit as the peer-to-peer kernels do it.
 
-    first, where given, has for each element the number of the part to start with (int64, 0 to n-1); the others follow
+    first, where given, has for each element the number of the part to start with (0 to n-1); the others follow
     cyclically. Without it every element starts with part 0. positive_zero is KernelSpec's. A single part comes back
     with its own bits. ValueError where dtype, accumulator and reduction don't belong together.
     """
@@ -101,7 +101,7 @@ def _fold_from(
 ) -> torch.Tensor:
     if first is None:
         return _fold_in_order(parts, wide, reduction)
-    starts = torch.unique(first).tolist()
+    starts = [start for start in range(len(parts)) if bool((first == start).any())]
     if len(starts) == 1:
         return _fold_in_order([*parts[starts[0] :], *parts[: starts[0]]], wide, reduction)
     bits = [bits_of(part) for part in parts]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reports.audit import bound_gpus, bound_machine, bound_records, bound_repository, bound_requests, bound_worlds
+from reports.audit import (
+    bound_gpus,
+    bound_machine,
+    bound_records,
+    bound_repository,
+    bound_requests,
+    bound_workers,
+    bound_worlds,
+)
 from reports.audit.contradiction import Contradiction
 from reports.audit.copied import copies
 from reports.audit.items import Item, Outcome, Point, listed
@@ -39,6 +47,7 @@ def _found(material: Material) -> Iterator[Contradiction]:
         members = [record for record in material.records if record.request.command == name]
         yield from bound_requests.of_folder(folder, document, members)
         yield from bound_repository.of_folder(folder, name, members)
+        yield from bound_workers.of_folder(document, name, members)
 
 
 def with_contradictions(items: Iterable[Item], found: Iterable[Contradiction]) -> tuple[Item, ...]:

@@ -11,7 +11,7 @@ from reports.audit.bound_gpus import model_of
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
 from reports.record.code_changes import code_changes
-from reports.record.record import SCHEMA_VERSION, Record
+from reports.record.record import WHOLE_SINCE, Record
 from reports.table.text import counted
 
 REPOSITORY, SOFTWARE, MACHINE, VARIABLES, CLOCKS, SAMPLES, BASELINES = 2, 4, 5, 6, 7, 11, 14
@@ -61,7 +61,11 @@ def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
 def _versions(record: Record) -> Iterator[str]:
     """Libraries that a record names with a version, against the packages of its environment."""
     packages = record.environment.packages or {}
-    said = [(name, prefix, record.library) for name, prefix in _LIBRARIES if record.library.startswith(f"{name} ")]
+    said = [
+        (name, prefix, record.library)
+        for name, prefix in _LIBRARIES
+        if record.library.startswith(f"{name} ") and not (name == "NCCL" and _loads_another_nccl(record))
+    ]
     if record.fabric is not None and not record.fabric.simulated:
         parts = [part.strip() for part in record.fabric.description.split(",")]
         said += [(name, at, part) for name, at in _IN_FABRIC for part in parts if part.startswith(f"{name} ")]
@@ -78,6 +82,12 @@ def _versions(record: Record) -> Iterator[str]:
         for package, there in packages.items():
             if _is_package(package, prefix) and isinstance(there, str) and not _is_version(version, there):
                 yield f"{text} is recorded, and the package {package} {there}"
+
+
+def _loads_another_nccl(record: Record) -> bool:
+    """Whether the record's job had its ranks load an NCCL that is not the installed package's."""
+    asked = (record.request.configuration or {}).get("library")
+    return isinstance(asked, dict) and asked.get("nccl") is not None
 
 
 def _is_package(package: str, prefix: str) -> bool:
@@ -114,7 +124,7 @@ def _listed_gpus(record: Record) -> Iterator[str]:
     reasons = environment.not_captured if isinstance(environment.not_captured, Mapping) else None
     if environment.gpus and reasons is not None and "gpus" in reasons:
         yield f"{counted(len(environment.gpus), 'GPU')} listed, and not captured for the reason '{reasons['gpus']}'"
-    is_todays = record.schema >= SCHEMA_VERSION and reasons is not None
+    is_todays = record.schema >= WHOLE_SINCE and reasons is not None
     if is_todays and environment.gpus and environment.cuda_driver is None and "cuda_driver" not in (reasons or {}):
         yield f"{counted(len(environment.gpus), 'GPU')} listed, and neither the driver's CUDA nor why it is unknown"
     if fabric is not None and fabric.simulated and (environment.world or {}).get("ranks"):

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
 from reports.audit.bound_counters import counted_apart
 from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
 from reports.audit.contradiction import Contradiction
-from reports.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Check, Record, Status
+from reports.record.nccl_settings import contradiction
+from reports.record.record import (
+    CHECK_WAS_OFF,
+    INTERRUPTED,
+    TIMED_APART,
+    TIMED_WITHOUT,
+    WHOLE_SINCE,
+    Check,
+    Record,
+    Status,
+)
 from reports.record.request import as_today
 from reports.record.timing import L2State, Timing
 from reports.table.compare import LIBRARY, is_baseline
@@ -30,11 +41,11 @@ _CLOCK_SHARE = 0.01
 
 _ROUNDING = 1e-9
 
+_ABOUT_A_HANG = re.compile(TIMED_WITHOUT.format(r"\w+/[\w/@.=,:+-]+") + "|" + re.escape(TIMED_APART))
+"""A reason after a hang."""
+
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
-
-_NOT_TIMED = "interrupted before it was timed"
-"""The reason of a case that passed its check and was not timed, see runner/command/job.py."""
 
 KERNELS, DATA, METHOD, SAMPLES, COUNTS, COMMAND = 3, 9, 10, 11, 16, 17
 """Numbers of the items that these rules belong to."""
@@ -222,17 +233,19 @@ def _library(record: Record) -> Iterator[str]:
     begins = _LIBRARIES.get(case.algorithm.partition("/")[0])
     if is_librarys and library and begins is not None and not library.startswith(f"{begins} "):
         yield f"{case.name} is run by {begins}, and {library} is said to have run it"
+    if told := contradiction(record):
+        yield told
 
 
 def _without_code(record: Record) -> Iterator[str]:
-    """What a kernel's record of today's schema always has."""
-    if record.schema >= SCHEMA_VERSION and record.kernel is not None and record.kernel.code_digest is None:
+    """What a kernel's record of schema 6 or later always has."""
+    if record.schema >= WHOLE_SINCE and record.kernel is not None and record.kernel.code_digest is None:
         yield f"a record of schema {record.schema} has the digest of its code, and this one has none"
 
 
 def _lacking(record: Record) -> Iterator[str]:
-    """What a checked record of today's schema always has."""
-    if record.schema < SCHEMA_VERSION or record.check is None:
+    """What a checked record of schema 6 or later always has."""
+    if record.schema < WHOLE_SINCE or record.check is None:
         return
     if record.check.output_digests is None:
         yield f"a check of schema {record.schema} has digests of inputs and outputs, and this one has none"
@@ -242,10 +255,17 @@ def _lacking(record: Record) -> Iterator[str]:
 
 
 def _reason(record: Record) -> Iterator[str]:
-    """What a record that passed may say: nothing, that its check was off, or that it was not timed."""
+    """What a record that passed may say: nothing, that its check was off, that it has no time because its command was
+    interrupted, or that an earlier measurement of it hung."""
     if record.status is not Status.PASSED:
         return
-    if record.reason not in ("", CHECK_WAS_OFF, _NOT_TIMED):
+    if record.reason == INTERRUPTED:
+        if record.timing is not None:
+            yield f"it has a time, and the reason is '{INTERRUPTED}'"
+    elif all(_ABOUT_A_HANG.fullmatch(one) for one in record.reason.split("; ")):
+        if record.timing is None:
+            yield f"it gives the reason {json.dumps(record.reason[:60])}, and has no time"
+    elif record.reason not in ("", CHECK_WAS_OFF):
         yield f"it PASSED, and gives the reason {json.dumps(record.reason[:60])}: symlab gives none"
     if record.reason == CHECK_WAS_OFF and record.check is not None:
         yield f"it was checked, and the reason is '{CHECK_WAS_OFF}'"

@@ -10,7 +10,7 @@ from typing import Any
 from reports.audit.contradiction import Contradiction
 from reports.audit.items import Ground, Outcome, Point, listed
 from reports.audit.material import Material
-from reports.record.record import SCHEMA_VERSION, Record
+from reports.record.record import WHOLE_SINCE, Record
 from reports.table.text import counted
 
 REPOSITORY = 2
@@ -49,8 +49,8 @@ def _of(git: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unsaid(record: Record, git: Mapping[str, Any]) -> Iterator[str]:
-    """Records of today's schema always say whether the tree was as in its commit."""
-    if record.schema >= SCHEMA_VERSION and git.get("commit") and type(git.get("dirty")) is not bool:
+    """Records of schema 6 and later always say whether the tree was as in its commit."""
+    if record.schema >= WHOLE_SINCE and git.get("commit") and type(git.get("dirty")) is not bool:
         yield "it has a commit, and does not say whether its tree was changed, which every record does"
 
 

@@ -16,13 +16,16 @@ from reports.audit.bound_worlds import began, ended, stamp_of
 from reports.audit.contradiction import Contradiction
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
-from reports.record.record import SCHEMA_VERSION, Record
+from reports.record.record import WHOLE_SINCE, Record
 
 CONFIGURATION, COMMAND = 1, 17
 
 MOST_YAML_BYTES = 1 << 18
 
 _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][A-Za-z0-9_.@/]*=.*", re.DOTALL)
+
+_OF_A_LAUNCHER = re.compile(r"[+~]*hydra(/launcher\b|\.launcher[.=@])")
+"""Where jobs run, which is the command's and no job's; as runner/request/launching.py reads it."""
 
 _TAKES_A_WORD = frozenset({"-cd", "--config-dir", "-c", "--cfg", "-p", "--package", "-i", "--info"})
 
@@ -56,7 +59,7 @@ _SHORT = {"sizes": "sizes.list", "check": "check.results"}
 def of_record(record: Record) -> Iterator[Contradiction]:
     """Yield what a record's case and fabric say against its own request."""
     request = record.request
-    for sentence in (*_words(record), *_settings(record), *_resolved(record)):
+    for sentence in (*_words(record), *_settings(record), *_resolved(record), *_tuned(record)):
         yield Contradiction(CONFIGURATION, f"{request.command or record.id}: {sentence}")
 
 
@@ -64,7 +67,7 @@ def _words(record: Record) -> Iterator[str]:
     """The command line against the overrides of a job. Sweeps and replays give jobs overrides of their own, and so may
     the files of experiments, which the audit's worker plans again."""
     request = record.request
-    words = given(request.command_line)
+    words = [word for word in given(request.command_line) if not _OF_A_LAUNCHER.match(word)]
     if not words or request.replays is not None:
         return
     overrides = {in_full(one) for one in request.overrides}
@@ -138,6 +141,30 @@ def _resolved(record: Record) -> Iterator[str]:
         named, there = resolved.get(key), getattr(case, key)
         if isinstance(named, str) and there not in unless and named not in (there, "auto"):
             yield f"{key} came to be {named}, {record.id} has {there}"
+
+
+_TUNING = re.compile(r"t(\d+)b(\d+)l(\d+)(p?)", re.ASCII)
+
+
+def _tuned(record: Record) -> Iterator[str]:
+    """A kernel's tuning and the table's choice, against the name of what ran, which says both."""
+    given = record.request.kernel or {}
+    chosen, tuning = given.get("chosen"), given.get("tuning")
+    if isinstance(chosen, Mapping) and chosen.get("algorithm") != record.case.algorithm:
+        yield f"a table chose {_brief(chosen.get('algorithm'))}, {record.id} ran {record.case.algorithm}"
+    match = _TUNING.fullmatch(record.case.algorithm.partition("@")[2])
+    if match is None:
+        return
+    threads, blocks, loads = (int(match[number]) for number in (1, 2, 3))
+    named = {"threads": threads, "blocks": blocks, "loads_in_flight": loads, "push": bool(match[4])}
+    if tuning is not None and tuning != named:
+        yield f"its kernel was given the tuning {_brief(tuning)}, which {record.case.algorithm} does not say"
+    kernel = record.kernel
+    if kernel is not None and (kernel.block != threads or kernel.grid > blocks):
+        yield (
+            f"{kernel.grid} blocks of {kernel.block} threads were launched, {record.case.algorithm} has {threads} "
+            f"threads and {blocks} blocks at most"
+        )
 
 
 def of_folder(folder: Path, document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[Contradiction]:
@@ -262,8 +289,8 @@ def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[st
 
 
 def _whole(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """What every command.json has that was written beside records of today's schema, and how its command ended."""
-    if not any(record.schema >= SCHEMA_VERSION for record in members):
+    """What every command.json has that was written beside records of schema 6 or later, and how its command ended."""
+    if not any(record.schema >= WHOLE_SINCE for record in members):
         return
     has_ended = any(key in document for key in _AT_ITS_END)
     lacking = [key for key in (*_AT_ITS_START, *(_AT_ITS_END if has_ended else ())) if key not in document]

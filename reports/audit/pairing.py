@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from reports.audit.copied import copies
 from reports.audit.statistics import world_of
+from reports.record.nccl_settings import said_settings
 from reports.record.record import Record
 from reports.table.compare import device_text, setup_text
 
@@ -54,7 +55,8 @@ def _way(record: Record) -> str:
     """How a case was to be run, beyond what its id says."""
     fabric = record.fabric
     settings = sorted(fabric.settings.items()) if fabric is not None and fabric.simulated else []
-    return f"{setup_text(record)} {fabric.arch if fabric is not None else ''} {settings}"
+    told = said_settings(record)
+    return f"{setup_text(record)} {fabric.arch if fabric is not None else ''} {settings} {told}"
 
 
 def why_times_differ_in_kind(pair: Pair) -> str:

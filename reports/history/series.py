@@ -12,6 +12,7 @@ from pathlib import Path
 from reports.audit.data import Data, data_of
 from reports.audit.statistics import world_of
 from reports.record import bundle
+from reports.record.nccl_settings import said_settings
 from reports.record.record import Record, Status
 from reports.table.compare import device_text, is_simulated, setup_text
 
@@ -192,7 +193,8 @@ def series_of(records: Iterable[tuple[Record, Place | None]]) -> list[Series]:
 def _key(record: Record) -> tuple[str, ...]:
     fabric = record.fabric
     settings = sorted(fabric.settings.items()) if fabric is not None and fabric.simulated else []
-    return record.id, machine_of(record), setup_text(record), fabric.arch if fabric is not None else "", str(settings)
+    setup = ", ".join(part for part in (setup_text(record), said_settings(record)) if part)
+    return record.id, machine_of(record), setup, fabric.arch if fabric is not None else "", str(settings)
 
 
 def machine_of(record: Record) -> str:

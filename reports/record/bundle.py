@@ -210,8 +210,10 @@ def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, s
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Replace a file in one step: there in full or not at all. ValueError naming it when that can't be done."""
+    """Replace a file in one step: there in full or not at all. ValueError naming it when that can't be done, and for a
+    device or a pipe, which a file would take the place of."""
     try:
+        _refuse_devices(path)
         with replacing(path) as beside:
             beside.write_bytes(data)
     except OSError as error:
@@ -226,10 +228,16 @@ def can_be_written(path: Path) -> None:
             raise ValueError(f"{path}: can't be written (there is no such folder)")
         if path.is_dir():
             raise ValueError(f"{path}: can't be written (it is a folder)")
+        _refuse_devices(path)
     except OSError as error:  # of a name that is too long
         raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{path}: can't be written (the folder is not for this user to write to)")
+
+
+def _refuse_devices(path: Path) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path}: can't be written (it is no ordinary file)")
 
 
 def line_of(record: Record) -> str:

@@ -45,7 +45,7 @@ from reports.record.shared import PARTS, SHARED, SINCE, Find, Known, References,
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
@@ -54,7 +54,8 @@ what is newer than itself, and reads what is older:
 - 3 has all but a refusal, and its case may have keys that are unknown here.
 - 4 has all but findings (it was not checked for races) and the stress of its case.
 - 5 has its environment and its request in full.
-- 6 is this one: in a command's folder and in bundles it refers to them (reports/record/shared.py).
+- 6 refers to them in a command's folder and in bundles (reports/record/shared.py); no timing names a library's kernels.
+- 7 is this one.
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
 same to the byte."""
@@ -65,10 +66,23 @@ _REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
 _FINDINGS_SINCE = 5
 """The first schema with Record.findings."""
 
+_LIBRARYS_KERNELS_SINCE = 7
+"""The first schema with Timing.kernels."""
+
+WHOLE_SINCE = 6
+"""The first schema whose records and commands an audit holds to all that every command writes today."""
+
 _OPEN_PARTS: dict[str, type[Open]] = {"case": RecordedCase, **PARTS}
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and its result was not checked."""
+
+INTERRUPTED = "interrupted before it was timed"
+"""The reason of a PASSED record without a time whose command was ended before it had one."""
+
+TIMED_WITHOUT = "timed again without {}, which hung while they were timed together"
+TIMED_APART = "timed apart: together with others it hung"
+"""Reasons of PASSED records with a time, if a first measurement of theirs hung; several are joined by "; "."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -364,6 +378,9 @@ class Record:
             return f"check has digests of {len(digests)} ranks, the case has {self.case.world_size}"
         if self.check is not None and not self.check.elements and self.case.size_bytes:
             return f"the check compared nothing, and the case has {self.case.size_bytes} bytes"
+        named = self.timing is not None and (self.timing.kernels, self.timing.kernel_blocks) != (None, None)
+        if named and self.schema < _LIBRARYS_KERNELS_SINCE:
+            return f"timing.kernels belongs to schema {_LIBRARYS_KERNELS_SINCE} and later, not to {self.schema}"
         if self.refusal is not None and (self.status is not Status.REFUSED or self.schema < _REFUSALS_SINCE):
             return (
                 f"a refusal belongs to REFUSED from schema {_REFUSALS_SINCE} on, not to {self.status} of {self.schema}"

@@ -17,10 +17,11 @@ class RecordedRequest(Open):
     started. job counts from 0 the jobs of a sweep; jobs is their number, None if the record does not say. overrides are
     the job's; configuration is what they compose to. resolved has the names that a configuration left open: dtype,
     accumulator, reduction. replays names the records that a replay repeats. kernel is what our kernel was given beside
-    the case: its choices and its patience in seconds. config_dir has folder and digest of the configurations that
-    --config-dir added, None without that option. brought has, by algorithm, the place that a kernel was brought
-    from, its digest, and which of its files are kept beside the record; None if the job brings none. resumed is None of
-    what ran before the command was cut short; else the number, from 1, of the resumption that ran the case.
+    the case: its choices and its patience in seconds, a tuning on trial, and the table that chose it. config_dir has
+    folder and digest of the configurations that --config-dir added, None without that option. brought has, by
+    algorithm, the place that a kernel was brought from, its digest, and which of its files are kept beside the record;
+    None if the job brings none. resumed is None of what ran before the command was cut short; else the number, from 1,
+    of the resumption that ran the case.
     """
 
     PLACE: ClassVar[str] = "request"
@@ -38,6 +39,13 @@ class RecordedRequest(Open):
     config_dir: dict[str, Any] | None = None
     brought: dict[str, Any] | None = None
     resumed: int | None = field(default=None, metadata={AT_LEAST: 1})
+
+    @property
+    def chosen_by(self) -> str:
+        """The word for which a table chose the case's kernel, "best"; "" if the case was asked for by name."""
+        chosen = (self.kernel or {}).get("chosen")
+        word = chosen.get("by") if isinstance(chosen, Mapping) else ""
+        return word if isinstance(word, str) else ""
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports.record.seal import MANIFEST
-from reports.record.signed import SIGNATURES, SIGNED, Signed, split
+from reports.record.signed import SIGNATURES, SIGNED, Signed, Statement, split
 
 MAX_BYTES = 1 << 20
 """Maximum size of a statement, and of all signatures beside it: a statement of 10,000 commands is half as large."""
@@ -13,9 +13,11 @@ MAX_BYTES = 1 << 20
 
 def signed_of(folder: Path) -> Signed | None:
     """Return what is signed of a folder, or None: a statement without signatures is what remains where a signing was
-    interrupted. Raises ValueError naming a file that can't be a signature."""
+    interrupted. Raises ValueError naming a file that can't be a signature or a statement."""
     statement, signatures = folder / SIGNED, folder / SIGNATURES
     if not _is_there(signatures):
+        if _is_there(statement):
+            _statement(statement)
         return None
     return Signed(_text(statement), split(_text(signatures), str(signatures)))
 
@@ -36,6 +38,13 @@ def signed_folders(place: Path) -> list[Path]:
 
 def _is_there(path: Path) -> bool:
     return path.is_symlink() or path.exists()
+
+
+def _statement(path: Path) -> Statement:
+    try:
+        return Statement.read(_text(path))
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
 def _text(path: Path) -> str:

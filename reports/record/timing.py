@@ -100,7 +100,9 @@ class Timing(_Derived):
     reached in the same run. devices has one row a rank, {"before": {...}, "after": {...}}: clocks in MHz,
     temperature_c, power_w, throttle reasons, as they were read; or none. moved_bytes is what a call of a custom kernel
     moves, as its description declares it: bandwidths are of these bytes; 0 if it declares none, so that there are none;
-    None for all other ops, whose bandwidths are of their size.
+    None for all other ops, whose bandwidths are of their size. kernels names the kernels of a library's calls, as rank
+    0's driver knows them from the graph that was timed; None where it doesn't tell, and for kernels of ours.
+    kernel_blocks has the number of blocks of each, None in records of before schema 7: of NCCL, the channels it took.
     """
 
     mode: str
@@ -119,12 +121,18 @@ class Timing(_Derived):
     devices: tuple[dict[str, Any], ...] = ()
     l2_bytes: int = 0
     moved_bytes: int | None = field(default=None, metadata=LATER)
+    kernels: tuple[str, ...] | None = field(default=None, metadata=LATER)
+    kernel_blocks: tuple[int, ...] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples_us", tuple(tuple(map(float, row)) for row in self.samples_us))
         for name, known in _WORDS:
             if (value := getattr(self, name)) not in known:
                 raise ValueError(f"timing.{name}: '{value}' is none of {', '.join(known)}")
+        if self.kernel_blocks is not None and (
+            len(self.kernel_blocks) != len(self.kernels or ()) or min(self.kernel_blocks, default=1) < 1
+        ):
+            raise ValueError("timing.kernel_blocks: it has a number of blocks, at least 1, for each of timing.kernels")
         if self.moved_bytes is not None and self.moved_bytes < 0:
             raise ValueError(f"timing.moved_bytes: {self.moved_bytes}; it is at least 0")
         ones, zeros = ("slots", "calls_per_sample"), ("slot_bytes", "warmup_calls", "l2_bytes")

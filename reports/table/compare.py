@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from reports.record.record import Record, Status
 from reports.record.timing import LinkLimit, Timing
@@ -33,11 +33,13 @@ _NO_BEARING = (
     "fabric",
     "isolation",
     "launches",
+    "library",
     "stress_seeds",
     "records",
     "cache_dir",
     "timing",
     "track",
+    "tuned",
 )
 """Keys that tell no timings apart, beyond what headings and captions say of them."""
 
@@ -74,16 +76,19 @@ class Row(_Figured):
     """One case of a section, as all its worlds ran it: at least one record, of one status.
 
     best: the quickest of its size. ratio: on the row of our best algorithm at a size only, its time over that of
-    the best baseline, so below 1 is faster; None elsewhere, and where no baseline was measured.
+    the best baseline, so below 1 is faster; None elsewhere, and where no baseline was measured. version: of the library
+    that ran it, where the section has several of one library.
     """
 
     records: tuple[Record, ...]
     best: bool = False
     ratio: float | None = None
+    version: str = ""
 
     @property
     def algorithm(self) -> str:
-        return self.records[0].case.algorithm
+        """The algorithm's name, with the library's version where there are several."""
+        return f"{self.records[0].case.algorithm} {self.version}".rstrip()
 
     @property
     def placement(self) -> str:
@@ -143,7 +148,8 @@ class Row(_Figured):
 
 
 def rows(section: Section) -> tuple[Row, ...]:
-    """The rows of a section, by size, ours first, then in order of appearance; best and ratio are set."""
+    """The rows of a section, by size, ours first, then in order of appearance, versions of one library together; best
+    and ratio are set."""
     try:
         return section._rows
     except AttributeError:  # asked for the first time
@@ -152,16 +158,33 @@ def rows(section: Section) -> tuple[Row, ...]:
 
 
 def _rows(section: Section) -> tuple[Row, ...]:
-    cases: dict[tuple[str, Status, bool], list[Record]] = {}
+    cases: dict[tuple[str, Status, bool, str], list[Record]] = {}
+    libraries: dict[str, set[str]] = {}
     for record in section.records:
-        cases.setdefault((record.id, record.status, record.timing is None), []).append(record)
+        cases.setdefault((record.id, record.status, record.timing is None, record.library), []).append(record)
+        libraries.setdefault(record.case.algorithm, set()).add(record.library)
+    several = {algorithm for algorithm, versions in libraries.items() if len(versions - {""}) > 1}
+    groups: dict[object, list[Row]] = {}
+    for key, records in cases.items():
+        name = records[0].case.algorithm
+        groups.setdefault(name if name in several else key, []).append(
+            Row(tuple(records), version=_version(records[0], several))
+        )
     found = sorted(
-        (Row(tuple(records)) for records in cases.values()), key=lambda row: (row.size_bytes, not row.is_ours)
+        (row for group in groups.values() for row in group), key=lambda row: (row.size_bytes, not row.is_ours)
     )
     judged: list[Row] = []
     for size_bytes in dict.fromkeys(row.size_bytes for row in found):
         judged += _judged([row for row in found if row.size_bytes == size_bytes])
     return tuple(judged)
+
+
+def _version(record: Record, several: Collection[str]) -> str:
+    """The version in the name of a record's library, of algorithms that several ran, with what it was restricted to:
+    "2.28.9" of "NCCL 2.28.9", "2.28.9 (Ring, LL)" of "NCCL 2.28.9 (Ring, LL)"."""
+    if record.case.algorithm not in several:
+        return ""
+    return " ".join(re.findall(r" (\d\S*)", record.library)[:1] + re.findall(r"\(.+\)$", record.library))
 
 
 def _judged(contestants: Sequence[Row]) -> list[Row]:
@@ -174,7 +197,7 @@ def _judged(contestants: Sequence[Row]) -> list[Row]:
     judged = []
     for time, row in zip(times, contestants, strict=True):
         ratio = time / theirs if time is not None and row.is_ours and time == ours and theirs is not None else None
-        judged.append(Row(row.records, best=time is not None and time == best, ratio=ratio))
+        judged.append(replace(row, best=time is not None and time == best, ratio=ratio))
     return judged
 
 
@@ -224,13 +247,17 @@ def _contestant_text(row: Row, is_paired: bool) -> str:
 
 
 def contestants(judged: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each contestant, by its name among the others, in order of appearance."""
+    """The rows of each contestant, by its name among the others, in order of appearance. What a table chose at each
+    size is one contestant, "best", whatever the algorithms are."""
     places: dict[str, set[str]] = {}
     for row in judged:
         places.setdefault(row.algorithm, set()).add(row.placement)
     found: dict[str, list[Row]] = {}
     for row in judged:
-        found.setdefault(_contestant_text(row, len(places[row.algorithm]) > 1), []).append(row)
+        name = _contestant_text(row, len(places[row.algorithm]) > 1)
+        if by := row.records[0].request.chosen_by:
+            name = name.replace(row.algorithm, by, 1)
+        found.setdefault(name, []).append(row)
     return found
 
 

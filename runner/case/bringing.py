@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels.baselines import names_for
 from kernels.brought import spec_at
-from kernels.catalogue import NAMES, OPS, find
+from kernels.catalogue import OPS, find, is_known
 from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
 from reports.record.record import Record
@@ -96,7 +96,7 @@ def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
             f"{one.place} is a kernel of {spec.op}, the job's op is {op} (algorithms), give op={spec.op}"
         )
     other = next((two.place for two in others if two.spec.name == spec.name), "")
-    if not other and spec.name in NAMES:
+    if not other and is_known(spec.name):
         other = "the catalogue"
     if not other and spec.algorithm in names_for(op):
         other = "a library"

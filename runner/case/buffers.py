@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
-from memory.tensor import SymmetricTensor
+from memory.tensor import SymmetricTensor, flat_bytes
 from runner.case.layout import Layout, Piece
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ class Buffer:
 
     def write(self, fabric: Fabric, data: torch.Tensor) -> None:
         """Copy a tensor of size_bytes into it."""
-        import torch
 
         assert data.nbytes == self.size_bytes, f"{self.name}: {data.nbytes} bytes for {self.size_bytes}"
         if self.size_bytes:
-            fabric.write(self.tensor.region, self.offset_bytes, data.view(torch.uint8))
+            fabric.write(self.tensor.region, self.offset_bytes, flat_bytes(data))
 
     def fill(self, fabric: Fabric, byte: int, device: torch.device) -> None:
         """Set every byte of it; device is where the memory is, so that nothing travels."""
@@ -156,10 +155,9 @@ def changed_pieces(
     fabric: Fabric, payload: Buffer, pieces: Sequence[Piece], data: torch.Tensor, where: str, launch: int
 ) -> list[str]:
     """A line for each piece of a payload that is not the input, or the poison, that it was before a launch."""
-    import torch
 
     untouched = None if launch else payload.never_written(fabric)
-    content, given = payload.inspect(fabric), data.view(torch.uint8)
+    content, given = payload.inspect(fabric), flat_bytes(data)
     faults: list[str] = []
     for piece in pieces:
         found = content[piece.start : piece.end]

@@ -9,22 +9,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from kernels.baselines import ACCUMULATOR, find_baseline, names_for
-from kernels.catalogue import OPS, SPECS, collective
+from kernels.baselines import ACCUMULATOR, find_baseline, names_for, usual_names_for
+from kernels.catalogue import ALL_SPECS, OPS, collective, find, is_known
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from kernels.spec import Case, KernelSpec
 from kernels.stress import Stress
+from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
+from runner.case.best import chooser_for
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
-    heap_bytes_to_measure,
     is_too_large,
     largest_fitting,
     step_bytes,
     takes_memory,
 )
-from runner.request.schema import PlacementChoice, TimingMode
+from runner.request.chooser import BEST, Chooser
+from runner.request.schema import PlacementChoice
 from runner.request.sizes import AUTO, format_bytes
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError, near
@@ -35,16 +37,21 @@ USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
 
 
-def resolved(request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
+def resolved(
+    request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec] = ALL_SPECS, chooser: Chooser | None = None
+) -> ResolvedRequest:
     """Return the request with names for all that it left open, on a fabric that is decided (runner.world.fabrics).
 
     Here and below, specs are the kernels there are: the catalogue's, unless others are brought.
 
-    - algorithms: "all" are the op's in the catalogue's order; "auto" leaves out those that need multicast where the
-      simulated fabric has it switched off. (A real fabric's is only known once it runs: they are refused then.)
+    - algorithms: "all" are the op's in the catalogue's order, without those that call NVSHMEM's device functions,
+      which are "device_nvshmem"; "auto" leaves out those that need multicast where the simulated fabric has it switched
+      off. (A real fabric's is only known once it runs: they are refused then.)
     - dtype: float32, or what the op's kernels have instead.
     - reduction: sum, or none for an op that only moves data.
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
+    - timing.dependent_launch: our kernels' names say it from here on, such as lamport@d.
+    - best, among the algorithms: at each size what chooser has; None: the table that the request's `tuned` names.
     - baselines: all of the op's on a real fabric, none on the simulator and under stress.
     - the simulator's order: random in place of fair under stress, but for a dead rank.
     - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
@@ -68,18 +75,42 @@ def resolved(request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec
     if isinstance(algorithms, str):
         off = fabric.simulated and not fabric.multicast
         left_out = algorithms == AUTO and off
-        algorithms = tuple(spec.algorithm for spec in specs if not (left_out and spec.needs_multicast))
+        is_device = algorithms == "device_nvshmem"
+        meant = [spec for spec in specs if bool(spec.nvshmem) == is_device] or specs
+        algorithms = tuple(spec.algorithm for spec in meant if not (left_out and spec.needs_multicast))
+    if request.timing.dependent_launch:
+        algorithms = tuple(_with_dependent_launch(name, request.op) for name in algorithms)
     baselines = request.baselines
     if baselines == AUTO:
-        baselines = () if fabric.simulated or request.stress != Stress.none else names_for(request.op)
+        baselines = () if fabric.simulated or request.stress != Stress.none else usual_names_for(request.op)
     if request.stress not in (Stress.none, Stress.dead_rank) and fabric.schedule == Schedule.fair:
         fabric = dataclasses.replace(fabric, schedule=Schedule.random)
-    fields = {member.name: getattr(request, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    names = [member.name for member in dataclasses.fields(ResolvedRequest) if member.name != "chooser"]
+    fields = {name: getattr(request, name) for name in names}
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
+    if BEST in algorithms:
+        fields["chooser"] = chooser or chooser_for(request.tuned, fabric, request.op, ranks=request.world_size)
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:
         return named
     return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
+
+
+def _with_dependent_launch(algorithm: str, op: str) -> str:
+    """The name of the kernel with dependent launches; a library's own. RequestError for what can't have them."""
+    if algorithm in names_for(op):
+        return algorithm
+    if algorithm == BEST:
+        raise RequestError(
+            "a table of choices says itself which launches are dependent (timing.dependent_launch), leave it false "
+            "with algorithms=best"
+        )
+    if not has_tuning(algorithm) and not is_known(f"{op}/{algorithm}"):
+        raise RequestError(
+            f"'{algorithm}' is no kernel of the catalogue, and only those have dependent launches "
+            "(timing.dependent_launch), leave it false"
+        )
+    return with_dependent(algorithm)
 
 
 def _suitable(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> tuple[int, ...]:
@@ -115,12 +146,20 @@ def sizes_of(request: ResolvedRequest) -> tuple[int, ...]:
 
 def cases_of(request: ResolvedRequest) -> tuple[Case, ...]:
     """All cases of a job: sizes outside, algorithms inside them, both in the request's order, placements innermost."""
-    return tuple(
+    found = (
         _case(request, algorithm, size_bytes, placement)
         for size_bytes in sizes_of(request)
         for algorithm in names_of(request)
         for placement in _placements(request, algorithm)
     )
+    if request.chooser is None:
+        return tuple(found)
+    return tuple(dict.fromkeys(_chosen(request.chooser, case) for case in found))
+
+
+def _chosen(chooser: Chooser, case: Case) -> Case:
+    """The case itself; of best what the table has, which may be one of the other algorithms."""
+    return dataclasses.replace(case, algorithm=chooser.name_for(case)) if case.algorithm == BEST else case
 
 
 def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
@@ -159,7 +198,7 @@ def _refuse_bracketed(name: str, key: str, words: Sequence[str], names: Sequence
         raise RequestError(f"'{name}' is no name for a list ({key}), give {key}={name} without brackets{others}")
 
 
-def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = SPECS) -> None:
+def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = ALL_SPECS) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
 
@@ -169,8 +208,12 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
     algorithms = [spec.algorithm for spec in specs]
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
-        if algorithm not in algorithms and algorithm not in known_baselines:
-            _refuse_bracketed(algorithm, "algorithms", ("auto", "all"), request.algorithms)
+        if algorithm == BEST and request.chooser is not None:
+            continue
+        if has_tuning(algorithm):
+            _check_tuning(f"{request.op}/{algorithm}")
+        elif algorithm not in algorithms and algorithm not in known_baselines:
+            _refuse_bracketed(algorithm, "algorithms", ("auto", "all", "device_nvshmem"), request.algorithms)
             known = [*algorithms, *known_baselines]
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
@@ -188,6 +231,14 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
         )
     check_heap(request.fabric, MAX_HEAP_BYTES if request.fabric.simulated else MAX_DEVICE_HEAP_BYTES)
     _check_sizes(request, specs)
+
+
+def _check_tuning(name: str) -> None:
+    """RequestError if a name with a tuning is no kernel's."""
+    try:
+        find(name)
+    except ValueError as error:
+        raise RequestError(f"{error} (algorithms)") from None
 
 
 def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
@@ -230,7 +281,10 @@ def _check_placing(request: ResolvedRequest) -> None:
 
 
 def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
-    """Every size is whole elements and fits the heap with every algorithm; else RequestError saying what would."""
+    """Every size is whole elements and fits the heap with each algorithm; else RequestError saying what would.
+
+    What fits alone can be timed: algorithms that do not fit together take turns (measured_in_turns).
+    """
     cases = cases_of(request)
     heap_bytes = request.fabric.heap_bytes
     rules = rules_of(request.fabric)
@@ -250,16 +304,6 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
             raise RequestError(
                 f"{format_bytes(case.size_bytes)} is beyond the heap of {format_bytes(heap_bytes)} a rank (sizes, "
                 f"fabric.heap_bytes), with input, output and guards {fits}: give {smaller}a larger fabric.heap_bytes"
-            )
-    if request.fabric.simulated or request.timing.mode == TimingMode.none or not request.check:
-        return
-    for size_bytes in sizes_of(request):
-        needed = heap_bytes_to_measure([case for case in cases if case.size_bytes == size_bytes], specs)
-        if needed > request.fabric.heap_bytes:
-            raise RequestError(
-                f"timing {format_bytes(size_bytes)} takes {format_bytes(needed)} a rank, for all algorithms together, "
-                f"beyond the heap of {format_bytes(request.fabric.heap_bytes)} (sizes, fabric.heap_bytes), give more "
-                "heap, fewer algorithms, or timing.mode=none"
             )
 
 

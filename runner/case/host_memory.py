@@ -71,8 +71,14 @@ LANE_BYTES, ADDING_LANE_BYTES = 720, 1500
 copies of registers that tell whether a spin can end (simulator/run/machine.py) are made only for lanes that spin long.
 """
 
-INBOX_LANE_BYTES = ((3, 6000), (8, 2900), (16, 5000), (72, 6900))
-"""The same of kernels for small messages, by most ranks: they unroll their waits over the ranks."""
+BULK_LANE_BYTES, MANY_BULK_LANE_BYTES = 1500, 5000
+"""The same of reductions by bulk copies, the second of more than MANY_RANKS ranks."""
+
+INBOX_LANE_BYTES = ((3, 1900), (8, 3200), (16, 5700), (72, 8100))
+MOVING_INBOX_LANE_BYTES = 1250
+TWO_SHOT_INBOX_LANE_BYTES = 6700
+"""The same of kernels for small messages, by most ranks: they unroll their waits over the ranks. The second of those
+that only move data, the third of both shots in one kernel on up to 3 ranks."""
 
 KEPT_INPUT_BYTES = 256 << 20
 KEPT_REFERENCE_ELEMENTS = 8 << 20
@@ -217,7 +223,15 @@ def _need(checked_launches: int, spec: KernelSpec, case: Case) -> _Need:
 def lane_bytes(spec: KernelSpec, case: Case) -> int:
     """Return the most bytes that the simulator keeps for one thread of a launch."""
     if spec.max_size_bytes is not None:
+        if case.reduction == NONE:
+            return MOVING_INBOX_LANE_BYTES
+        if spec.algorithm == "two_shot_lamport" and case.world_size <= INBOX_LANE_BYTES[0][0]:
+            return TWO_SHOT_INBOX_LANE_BYTES
         return next(size_bytes for most, size_bytes in INBOX_LANE_BYTES if case.world_size <= most)
+    if spec.algorithm == "bulk" and case.reduction != NONE:
+        return BULK_LANE_BYTES if case.world_size <= MANY_RANKS else MANY_BULK_LANE_BYTES
+    if spec.algorithm == "push_rounds" and case.world_size > MANY_RANKS:
+        return MANY_BULK_LANE_BYTES
     return ADDING_LANE_BYTES if case.world_size > MANY_RANKS and case.reduction != NONE else LANE_BYTES
 
 

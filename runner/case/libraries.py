@@ -1,24 +1,25 @@
 """How libraries' own collectives are run, on slots of a case like our kernels (runner/case/slots.py). Only on GPUs.
 
 Which there are, and what each refuses, is in kernels/baselines.py. Memory is the library's: torch's allocator for NCCL,
-torch's symmetric memory, the fabric's symmetric heap for NVSHMEM. Every call is queued on torch's current stream, so
-that it can be captured in a CUDA graph.
+torch's symmetric memory, the fabric's symmetric heap for NVSHMEM, flashinfer's workspaces (flashinfer_slots.py). Every
+call is queued on torch's current stream, so that it can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from kernels.baselines import find_baseline
+from kernels.baselines import MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
 from kernels.catalogue import collective
+from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from kernels.numeric.dtypes import DTYPES, NONE
 from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
 from memory.process_group import process_group
+from runner.case.flashinfer_slots import open_trtllm, open_vllm
+from runner.case.library_slots import InPlace, OutOfPlace, slices_of
 from runner.case.slots import LibrarySlots, OpenContestant
 
 if TYPE_CHECKING:
@@ -26,100 +27,65 @@ if TYPE_CHECKING:
 
     from memory.pool import SymmetricPool
 
-SLOT_ALIGNMENT_BYTES = 256
-"""Slots begin at multiples of this."""
 
+class Noted:
+    """A library's slots, which tell the fabric of each call: it does not see them, and its errors name the last one."""
 
-@dataclass(frozen=True, slots=True)
-class Slices:
-    """Where slots lie in a buffer: numel elements each, stride elements apart."""
+    def __init__(self, opened: OpenContestant, fabric: DeviceFabric, name: str) -> None:
+        self._opened = opened
+        self._fabric = fabric
+        self._name = name
 
-    numel: int
-    stride: int
-
-    def of(self, buffer: torch.Tensor, slot: int) -> torch.Tensor:
-        return buffer[slot * self.stride : slot * self.stride + self.numel]
-
-
-def slices_of(case: Case) -> tuple[Slices, Slices]:
-    """Of a rank's input and of its output."""
-    counts = collective(case.op).counts(case.numel, case.world_size)
-    source, target = (Slices(count, _stride(count, case.itemsize)) for count in counts)
-    return source, target
-
-
-def _stride(numel: int, itemsize: int) -> int:
-    return -(-numel * itemsize // SLOT_ALIGNMENT_BYTES) * SLOT_ALIGNMENT_BYTES // itemsize
-
-
-class InPlace:
-    """Slots that are both input and output: slices of one buffer of this rank, and a call that takes a slice."""
-
-    def __init__(self, buffer: torch.Tensor, where: Slices, slots: int, call: Callable[[Any], object]) -> None:
-        self.slots = slots
-        self._call = call
-        self._views = [where.of(buffer, slot) for slot in range(slots)]
+    @property
+    def slots(self) -> int:
+        return self._opened.slots
 
     def write(self, slot: int, data: torch.Tensor) -> None:
-        self._views[slot].copy_(data)
+        self._opened.write(slot, data)
 
     def launch(self, slot: int) -> None:
-        self._call(self._views[slot])
+        self._fabric.note_queued(self._name)
+        self._opened.launch(slot)
 
     def output(self, slot: int) -> torch.Tensor:
-        return self._views[slot]
+        return self._opened.output(slot)
+
+    def captured(self) -> None:
+        self._opened.captured()
 
     def trouble(self) -> str:
-        return ""
+        return self._opened.trouble()
 
 
-class OutOfPlace:
-    """Slots of one input and one output buffer of this rank, and a call that takes a slice of each, input first."""
-
-    def __init__(
-        self,
-        buffers: tuple[torch.Tensor, torch.Tensor],
-        where: tuple[Slices, Slices],
-        slots: int,
-        call: Callable[[Any, Any], object],
-    ) -> None:
-        self.slots = slots
-        self._call = call
-        self._views = [(where[0].of(buffers[0], slot), where[1].of(buffers[1], slot)) for slot in range(slots)]
-
-    def write(self, slot: int, data: torch.Tensor) -> None:
-        import torch
-
-        source, target = self._views[slot]
-        source.copy_(data)
-        target.view(torch.uint8).fill_(0xFF)
-
-    def launch(self, slot: int) -> None:
-        self._call(*self._views[slot])
-
-    def output(self, slot: int) -> torch.Tensor:
-        return self._views[slot][1]
-
-    def trouble(self) -> str:
-        return ""
-
-
-def open_baseline(
-    name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int
-) -> AbstractContextManager[OpenContestant]:
+@contextlib.contextmanager
+def open_baseline(name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     """Collective: the baseline of that name with its memory for `slots` slots of the case. Only on a real fabric."""
     opened = {
-        "nccl": _nccl,
+        NCCL: _nccl,
+        NCCL_SYMMETRIC: _nccl_symmetric,
         "torch/one_shot": _torch_one_shot,
         "torch/two_shot": _torch_two_shot,
         "torch/multimem": _torch_multimem,
+        TWO_SHOT_STAGED: _torch_staged,
+        MULTIMEM_STAGED: _torch_staged,
         "nvshmem": _nvshmem,
+        VLLM_ONE_SHOT: open_vllm,
+        VLLM_TWO_SHOT: open_vllm,
+        TRTLLM_LAMPORT: open_trtllm,
+        TRTLLM_TWO_SHOT: open_trtllm,
     }[name]
-    return opened(cast(DeviceFabric, fabric), pool, case, slots)
+    device = cast(DeviceFabric, fabric)
+    with opened(device, pool, case, slots) as contestant:
+        yield Noted(contestant, device, case.name)
 
 
 @contextlib.contextmanager
 def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+    yield _nccl_slots(fabric, case, slots)
+
+
+def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> OpenContestant:
+    """NCCL's calls on slots that torch's allocator gives now."""
     import torch
 
     source, target = slices_of(case)
@@ -127,10 +93,31 @@ def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> 
     call = nccl_call(case, process_group(), fabric.rank)
     first = torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)
     if case.placement == "in_place":
-        yield InPlace(first, source, slots, call)
-        return
+        return InPlace(first, source, slots, call)
     second = torch.zeros(slots * target.stride, dtype=dtype, device=fabric.device)
-    yield OutOfPlace((first, second), (source, target), slots, call)
+    return OutOfPlace((first, second), (source, target), slots, call)
+
+
+@contextlib.contextmanager
+def _nccl_symmetric(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+    """The same calls, with all slots in memory of NCCL's that is registered as symmetric windows meanwhile."""
+    import torch
+    from torch import distributed
+
+    group = process_group()
+    # A communicator exists from its first call on, and registering needs one.
+    distributed.all_reduce(torch.zeros(1, device=fabric.device), group=group)
+    backend: Any = group._get_backend(torch.device(fabric.device))
+    windows = torch.cuda.MemPool(backend.mem_allocator)
+    with torch.cuda.use_mem_pool(windows):
+        opened = _nccl_slots(fabric, case, slots)
+    fabric.synchronize()
+    fabric.barrier()
+    backend.register_mem_pool(windows, symm=True)
+    yield opened
+    fabric.synchronize()
+    fabric.barrier()  # no rank takes a window away that a peer still reads
+    backend.deregister_mem_pool(windows)
 
 
 def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
@@ -236,6 +223,33 @@ def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
         gather = torch.ops.symm_mem.multimem_all_gather_out
         yield OutOfPlace((source, target), where, slots, lambda one, other: gather(one, group_name, other))
     fabric.barrier()
+
+
+@contextlib.contextmanager
+def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+    """One symmetric buffer for all slots, as one communicator of vLLM or SGLang has one for all calls."""
+    import torch
+
+    where = slices_of(case)
+    source, target = (torch.zeros(slots * one.stride, dtype=DTYPES[case.dtype], device=fabric.device) for one in where)
+    buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], where[0].stride)
+    symm_mem = torch.ops.symm_mem
+    is_multimem = case.algorithm == MULTIMEM_STAGED
+    reduce = symm_mem.multimem_all_reduce_ if is_multimem else symm_mem.two_shot_all_reduce_
+    stage = buffer[: where[0].numel]
+    yield OutOfPlace((source, target), where, slots, staged_call(stage, lambda data: reduce(data, "sum", group_name)))
+    fabric.barrier()
+
+
+def staged_call(stage: torch.Tensor, reduce: Callable[[torch.Tensor], object]) -> Callable[[Any, Any], None]:
+    """Return what runs an all_reduce out of place on a buffer that is reduced in place."""
+
+    def call(source: torch.Tensor, target: torch.Tensor) -> None:
+        stage.copy_(source)
+        reduce(stage)
+        target.copy_(stage)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -66,6 +66,24 @@ def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] =
     return _counted(cases[0].world_size, NVSHMEM, allocate)
 
 
+def measured_in_turns(
+    cases: Sequence[Case], heap_bytes: int, brought: Sequence[KernelSpec] = ()
+) -> list[tuple[int, ...]]:
+    """Return which cases of one size are timed together, by their places: all, or as many as fit the heap in turn.
+
+    In order, each with the ones before it, if the heap has room for another one with one slot.
+    """
+    turns: list[list[int]] = []
+    for place, case in enumerate(cases):
+        takes_none = not heap_bytes_to_measure([case], brought)
+        together = [cases[one] for one in turns[-1]] if turns else []
+        if turns and (takes_none or heap_bytes_to_measure([*together, case], brought) <= heap_bytes):
+            turns[-1].append(place)
+        else:
+            turns.append([place])
+    return [tuple(turn) for turn in turns]
+
+
 def largest_fitting(case: Case, spec: KernelSpec | Baseline, heap_bytes: int, rules: HeapRules = SIMULATED) -> int:
     """Return the largest of the op's sizes, in bytes, that fits the heap with all else; 0 if none does."""
 

@@ -17,6 +17,7 @@ from kernels.catalogue import collective
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
+from memory.tensor import flat_bytes
 from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import Binding, bind, device_of, status_report
 from runner.case.buffers import changed_guards, changed_pieces, fill
@@ -136,7 +137,7 @@ def launches_between(case: Case) -> int:
 
 def _complement(data: torch.Tensor) -> torch.Tensor:
     """Other data: no byte is the same."""
-    return (~data.view(torch.uint8)).view(data.dtype)
+    return (~flat_bytes(data)).view(data.dtype)
 
 
 def _launch_on_other_data(

@@ -14,7 +14,7 @@ The rules by which folds treat NaN, zeros, subnormals and overflow are in kernel
 
 from __future__ import annotations
 
-import hashlib
+import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -23,12 +23,14 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from cachetools import LRUCache
 
+from kernels.baselines import Baseline
 from kernels.numeric.bounds import Bound, bound
 from kernels.numeric.dtypes import DTYPES, FLOATS, SUMS
 from kernels.numeric.exact import ExactSum, exact_average, exact_sum
 from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold
 from kernels.spec import Case, Collective, Fold, Inputs
+from runner.case.digests import sha256_of
 from runner.case.inputs import CPU, make_inputs
 
 KEPT_REFERENCES = 16
@@ -43,6 +45,13 @@ KEPT_DEVICE_ELEMENTS = 512 * 1024 * 1024
 
 KEPT_OUTPUTS = 2
 """Outputs that a reference keeps, with what was found of them."""
+
+PIECE_ELEMENTS = 1 << 26
+"""Elements of which references are made, and outputs compared, at a time: on the way an element takes some hundred
+bytes."""
+
+LIMITS = ("exact", "low", "high", "may_be_nan")
+"""The tensors of a Bound."""
 
 Made = TypeVar("Made")
 
@@ -132,10 +141,19 @@ class Reference:
             for bits, comparison in self._seen:
                 if torch.equal(bits, bits_of(output)):
                     return comparison
-            comparison = _compare(self, output)
+            bits = bits_of(output).clone()
+            comparison = _compare(self, output, _digests.of(bits))
             self._seen[KEPT_OUTPUTS - 1 :] = []
-            self._seen.insert(0, (bits_of(output).clone(), comparison))
+            self._seen.insert(0, (bits, comparison))
             return comparison
+
+    def piece(self, start: int, end: int) -> Reference:
+        """Return the reference of the elements from start to end."""
+        nearest = self.nearest[start:end]
+        expected = nearest if self.expected is self.nearest else _cut(self.expected, start, end)
+        limit = self.limit and self.limit.piece(start, end)
+        exact = _cut(self.exact, start, end)
+        return Reference(self.method, nearest, expected, limit, exact, self.bound_value, self.chosen, self.reduced)
 
 
 def method_of(case: Case, spec: Promise, collective: Collective) -> str:
@@ -174,14 +192,22 @@ def reference_of(
         return exact_sum(_parts(case, collective, owner, contributions()))
 
     def make() -> Reference:
-        sums = _totals.get(data_here, device, total) if case.dtype in FLOATS and case.reduction in SUMS else None
+        # Larger ones are made anew for each order, in pieces.
+        shared = case.dtype in FLOATS and case.reduction in SUMS and case.numel <= PIECE_ELEMENTS
+        sums = _totals.get(data_here, device, total) if shared else None
         return make_reference(case, spec, collective, owner if spec.same_order else rank, contributions(), sums)
 
     # Where and how a buffer lies may decide who owns which element.
     order: tuple[Hashable, ...] = (spec.fold,)
     if spec.fold == "from_next_rank":
         order = (spec.fold, spec.owner, case.offset, case.placement, None if spec.same_order else rank)
-    return _references.get((*data_here, case.accumulator, spec.positive_zero, *order), device, make)
+    return _references.get((*data_here, accumulator_of(case, spec), spec.positive_zero, *order), device, make)
+
+
+def accumulator_of(case: Case, spec: Promise) -> str:
+    """Return the accumulator that a case's results are held to: the case's, or what its library is known to add in."""
+    known = spec.adds_in if isinstance(spec, Baseline) else ""
+    return known or case.accumulator
 
 
 def make_reference(
@@ -199,6 +225,28 @@ def make_reference(
         moved = bits.view(DTYPES[case.dtype])
         return Reference(method, moved, moved)
     parts = _parts(case, collective, rank, inputs)
+    first = _first(case, spec, rank, parts[0].device) if method == "bitwise_fold" else None
+    if total is not None or parts[0].numel() <= PIECE_ELEMENTS:
+        return _reference(case, spec, method, parts, first, total)
+    made = None
+    for start, end in _pieces(parts[0].numel()):
+        cut = [part[start:end] for part in parts]
+        piece = _reference(case, spec, method, cut, _cut(first, start, end), None)
+        made = made or _like(piece, parts[0].numel())
+        _write(made, start, piece)
+    assert made is not None
+    return made
+
+
+def _reference(
+    case: Case,
+    spec: Promise,
+    method: str,
+    parts: list[torch.Tensor],
+    first: torch.Tensor | None,
+    total: ExactSum | None,
+) -> Reference:
+    """The reference of a reduction's elements. first: the rank whose contribution each element's fold begins with."""
     if case.dtype not in FLOATS or case.reduction not in SUMS:
         return _exact_reference(case, spec, method, parts)
     total = total or exact_sum(parts)
@@ -208,11 +256,48 @@ def make_reference(
         assert torch.equal(to_float64(nearest), exact), f"{case.id}: the exact inputs' results are not exact"
         return Reference(method, nearest, nearest, reduced=True)
     if method == "bound":
-        limit = bound(parts, case.accumulator, case.reduction, total)
+        limit = bound(parts, accumulator_of(case, spec), case.reduction, total)
         return Reference(method, nearest, None, limit, exact, limit.largest_error, reduced=True)
-    first = _first(case, spec, rank, parts[0].device)
     expected = fold(parts, case.accumulator, case.reduction, first, spec.positive_zero)
     return Reference(method, nearest, expected, reduced=True)
+
+
+def _pieces(numel: int) -> list[tuple[int, int]]:
+    """Where pieces of PIECE_ELEMENTS begin and end; one of nothing where there is nothing."""
+    return [(start, min(start + PIECE_ELEMENTS, numel)) for start in range(0, max(numel, 1), PIECE_ELEMENTS)]
+
+
+def _cut(tensor: torch.Tensor | None, start: int, end: int) -> torch.Tensor | None:
+    return None if tensor is None else tensor[start:end]
+
+
+def _like(piece: Reference, numel: int) -> Reference:
+    """A reference of numel elements with nothing in it yet, of the kind of a piece's."""
+
+    def room(tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.new_empty(numel)
+
+    nearest = piece.nearest.new_empty(numel)
+    expected = nearest if piece.expected is piece.nearest else room(piece.expected)
+    limit = None
+    if piece.limit is not None:
+        exact, low, high = (one.new_empty(numel) for one in (piece.limit.exact, piece.limit.low, piece.limit.high))
+        limit = Bound(exact, low, high, piece.limit.formula, torch.zeros_like(nearest, dtype=torch.bool))
+    value = None if piece.bound_value is None else 0.0
+    return Reference(piece.method, nearest, expected, limit, room(piece.exact), value, piece.chosen, piece.reduced)
+
+
+def _write(whole: Reference, start: int, piece: Reference) -> None:
+    """Write a piece's elements into a reference."""
+    there = whole.piece(start, start + piece.nearest.numel())
+    tensors = [(there.nearest, piece.nearest), (there.expected, piece.expected), (there.exact, piece.exact)]
+    if there.limit is not None and piece.limit is not None:
+        tensors += [(getattr(there.limit, name), getattr(piece.limit, name)) for name in LIMITS]
+    for target, made in tensors:
+        if target is not None and made is not None:
+            target.copy_(made)
+    if whole.bound_value is not None and piece.bound_value is not None:
+        whole.bound_value = max(whole.bound_value, piece.bound_value)
 
 
 def _exact_reference(case: Case, spec: Promise, method: str, parts: list[torch.Tensor]) -> Reference:
@@ -240,11 +325,34 @@ def _first(case: Case, spec: Promise, rank: int, device: torch.device) -> torch.
         return None
     if spec.owner is None:
         raise ValueError(f"{spec.name}: fold from_next_rank needs an owner")
-    return (spec.owner(case, rank).to(device).to(torch.int64) + 1) % case.world_size
+    with device:  # the owner's tensors are made there
+        owner = spec.owner(case, rank)
+    return (owner.to(device).to(torch.int16) + 1) % case.world_size
 
 
-def _compare(reference: Reference, output: torch.Tensor) -> Comparison:
-    digest = hashlib.sha256(bits_of(output).contiguous().cpu().numpy().data).hexdigest()
+def _compare(reference: Reference, output: torch.Tensor, digest: str) -> Comparison:
+    """Compare an output in pieces; digest is of all of it."""
+    pieces = _pieces(output.numel())
+    if len(pieces) == 1:
+        return _compare_piece(reference, output, digest)
+    found = [_compare_piece(reference.piece(start, end), output[start:end], digest) for start, end in pieces]
+    wrong = [start + one.first_index for (start, _), one in zip(pieces, found, strict=True) if one.wrong]
+    errors = [one.max_absolute_error for one in found]
+    shares = [one.bound_used for one in found if one.bound_used is not None]
+    scales = [one.scale for one in found if one.scale is not None]
+    return Comparison(
+        wrong=sum(one.wrong for one in found),
+        first_index=wrong[0] if wrong else -1,
+        max_absolute_error=math.nan if any(map(math.isnan, errors)) else max(errors),
+        max_ulp_error=max(one.max_ulp_error for one in found),
+        squared_ulp_error=sum(one.squared_ulp_error for one in found),
+        bound_used=max(shares) if shares else None,
+        digest=digest,
+        scale=sum(scales, Scale()) if scales else None,
+    )
+
+
+def _compare_piece(reference: Reference, output: torch.Tensor, digest: str) -> Comparison:
     limit, expected, nearest = reference.limit, reference.expected, reference.nearest
     if not output.numel() or (expected is nearest and torch.equal(bits_of(output), bits_of(nearest))):
         scale = _scale(torch.zeros((), device=nearest.device), nearest) if reference.reduced else None
@@ -318,6 +426,31 @@ def _latest(weigh: Callable[[Made], torch.Tensor], most_elements: int) -> LRUCac
     return LRUCache(most_elements, weight)
 
 
+class _Digests:
+    """SHA-256 of the latest outputs. Contestants mostly give the same bits, which references of several kinds look
+    at."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: list[tuple[torch.Tensor, str]] = []
+
+    def of(self, bits: torch.Tensor) -> str:
+        """Return the digest of a tensor, which nothing writes to any more."""
+        with self._lock:
+            for known, digest in self._latest:
+                if known.dtype == bits.dtype and known.device == bits.device and torch.equal(known, bits):
+                    return digest
+            digest = sha256_of(bits)
+            self._latest[KEPT_OUTPUTS - 1 :] = []
+            self._latest.insert(0, (bits, digest))
+            return digest
+
+    def forget(self) -> None:
+        with self._lock:
+            self._latest.clear()
+
+
+_digests = _Digests()
 _totals: _Kept[ExactSum] = _Kept(lambda total: total.value)
 _references: _Kept[Reference] = _Kept(lambda reference: reference.nearest)
 
@@ -326,3 +459,4 @@ def forget_references() -> None:
     """Give all kept references up."""
     _totals.forget()
     _references.forget()
+    _digests.forget()

@@ -42,6 +42,11 @@ class OpenContestant(Protocol):
         """A slot's output (1-D, the case's dtype) where it lies; to be looked at."""
         ...
 
+    def captured(self) -> None:
+        """Collective, once after graphs of its launches were made and before the first is replayed: what it has to do
+        for them."""
+        ...
+
     def trouble(self) -> str:
         """What the contestant itself reports about its calls so far, such as a wait it gave up; "" for nothing."""
         ...
@@ -69,6 +74,9 @@ class _Arenas:
 
     def output(self, slot: int) -> torch.Tensor:
         return self.outputs[slot].inspect(self._fabric).view(self._dtype)
+
+    def captured(self) -> None:
+        pass
 
 
 class KernelSlots(_Arenas):

@@ -2,7 +2,8 @@
 
 Rank r of a case with seed s draws from NumPy's Philox generator, seeded by SeedSequence(entropy=s, spawn_key=(r,)):
 streams that are independent in both, and begin alike for every size. What ranks must agree on (who holds a special
-value) comes from a stream of the seed alone, spawn_key=(0, 1).
+value) comes from a stream of the seed alone, spawn_key=(0, 1). Words and normal numbers come from generators.py, on the
+host or on a GPU; what is made of them here are integers and single roundings, which are the same on both.
 
 - "integers": from -m to m without 0 (unsigned types: from 1).
 - "sparse": 1 or -1 from `largest` ranks of each element, 0 from the others. Those ranks follow each other cyclically,
@@ -15,12 +16,14 @@ value) comes from a stream of the seed alone, spawn_key=(0, 1).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
-from kernels.numeric.formats import FORMATS, is_float, is_signed, narrow
+from kernels.numeric.formats import FORMATS, bits_of, is_float, is_signed, narrow
+from runner.case.generators import Generator, HostGenerator, upper_half
 
 LARGEST_DRAWN = 1 << 32
 """Magnitudes of integers are drawn from 32 bits: no larger ones."""
@@ -43,49 +46,47 @@ class Stream:
     base: str = ""
 
 
-def draw(stream: Stream, seed: int, rank: int, numel: int, piece: int) -> torch.Tensor:
-    """The first numel elements of a rank's stream (1-D, on the CPU), made in pieces of at most piece elements."""
-    made = torch.empty(numel, dtype=_signed_bits(stream.dtype), device="cpu")
-    source, common = _Source(seed, (rank,)), _Source(seed, (0, 1))
-    for start in range(0, numel, piece):
-        length = min(piece, numel - start)
-        made[start : start + length] = torch.from_numpy(_drawn(stream, rank, start, length, source, common))
-    return made.view(stream.dtype)
+Generators = Callable[[int, tuple[int, ...]], Generator]
+"""Makes the generator of a seed and a key; the device is its own."""
 
 
-class _Source:
-    """A Philox generator, as raw words and as normal numbers."""
+def draw(
+    stream: Stream, seed: int, rank: int, numel: int, piece: int, generators: Generators = HostGenerator
+) -> torch.Tensor:
+    """The first numel elements of a rank's stream (1-D, on the generators' device), made in pieces of at most piece
+    elements. The bits depend on neither device nor piece."""
+    source, common = generators(seed, (rank,)), generators(seed, (0, 1))
+    made = _drawn(stream, rank, 0, min(piece, numel), source, common)
+    if numel > piece:
+        first, made = made, made.new_empty(numel)
+        made[:piece] = first
+        for start in range(piece, numel, piece):
+            length = min(piece, numel - start)
+            made[start : start + length] = _drawn(stream, rank, start, length, source, common)
+    # NumPy's empty arrays have any stride, and torch would not see other numbers in them.
+    return made.view(stream.dtype) if numel else made.new_empty(0, dtype=stream.dtype)
 
-    def __init__(self, seed: int, key: tuple[int, ...]) -> None:
-        self._bits = np.random.Philox(np.random.SeedSequence(entropy=seed, spawn_key=key))
-        self._generator = np.random.Generator(self._bits)
 
-    def words(self, count: int) -> np.ndarray:
-        return self._bits.random_raw(count)
-
-    def normal(self, count: int, wide: bool) -> torch.Tensor:
-        if wide:
-            return torch.from_numpy(self._generator.standard_normal(count, dtype=np.float64))
-        return torch.from_numpy(self._generator.standard_normal(count, dtype=np.float32))
-
-
-def _drawn(stream: Stream, rank: int, start: int, length: int, source: _Source, common: _Source) -> np.ndarray:
+def _drawn(stream: Stream, rank: int, start: int, length: int, source: Generator, common: Generator) -> torch.Tensor:
     """The next elements' bits, as signed integers of the dtype's width."""
     dtype = stream.dtype
     match stream.kind:
         case "normal":
-            return _bits(narrow(source.normal(length, dtype is torch.float64), dtype))
+            return bits_of(narrow(source.normal(length, dtype is torch.float64), dtype))
         case "integers":
-            return _bits(_numbers(_integers(source.words(length), stream.largest, dtype), dtype))
+            return _numbers(_integers(source.words(length), stream.largest, dtype), dtype)
         case "sparse":
-            sign = np.where(source.words(length) & np.uint64(1), -1, 1)
+            sign = 1 - 2 * (source.words(length) & 1)
             here = (rank - _ranks(common.words(length), stream.world_size)) % stream.world_size < stream.largest
-            return _bits(_numbers(np.where(here, sign, 0), dtype))
+            return _numbers(sign * here, dtype)
         case "bits":
             return _truncated(source.words(length), dtype)
         case "ones" | "zeros":
-            words = source.words(length * max(1, round(np.log2(stream.world_size))))
-            ones = np.bitwise_and.reduce(words.reshape(length, -1), axis=1)
+            each = max(1, round(math.log2(stream.world_size)))
+            words = source.words(length * each).view(length, each)
+            ones = words[:, 0]
+            for column in range(1, each):
+                ones = ones & words[:, column]
             return _truncated(ones if stream.kind == "ones" else ~ones, dtype)
         case "edge":
             base = Stream(stream.base, dtype)
@@ -95,39 +96,34 @@ def _drawn(stream: Stream, rank: int, start: int, length: int, source: _Source, 
             raise AssertionError(f"no stream is called {stream.kind}")
 
 
-def _integers(raw: np.ndarray, largest: int, dtype: torch.dtype) -> np.ndarray:
+def _integers(words: torch.Tensor, largest: int, dtype: torch.dtype) -> torch.Tensor:
     """Raw 64 bits a number to int64 from -largest to largest without 0; unsigned dtypes: from 1."""
     # 32 bits scaled to 1..m, one more for the sign: integer arithmetic, so the same everywhere
-    magnitude = (((raw >> np.uint64(32)) * np.uint64(largest)) >> np.uint64(32)) + np.uint64(1)
-    signed = magnitude.astype(np.int64)
-    negative = (raw & np.uint64(1)).astype(bool) & (is_float(dtype) or is_signed(dtype))
-    return np.where(negative, -signed, signed)
+    magnitude = upper_half(upper_half(words).mul_(largest)).add_(1)
+    if not (is_float(dtype) or is_signed(dtype)):
+        return magnitude
+    return torch.where((words & 1).to(torch.bool), -magnitude, magnitude)
 
 
-def _numbers(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """int64 as numbers of a dtype that has them all."""
+def _numbers(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """int64 as numbers of a dtype that has them all, as bits."""
     if is_float(dtype):
-        return narrow(torch.from_numpy(values).to(torch.float64 if dtype is torch.float64 else torch.float32), dtype)
-    return torch.from_numpy(_truncated(values.view(np.uint64), dtype)).view(dtype)
+        return bits_of(narrow(values.to(torch.float64 if dtype is torch.float64 else torch.float32), dtype))
+    return _truncated(values, dtype)
 
 
-def _truncated(words: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+def _truncated(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The lowest bits of 64-bit words, as many as the dtype has."""
-    width = dtype.itemsize
-    return words.astype(f"u{width}").view(f"i{width}")
+    return words.to(_signed_bits(dtype))
 
 
 def _signed_bits(dtype: torch.dtype) -> torch.dtype:
     return {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
 
 
-def _bits(value: torch.Tensor) -> np.ndarray:
-    return value.view(_signed_bits(value.dtype)).numpy()
-
-
-def _ranks(words: np.ndarray, world_size: int) -> np.ndarray:
+def _ranks(words: torch.Tensor, world_size: int) -> torch.Tensor:
     """A rank from the lowest 16 bits of each word."""
-    return (words & np.uint64(0xFFFF)).astype(np.int64) % world_size
+    return (words & 0xFFFF).to(torch.int32) % world_size
 
 
 def specials(dtype: torch.dtype) -> tuple[int, ...]:
@@ -151,7 +147,9 @@ def specials(dtype: torch.dtype) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*nans, *positive, *(sign | one for one in positive))))
 
 
-def edge(dtype: torch.dtype, rank: int, world_size: int, start: int, base: np.ndarray, words: np.ndarray) -> np.ndarray:
+def edge(
+    dtype: torch.dtype, rank: int, world_size: int, start: int, base: torch.Tensor, words: torch.Tensor
+) -> torch.Tensor:
     """A rank's elements from index start on: base with special values, placed by words, which all ranks have alike.
 
     Elements whose index is not 3 modulo 4: rank word[0:16] mod n holds a special value, and if the highest bit is set
@@ -165,48 +163,56 @@ def edge(dtype: torch.dtype, rank: int, world_size: int, start: int, base: np.nd
     Integers: all the lowest; all the highest; one the lowest among the highest; one the highest among the lowest; all
     0; one 0 among all ones.
     """
-    width = dtype.itemsize
-    bits = base.copy().view(f"u{width}")
-    index = np.arange(start, start + len(bits))
-    one, other = _ranks(words, world_size), _ranks(words >> np.uint64(16), world_size)
-    flag = (words >> np.uint64(63)).astype(bool)
-    values = np.array(specials(dtype), dtype=f"u{width}")
-    first, second = (values[(words >> np.uint64(shift)).astype(np.uint8) % len(values)] for shift in (32, 40))
-    together = index % TOGETHER == TOGETHER - 1
-    bits = np.where((other == rank) & flag & ~together, second, bits)
-    bits = np.where((one == rank) & ~together, first, bits)
+    one, other = _ranks(words, world_size), _ranks(words >> 16, world_size)
+    flag = words < 0
+    values = _patterns(specials(dtype), base)
+    bits = base.clone()
+    for whose, shift in ((flag & (other == rank), 40), (one == rank, 32)):
+        (places,) = whose.nonzero(as_tuple=True)
+        bits[places] = values[((words[places] >> shift) & 0xFF) % len(values)]
+    together = slice((TOGETHER - 1 - start) % TOGETHER, None, TOGETHER)
+    one, flag, shared = one[together], flag[together], base[together]
+    index = torch.arange(start, start + len(base), device=base.device)[together]
     turn = index // TOGETHER % KINDS
-    for kind, column in enumerate(_columns(dtype, bits, one == rank, (one + 1) % world_size == rank, flag)):
-        bits = np.where(together & (turn == kind), column, bits)
-    return bits.astype(f"u{width}").view(f"i{width}")
+    for kind, column in enumerate(_columns(dtype, shared, one == rank, (one + 1) % world_size == rank, flag)):
+        shared = torch.where(turn == kind, column, shared)
+    bits[together] = shared
+    return bits
+
+
+def _patterns(patterns: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """Unsigned patterns as signed integers of the width and on the device of other ones."""
+    width = 8 * like.itemsize
+    signed = [pattern - (1 << width) if pattern >> (width - 1) else pattern for pattern in patterns]
+    return torch.tensor(signed, dtype=like.dtype, device=like.device)
 
 
 def _columns(
-    dtype: torch.dtype, base: np.ndarray, one: np.ndarray, following: np.ndarray, flag: np.ndarray
-) -> list[np.ndarray]:
+    dtype: torch.dtype, base: torch.Tensor, one: torch.Tensor, following: torch.Tensor, flag: torch.Tensor
+) -> list[torch.Tensor]:
     """A rank's bits for each kind of element that is special on all ranks, see edge()."""
-    unsigned = base.dtype.type
-    sign = unsigned(1 << (8 * base.itemsize - 1))
-    ones = unsigned(2 * int(sign) - 1)
+    sign_bit = 1 << (8 * base.itemsize - 1)
     if not is_float(dtype):
-        low, high = (sign, unsigned(sign - 1)) if is_signed(dtype) else (unsigned(0), ones)
-        same = np.ones_like(base)
+        limits = (sign_bit, sign_bit - 1) if is_signed(dtype) else (0, 2 * sign_bit - 1)
+        low, high, zero, ones = _patterns((*limits, 0, 2 * sign_bit - 1), base)
         return [
-            same * low,
-            same * high,
-            np.where(one, low, high),
-            np.where(one, high, low),
-            same * unsigned(0),
-            np.where(one, unsigned(0), ones),
+            low.expand(base.shape),
+            high.expand(base.shape),
+            torch.where(one, low, high),
+            torch.where(one, high, low),
+            zero.expand(base.shape),
+            torch.where(one, zero, ones),
         ]
     form = FORMATS[dtype]
-    largest, endless = unsigned(form.largest_bits), unsigned(form.largest_bits + form.has_infinity)
-    mantissa = unsigned((1 << (form.significand_bits - 1)) - 1)
+    endless_bits = form.largest_bits + form.has_infinity
+    wanted = (sign_bit, form.largest_bits, sign_bit | form.largest_bits, endless_bits, sign_bit | endless_bits)
+    sign, largest, lowest, endless, negative_endless = _patterns(wanted, base)
+    nan, zero, subnormal = _patterns((sign_bit - 1, 0, sign_bit | ((1 << (form.significand_bits - 1)) - 1)), base)
     return [
-        np.full_like(base, sign),
-        np.where(flag, sign | largest, largest),
-        np.where(one, endless, np.where(following, sign | endless, base)),
-        np.where(one, unsigned(sign - 1), base),
-        base & (sign | mantissa),
-        np.where(one, sign, unsigned(0)),
+        sign.expand(base.shape),
+        torch.where(flag, lowest, largest),
+        torch.where(one, endless, torch.where(following, negative_endless, base)),
+        torch.where(one, nan, base),
+        base & subnormal,
+        torch.where(one, sign, zero),
     ]

@@ -137,7 +137,15 @@ class Instance:
         """Queue one launch on a slot."""
         shape = self._launches[slot]
         if stream is not None:
-            how = (shape.grid, shape.block, shape.shared_bytes, shape.cluster, stream, shape.cooperative)
+            how = (
+                shape.grid,
+                shape.block,
+                shape.shared_bytes,
+                shape.cluster,
+                stream,
+                shape.cooperative,
+                shape.dependent,
+            )
             shape = Launch(*how)
         self.fabric.launch(self.plan.executables[slot], shape, self._arguments[slot])
 

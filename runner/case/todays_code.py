@@ -34,7 +34,7 @@ def sources(
     what may run; None: what may by default. Brought files other than the recorded are "changed", and are not run unless
     code allows that.
     """
-    from kernels.catalogue import NAMES
+    from kernels.catalogue import is_known
     from runner.case.allowed_code import allowed_code
     from runner.case.bringing import recorded_place
 
@@ -47,7 +47,7 @@ def sources(
         if record.kernel is not None:
             recorded.setdefault(record.kernel.name, []).append(record)
     for name, members in sorted(recorded.items()):
-        if name not in NAMES and not recorded_place(members[0]):
+        if not is_known(name) and not recorded_place(members[0]):
             found["gone"].append(name)
             continue
         if members[0].case.op == CUSTOM:

@@ -70,6 +70,7 @@ class Console:
         self._live: Live | None = None
         self._last_finish_s = self._last_line_s = clock()
         self._skipped = 0
+        self._spread = ""
 
     def __enter__(self) -> Console:
         for line in self._heading:
@@ -139,6 +140,10 @@ class Console:
         )
         self._live.start()
 
+    def spread(self, text: str) -> None:
+        """Say of all workers how far they are, in place of the case that runs: "3 running, 5 of 12 jobs done"."""
+        self._spread = self._bar.spread = text
+
     @contextlib.contextmanager
     def starting_up(self) -> Iterator[None]:
         """Within, time is that of imports or of a world's start; no case took it, so none to come is expected to."""
@@ -194,10 +199,13 @@ class Console:
     def _so_far(self) -> str:
         """What a line of a large command says beside its case."""
         progress = self._progress
-        if progress.total <= MANY_CASES:
+        if progress.total <= MANY_CASES and not self._spread:
             return ""
         parts = [f"{counted(self._skipped, 'case')} before it not shown"] if self._skipped else []
-        parts += [f"job {self._bar.job} of {self._bar.jobs}"] if self._bar.jobs > 1 else []
+        if self._spread:
+            parts.append(self._spread)
+        elif self._bar.jobs > 1:
+            parts.append(f"job {self._bar.job} of {self._bar.jobs}")
         parts += [f"{progress.failed:,} failed so far"] if progress.failed else []
         if (remaining_s := progress.remaining_s) is not None:
             parts.append(f"about {clock_text(remaining_s)} left")

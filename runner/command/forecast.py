@@ -5,6 +5,7 @@ Nothing is run and nothing is created: no folder of records, no database, no ent
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -225,7 +226,34 @@ def _time(cases: Sequence[ExpectedCase], durations: Durations, command: Command)
         return f"time: unknown, {none}"
     of_some = "" if len(known) == len(running) else f" for {len(known):,} of {counted(len(running), 'case')}"
     rest = f"; unknown for {len(running) - len(known):,}" if len(known) < len(running) else ""
-    return f"time: about {duration_text(sum(known))}{of_some}{rest} ({source}; starting up is not included)"
+    spread = " on the launcher's workers" if command.launch is not None else ""
+    return (
+        f"time: about {duration_text(_whole_time_s(running, command))}{of_some}{rest}{spread} "
+        f"({source}; starting up is not included)"
+    )
+
+
+def _whole_time_s(cases: Sequence[ExpectedCase], command: Command) -> float:
+    """Seconds that the known cases take: one after another, or on the workers of a launcher.
+
+    Workers take jobs one at a time, in order, as soon as they are free. Groups of workers work one after another, but
+    for Slurm's, which work at the same time.
+    """
+    by_job: dict[int, float] = {}
+    for one in cases:
+        by_job[one.job - 1] = by_job.get(one.job - 1, 0.0) + (one.seconds or 0.0)
+    if command.launch is None:
+        return sum(by_job.values())
+    from runner.command.launched import groups_for
+    from runner.launch.workers import SLURM
+
+    times = []
+    for group in groups_for(command.launch, command):
+        free_at = [0.0] * group.workers
+        for job in group.jobs:
+            heapq.heapreplace(free_at, free_at[0] + by_job.get(job, 0.0))
+        times.append(max(free_at))
+    return max(times) if command.launch.name == SLURM else sum(times)
 
 
 def duration_text(seconds: float) -> str:

@@ -14,6 +14,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,17 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels.assumptions import sentence_of
-from kernels.baselines import Baseline, library_of, refuses_baseline
+from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
 from kernels.catalogue import collective
 from kernels.compile_error import CompilationError
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
 from kernels.stress import NO_STRESS, Stress
+from kernels.tuned_name import has_tuning, values_of
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from memory.held_interrupts import uninterrupted
 from reports.record.findings import verdict_of
 from reports.record.record import (
     CHECK_WAS_OFF,
+    INTERRUPTED,
     Check,
     FabricInfo,
     KernelInfo,
@@ -46,7 +49,10 @@ from reports.record.record import (
 )
 from reports.table.text import counted
 from runner.case.contestant import Contestant, spec_for
+from runner.case.memory_needed import measured_in_turns
+from runner.case.nccl_settings import refuses_settings
 from runner.case.recorded import recorded_case, recorded_findings
+from runner.command.without_hanging import Ended, timed_without_hanging
 from runner.interrupt import shielded
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
@@ -55,10 +61,12 @@ from runner.world.world import World, WorldFailure
 if TYPE_CHECKING:
     import torch
 
+    from runner.case.flashinfer_modules import Brought
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
     from runner.timing.measure import TimedResult
+    from runner.world.preload import Preloaded
 
 PATIENCE_S = 10.0
 """How long a kernel waits for another rank at most, before it reports that; less where the deadline is short."""
@@ -84,6 +92,10 @@ class Keeper(Protocol):
         """A case begins; for the progress."""
         ...
 
+    def preparing(self, what: str) -> AbstractContextManager[None]:
+        """Within, something long is done that is part of no case; for the progress."""
+        ...
+
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Store a finished case. Raises StoreError, which ends the command."""
         ...
@@ -95,7 +107,7 @@ class Means:
 
     measured times contestants of one size together; its last argument is the links' limit if it is known already, and
     it gives that back beside one TimedResult a contestant. measured_custom does so for the kernel of op=custom. Without
-    them nothing is timed.
+    them nothing is timed. brought brings a module that a library's baseline needs onto the ranks of a world.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -113,6 +125,7 @@ class Means:
         ]
         | None
     ) = None
+    brought: Callable[[World, str], Brought] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,7 @@ class _Run:
         self._means = means
         self._traits: Traits | None = None
         self._limit: LinkLimit | None = None
+        self._modules: dict[str, tuple[World, Brought]] = {}
 
     def one_size(self, cases: Sequence[Case]) -> None:
         """Run the cases of one size; then time together what passed, and keep what had to wait for that, in order."""
@@ -166,7 +180,7 @@ class _Run:
         except KeyboardInterrupt:
             for attempt in waiting:
                 if attempt.status is Status.PASSED and attempt.timing is None:
-                    attempt.reason = "interrupted before it was timed"
+                    attempt.reason = INTERRUPTED
             self._keep_all(waiting)
             raise
 
@@ -188,13 +202,41 @@ class _Run:
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)
             attempt.traits = self._traits
+            _refuse_other_nccl(self._job.request.fabric.nccl, self._traits)
+            module = self._module_for(case, world)
             attempt.begin()
-            attempt.run(world, self._means)
+            attempt.run(world, self._means, module)
         except WorldFailure as failure:
             attempt.fail(Status(failure.status), failure.message)
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
+
+    def _module_for(self, case: Case, world: World) -> Brought | None:
+        """Bring the module that a case's library needs onto the ranks, before the case's time begins; None if it needs
+        none, or is refused anyway."""
+        spec = spec_for(case, self._job.brought) if self._job.custom is None else None
+        assert self._traits is not None
+        if not isinstance(spec, Baseline) or refuses_baseline(spec, case, self._traits):
+            return None
+        return self._brought(spec.module, world)
+
+    def _brought(self, module: str, world: World) -> Brought | None:
+        """What came of bringing a module onto the ranks of this world; an unavailable module is tried once."""
+        if not module or self._means.brought is None:
+            return None
+        known = self._modules.get(module)
+        if known is not None and (known[0] is world or known[1].problem):
+            return known[1]
+        with self._keeper.preparing(f"bringing {module} to the ranks: what is not compiled yet takes minutes"):
+            try:
+                found = self._means.brought(world, module)
+            except WorldFailure as failure:
+                from runner.case.flashinfer_modules import Brought
+
+                found = Brought(f"bringing {module} to the ranks: {failure.message.splitlines()[0]}")
+        self._modules[module] = (world, found)
+        return found
 
     def _is_to_be_timed(self, attempt: _Attempt) -> bool:
         traits = attempt.traits
@@ -205,34 +247,60 @@ class _Run:
         return is_plain and self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
-        """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then."""
-        hint = f"; {_LAUNCHED_AGAIN}" if self._job.custom is not None else ""
+        """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then. Only
+        what hangs costs itself alone."""
         try:
-            found = self._measured(attempts)
-        except WorldFailure as failure:
-            for attempt in attempts:
-                attempt.fail(Status(failure.status), f"while timing: {failure.message}{hint}")
+            ended = self._timed_custom(attempts) if self._job.custom is not None else self._timed(attempts)
         except Exception as error:
             for attempt in attempts:
-                attempt.fail(Status.FAILED, f"while timing: {_described(error)}{hint}")
-        else:
-            for attempt, timed in zip(attempts, found, strict=True):
-                attempt.take(timed)
+                attempt.fail(Status.FAILED, f"while timing: {_described(error)}{self._hint}")
+            return
+        for attempt, one in zip(attempts, ended, strict=True):
+            if isinstance(one.found, WorldFailure):
+                after = f"; {one.note}" if one.note else ""
+                attempt.fail(Status(one.found.status), f"while timing: {one.found.message}{after}{self._hint}")
+                continue
+            attempt.take(one.found)
+            if attempt.status is Status.PASSED and one.note:
+                attempt.reason = one.note
 
-    def _measured(self, attempts: Sequence[_Attempt]) -> list[TimedResult]:
-        """What timing found of each attempt."""
-        request, world = self._job.request, self._keeper.world()
-        if self._job.custom is not None:
-            (attempt,) = attempts
-            assert self._means.measured_custom is not None
-            assert attempt.custom is not None
+    @property
+    def _hint(self) -> str:
+        return f"; {_LAUNCHED_AGAIN}" if self._job.custom is not None else ""
+
+    def _timed_custom(self, attempts: Sequence[_Attempt]) -> list[Ended]:
+        """What timing found of the one attempt of a custom kernel."""
+        (attempt,) = attempts
+        assert self._means.measured_custom is not None
+        assert self._job.custom is not None
+        assert attempt.custom is not None
+        try:
             timed, self._limit = self._means.measured_custom(
-                world, self._job.custom, attempt.custom, request, self._limit
+                self._keeper.world(), self._job.custom, attempt.custom, self._job.request, self._limit
             )
-            return [timed]
-        assert self._means.measured is not None
+        except WorldFailure as failure:
+            return [Ended(failure)]
+        return [Ended(timed)]
+
+    def _timed(self, attempts: Sequence[_Attempt]) -> list[Ended]:
+        """What timing found of each attempt. Where not all fit the heap they take turns, and each one's timing names
+        those that it was interleaved with."""
         contestants = [attempt.contestant for attempt in attempts if attempt.contestant is not None]
-        found, self._limit = self._means.measured(world, contestants, request, self._limit)
+        assert self._traits is not None
+        cases = [contestant.case for contestant in contestants]
+        ended: list[Ended] = []
+        for turn in measured_in_turns(cases, self._traits.heap_bytes, self._job.brought):
+            ended += timed_without_hanging([contestants[place] for place in turn], self._measured)
+        return ended
+
+    def _measured(self, contestants: Sequence[Contestant]) -> list[TimedResult]:
+        """Time contestants together, on a healthy world."""
+        assert self._means.measured is not None
+        world = self._keeper.world()
+        for contestant in contestants:
+            if isinstance(contestant.spec, Baseline):
+                self._brought(contestant.spec.module, world)
+        found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         return found
 
 
@@ -283,8 +351,11 @@ class _Attempt:
         else:
             self.timing = timed.timing
 
-    def run(self, world: World, means: Means) -> None:
-        """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong."""
+    def run(self, world: World, means: Means, module: Brought | None = None) -> None:
+        """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong.
+
+        module: what came of bringing what the case's library needs onto the ranks.
+        """
         assert self.traits is not None
         request = self.job.request
         if self.job.custom is not None:
@@ -292,14 +363,20 @@ class _Attempt:
             return
         spec = spec_for(self.case, self.job.brought)
         if isinstance(spec, Baseline):
-            refusal = refuses_baseline(spec, self.case, self.traits)
+            refusal = refuses_baseline(spec, self.case, self.traits) or refuses_settings(
+                request.fabric.nccl_settings, self.case, self.traits
+            )
+            if refusal is None and module is not None and module.problem:
+                refusal = Refusal("baselines", f"{spec.name} is unavailable", module.problem)
         else:
             refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
         if refusal:
             self._refuse(refusal)
             return
         if isinstance(spec, Baseline):
-            self.library = library_of(spec.name, self.traits)
+            self.library = library_of(spec.name, self.traits, module.compiled_with if module is not None else "")
+            if spec.name in (NCCL, NCCL_SYMMETRIC):
+                self.library = request.fabric.nccl_settings.named(self.library)
             self.contestant = Contestant(self.case, spec)
         else:
             compiled = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
@@ -385,11 +462,18 @@ class _Attempt:
         return kernel_info(one.spec, one.case, one.executable)
 
     def _given(self) -> dict[str, Any] | None:
-        """What our kernel was given that its case does not say: the choices it was compiled with, and its patience."""
+        """What our kernel was given that its case does not say: the choices it was compiled with, its patience, a
+        tuning on trial, and the table that chose it."""
         if self.contestant is None or isinstance(self.contestant.spec, Baseline):
             return None
         choices = {name: _plain(value) for name, value in self.contestant.spec.choices(self.case).items()}
-        return {"choices": choices, "patience_s": _patience_s(self.job.request)}
+        given: dict[str, Any] = {"choices": choices, "patience_s": _patience_s(self.job.request)}
+        if has_tuning(self.case.algorithm):
+            given["tuning"] = values_of(self.case.algorithm)
+        chooser = self.job.request.chooser
+        if chooser is not None and (chosen := chooser.described(self.case)) is not None:
+            given["chosen"] = dict(chosen)
+        return given
 
 
 def usual_means() -> Means:
@@ -408,7 +492,14 @@ def usual_means() -> Means:
     def ran(world: World, contestant: Contestant, request: ResolvedRequest) -> Check | None:
         return check_of(contestant, outcomes_of(world, contestant, request), request)
 
-    return Means(refuses=refuses, compiled=executable, ran=ran, measured=_measured, measured_custom=_measured_custom)
+    return Means(
+        refuses=refuses,
+        compiled=executable,
+        ran=ran,
+        measured=_measured,
+        measured_custom=_measured_custom,
+        brought=_brought,
+    )
 
 
 def outcomes_of(
@@ -486,6 +577,15 @@ def _measured_custom(
     return combine_custom(plan, custom.spec, custom.inputs, rows, limit, custom.moved_bytes)
 
 
+def _brought(world: World, module: str) -> Brought:
+    """Bring a module of flashinfer's onto the ranks of a world."""
+    from runner.case.flashinfer_modules import LOAD_LIMIT_S, ModulePlan, bring_module
+
+    plan = ModulePlan(module)
+    found = world.run(bring_module, plan, plan.limit_s + LOAD_LIMIT_S)[0]
+    return found
+
+
 def _patience_s(request: ResolvedRequest) -> float:
     return min(PATIENCE_S, request.deadline_s / 3)
 
@@ -499,6 +599,13 @@ def _traits(world: World, deadline_s: float) -> Traits:
     traits = world.run(read_traits, None, deadline_s)[0]
     assert isinstance(traits, Traits)
     return traits
+
+
+def _refuse_other_nccl(wanted: Preloaded | None, traits: Traits) -> None:
+    """FabricError if the ranks run another NCCL than the one that they were to load."""
+    if wanted is not None and traits.nccl != wanted.version:
+        found = f"NCCL {traits.nccl}" if traits.nccl else "no NCCL"
+        raise FabricError(f"library.nccl is {wanted.path}, NCCL {wanted.version}, and the ranks have loaded {found}")
 
 
 def _described(error: Exception) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = frozenset(
     {
+        "runner.case.flashinfer_modules:bring_module",
         "runner.case.library_program:run_baseline",
         "runner.case.program:run_case",
         "runner.case.stress:run_stressed",
@@ -49,6 +50,7 @@ MODULES = frozenset(
         "reports.record.timing",
         "runner.case.check",
         "runner.case.contestant",
+        "runner.case.flashinfer_modules",
         "runner.case.library_program",
         "runner.case.program",
         "runner.case.reference",
@@ -58,6 +60,7 @@ MODULES = frozenset(
         "runner.request.schema",
         "runner.request.validate",
         "runner.timing.custom",
+        "runner.timing.kernel_names",
         "runner.timing.link",
         "runner.timing.measure",
     }
@@ -101,16 +104,21 @@ class JoinedCommand:
     @cached_property
     def _specs(self) -> dict[tuple[str, str], KernelSpec]:
         """All kernels of this command by name and digest of their sources: the catalogue's, and those it brings."""
-        from kernels.catalogue import SPECS
+        from kernels.catalogue import ALL_SPECS
         from runner.case.bringing import with_names
 
         brought = [one.spec for job in self._jobs for one in with_names(job.request, self._folder)[1]]
-        return {_named(spec): spec for spec in (*SPECS, *brought)}
+        return {_named(spec): spec for spec in (*ALL_SPECS, *brought)}
 
     def _resolved(self, kind: str, name: Any) -> object:
         """What a reference names. ValueError for what this rank does not have."""
         match kind, name:
             case "kernel", [str(key), str(digest)]:
+                from kernels.catalogue import find
+                from kernels.tuned_name import has_tuning
+
+                if has_tuning(str(key)) and _named(tuned := find(str(key))) == (key, digest):
+                    return tuned
                 if (key, digest) not in self._specs:
                     raise ValueError(
                         f"{key} has other sources here than on rank 0, or none: start all ranks from the same files"

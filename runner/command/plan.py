@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
+from runner.request.launching import LaunchRequest
 from runner.request.schema import Isolation, TimingMode, TimingSchema
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, ResolvedRequest, check_heap
 from runner.request_error import RequestError
@@ -44,13 +45,17 @@ class PreparedJob:
 class Command:
     """A command: its command line and its jobs. fabric_lines say which fabric was taken and why.
 
-    origin stands in the request of every record beside the rest: of a replay, what it repeats.
+    origin stands in the request of every record beside the rest: of a replay, what it repeats. launch is the launcher
+    whose workers run the jobs; None: they run in this process. folder is where relative paths of brought kernels begin;
+    None: the working folder.
     """
 
     arguments: tuple[str, ...]
     jobs: tuple[PreparedJob, ...]
     fabric_lines: tuple[str, ...]
     origin: dict[str, Any] = field(default_factory=dict)
+    launch: LaunchRequest | None = None
+    folder: Path | None = None
 
     @property
     def label(self) -> str:
@@ -79,7 +84,7 @@ def prepare(
     runner.environment.host.available_bytes does. jobs_of_command is the command's number of jobs, if these are a part
     of them. folder is where relative paths of brought kernels begin (None: the working folder).
     """
-    from kernels.catalogue import SPECS
+    from kernels.catalogue import ALL_SPECS
     from runner.case.bringing import with_names
     from runner.case.cases import cases_of, check_against_catalogue, resolved
     from runner.case.host_memory import NOTHING_KEPT, check_host_memory
@@ -100,7 +105,7 @@ def prepare(
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
             named, brought = with_names(job.request, folder)
-            specs = (*SPECS, *(one.spec for one in brought))
+            specs = (*ALL_SPECS, *(one.spec for one in brought))
             request = resolved(named, decided[wanted][0], specs)
             check_against_catalogue(request, specs)
             check_host_memory(request, available, specs, kept)
@@ -113,7 +118,7 @@ def prepare(
         if len({getattr(job.request, key) for job in jobs}) > 1:
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
     lines = dict.fromkeys(f"fabric: {fabric.name}{_limits(fabric)} ({why})" for fabric, why in decided.values())
-    return Command(tuple(arguments), tuple(jobs), tuple(lines))
+    return Command(tuple(arguments), tuple(jobs), tuple(lines), folder=folder)
 
 
 def _limits(fabric: FabricRequest) -> str:
@@ -140,7 +145,8 @@ def _prepared_custom(
         check_memory(spec, asked, fabric, available, ptx)
 
     custom = custom_job(asked.custom, asked.world_size, asked.seed, asked.check, folder, fits)
-    fields = {member.name: getattr(asked, member.name) for member in dataclasses.fields(ResolvedRequest)}
+    known = {member.name for member in dataclasses.fields(asked)}  # a custom kernel has no algorithm to choose
+    fields = {one.name: getattr(asked, one.name) for one in dataclasses.fields(ResolvedRequest) if one.name in known}
     case = custom.case
     fields |= {"algorithms": (case.algorithm,), "baselines": (), "fabric": fabric, "sizes_bytes": (case.size_bytes,)}
     fields |= {"dtype": case.dtype, "accumulator": case.accumulator, "reduction": case.reduction}

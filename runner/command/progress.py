@@ -109,13 +109,15 @@ def clock_text(seconds: float) -> str:
 class Bar:
     """The line of a terminal that says how far the command is, as rich draws it, as wide as the terminal at the time.
 
-    On a narrow terminal it says less: first the case is left out, then the bar, then the job.
+    On a narrow terminal it says less: first the case is left out, then the bar, then the job. spread says how far the
+    workers of a launcher are, in place of job and case; "" without a launcher.
     """
 
     progress: Progress
     jobs: int = 1
     job: int = 1
     case: str = "starting"
+    spread: str = ""
 
     def line(self, width: int) -> str:
         """The line, of at most width characters."""
@@ -125,10 +127,11 @@ class Bar:
             counts.append(f"{clock_text(progress.remaining_s)} left")
         if progress.failed:
             counts.append(f"{progress.failed} failed")
-        job = [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []
+        job = [self.spread] if self.spread else [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []
+        case = [] if self.spread else [self.case]
         full = BAR_WIDTH * progress.done // max(progress.total, 1)
         bar = ["#" * full + "." * (BAR_WIDTH - full)]
-        for parts in ([*bar, *counts, *job, self.case], [*bar, *counts, *job], [*counts, *job], counts):
+        for parts in ([*bar, *counts, *job, *case], [*bar, *counts, *job], [*counts, *job], counts):
             if len(found := " ".join(parts) if parts[0] == bar[0] else ", ".join(parts)) <= width:
                 break
         return found[:width]

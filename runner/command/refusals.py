@@ -13,6 +13,7 @@ from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
 from reports.table.text import counted
 from runner.case.contestant import spec_for
+from runner.case.nccl_settings import refuses_settings
 from runner.request_error import RequestError
 from simulator.options import traits_of
 
@@ -32,7 +33,7 @@ def expected_refusal(case: Case, fabric: FabricRequest, brought: Sequence[Kernel
     refusal = None
     for traits in _possible_traits(case, spec, fabric):
         if isinstance(spec, Baseline):
-            refusal = refuses_baseline(spec, case, traits)
+            refusal = refuses_baseline(spec, case, traits) or refuses_settings(fabric.nccl_settings, case, traits)
         else:
             refusal = refuses(spec, collective(case.op), case, traits)
         if refusal is None:

@@ -33,8 +33,11 @@ from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
 from runner.command.earlier import Earlier
 from runner.command.joined import JoinedCommand, command_of
-from runner.command.plan import Command, PreparedJob, prepare
-from runner.command.session import Tools, exit_code_for, run_command
+from runner.command.launched import check_no_worker
+from runner.command.plan import Command, PreparedJob
+from runner.command.running import Tools
+from runner.command.session import exit_code_for, run_command
+from runner.command.start import prepared
 from runner.records.command_json import (
     COMMAND_JSON,
     AskedJob,
@@ -46,8 +49,9 @@ from runner.records.command_json import (
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock, wait_for
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
-from runner.request.compose import ComposedJob
+from runner.request.compose import ComposedJob, launcher_of
 from runner.request.configured import merged
+from runner.request.launching import LaunchRequest
 from runner.request.schema import TimingMode, TrackName
 from runner.request.validate import CONF, CUSTOM, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
@@ -71,6 +75,7 @@ def resume(
     leader: Leader | None = None,
     is_quiet: bool = False,
     code: Sequence[Path] = (),
+    launcher: Sequence[str] | None = None,
 ) -> int:
     """Do what the command of a records folder left undone. Gives the exit code, which is of the whole command.
 
@@ -78,6 +83,7 @@ def resume(
     password is not kept, and for a relative path if the folder was moved; "none" sends nothing. leader is that of a
     launcher's world, if this process leads one. is_quiet: only errors, warnings and the last lines are said.
     code: folders whose files the command's configuration may name, beside those of the project and the working folder.
+    launcher: lines such as hydra/launcher=joblib, in place of those that the command had; None: as the command had it.
     RequestError, in one line, for what can't be resumed.
     """
     if uri and uri != UNTRACKED:
@@ -99,7 +105,7 @@ def resume(
         ) from None
     with lock:
         allowed = allowed_code([folder], code, changed=True)
-        return _resumed(folder, uri, tools or Tools(), leader, is_quiet, allowed)
+        return _resumed(folder, uri, tools or Tools(), leader, is_quiet, allowed, launcher)
 
 
 def _check_folder(folder: Path) -> None:
@@ -113,12 +119,22 @@ def _check_folder(folder: Path) -> None:
     raise RequestError(f"{folder}: no {COMMAND_JSON} here (RECORDS), {right}")
 
 
-def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_quiet: bool, code: AllowedCode) -> int:
+def _resumed(
+    folder: Path,
+    uri: str,
+    tools: Tools,
+    leader: Leader | None,
+    is_quiet: bool,
+    code: AllowedCode,
+    launcher: Sequence[str] | None = None,
+) -> int:
     """The same in a locked folder."""
     left = _left_in(folder)
     if _is_whole(folder, left):
         return _nothing_left(folder, left, uri)
-    command = _rebuilt(folder, left, uri, leader, code)
+    check_no_worker(folder)
+    launch = _launch_of(left.document.launcher, launcher)
+    command = _rebuilt(folder, left, uri, leader, code, launch)
     if uri != UNTRACKED:
         _wait_for_mirror(folder)
     environment = _environment(tools)
@@ -134,6 +150,8 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_qui
             set_aside=left.set_aside,
         )
     )
+    if launch is not None:
+        document = replace(document, launcher=tuple(map(scrubbed, launch.lines)))
     try:
         store = Store(folder)
         store.reopen()
@@ -149,6 +167,16 @@ def _resumed(folder: Path, uri: str, tools: Tools, leader: Leader | None, is_qui
             leader.tell_end(0)  # the simulator needs one process
     console = Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
     return run_command(command, console, tools, Earlier(store, document, left.kept))
+
+
+def _launch_of(recorded: Sequence[str], given: Sequence[str] | None) -> LaunchRequest | None:
+    """The launcher that was given, else the recorded one. RequestError if a secret of the recorded one is not kept."""
+    if given is None and (lines := [line for line in recorded if WITHHELD in line]):
+        raise RequestError(
+            f"the launcher's line {lines[0]} had a secret, which is not kept (RECORDS), "
+            "give the launcher with its options again: --launcher NAME --launcher OPTION=VALUE"
+        )
+    return launcher_of(recorded if given is None else given)
 
 
 def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
@@ -315,7 +343,9 @@ def _is_untimed(record: Record) -> bool:
     return on_gpus and record.verified and record.timing is None and is_timed
 
 
-def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None, code: AllowedCode) -> Command:
+def _rebuilt(
+    folder: Path, left: _Left, uri: str, leader: Leader | None, code: AllowedCode, launch: LaunchRequest | None
+) -> Command:
     """The command with the cases that are left. RequestError if they can't be the same as they were."""
     undone = set(left.undone)
     asked = [job for job in left.document.jobs if any((job.number, case) in undone for case in job.cases)]
@@ -327,12 +357,15 @@ def _rebuilt(folder: Path, left: _Left, uri: str, leader: Leader | None, code: A
         refuse_requested(one.request, base, code)
     try:
         all_jobs = len(left.document.jobs)
-        command = prepare((), composed, leader.outer if leader else None, jobs_of_command=all_jobs, folder=base)
+        outer = leader.outer if leader else None
+        command = prepared((), composed, outer, launch, jobs_of_command=all_jobs, folder=base)
     except RequestError as error:
+        if "hydra.launcher." in str(error) or "hydra/launcher" in str(error):
+            raise  # what the launcher can't give does not depend on the code
         raise RequestError(f"{error}; the command can't go on as it began {_begun_from(left)}") from error
     jobs = []
-    for job, prepared in zip(asked or left.document.jobs[:1], command.jobs, strict=True):
-        jobs.append(replace(prepared, cases=_same_cases(job, prepared, undone, left)))
+    for job, found in zip(asked or left.document.jobs[:1], command.jobs, strict=True):
+        jobs.append(replace(found, cases=_same_cases(job, found, undone, left)))
     return replace(command, jobs=tuple(jobs))
 
 

@@ -6,44 +6,35 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
-
-from reports.record.record import RecordedRequest
 from reports.record.seal import digest_of
 from reports.table.text import counted
 from runner.command.console import Console, failures, summary
 from runner.command.earlier import Earlier
-from runner.command.plan import Command, PreparedJob, is_isolated
-from runner.environment.capture import capture
+from runner.command.plan import Command
+from runner.command.running import Asked, JobRunner, Tools
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings, added_digest
-from runner.interrupt import exit_code_of, is_first, name_of, shielded
+from runner.interrupt import exit_code_of, is_first, name_of
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
 from runner.records.lock import held_if_possible
-from runner.records.scrub import scrubbed, scrubbed_record, scrubbed_values, without_secrets
+from runner.records.scrub import scrubbed, without_secrets
 from runner.records.store import Store, StoreError
 from runner.request.options import command_line, config_dir_of
 from runner.request.schema import TrackName
 from runner.request_error import RequestError
 from runner.track.dashboard import told_at
-from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
-    from memory.fabric import Executable
     from reports.record.record import Record
-    from runner.command.job import Means
-    from runner.track.background import Connection, Mirror
-    from runner.world.world import World, WorldFailure
-
-MAX_FAILED_STARTS = 2
-"""Maximum number of failed starts of a world in one job; its remaining cases then fail for the same reason."""
+    from runner.command.launched import Launched
+    from runner.request.launching import LaunchRequest
+    from runner.track.background import Mirror
 
 TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""
@@ -52,16 +43,6 @@ ELSEWHERE = "sqlite:////folder/mlflow.db"
 """How a tracking URI is written, as an example."""
 
 EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
-
-    make_world: WorldMaker = make_world
-    capture: Callable[[Path], dict[str, Any]] = capture
-    means: Means | None = None
-    connect: Callable[[], Connection] | None = None
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> int:
@@ -131,7 +112,7 @@ def exit_code_for(records: Sequence[Record]) -> int:
 
 
 class _Session:
-    """The state of a running command. job.Keeper for each of its jobs."""
+    """The state of a running command."""
 
     def __init__(
         self, command: Command, store: Store, console: Console, tools: Tools, earlier: Earlier | None = None
@@ -144,19 +125,14 @@ class _Session:
         self._console = console
         self._tools = tools
         self._surroundings = Surroundings(tools.capture, store)
+        self._runner = JobRunner(self._said(), store, tools, self._surroundings, console, self._keep)
         self._records: list[Record] = earlier.records if earlier else []
         self._unsent: list[Path] = []
-        self._kept_texts: dict[str, dict[str, Any]] = {}
-        self._added: dict[str, Any] = {}
-        self._job = command.jobs[0]
-        self._world: World | None = None
-        self._world_key: tuple[FabricRequest, int] | None = None
-        self._failed_starts = 0
-        self._start_failure: WorldFailure | None = None
         self._mirror: Mirror | None = None
         self._untracked = ""
         self._stopped = ""
         self._manifest: CommandDocument | None = None
+        self._launched: Launched | None = None
 
     def begin(self) -> None:
         """Write command.json, before the first word on stdout: a folder of records always says what it is of."""
@@ -170,76 +146,67 @@ class _Session:
         if self._stopped:
             return
         jobs = self._command.jobs
-        self._console.begin((case for job in jobs for case in job.cases), self._asked(jobs[0]).jobs or 1)
+        self._console.begin((case for job in jobs for case in job.cases), self._job_count)
         self._surroundings.look()
         self._start_mirror()
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
+        if self._command.launch is not None:
+            self._run_launched(self._command.launch)
+            return
         with self._console.starting_up():
-            from runner.command.job import run_job, usual_means
+            from runner.command.job import usual_means
 
             means = self._tools.means or usual_means()
-        isolated = False
         for job in self._command.jobs:
-            self._job = job
-            self._failed_starts = 0
-            if isolated or is_isolated(job.request):
-                self._close_world()
-            isolated = is_isolated(job.request)
             try:
-                self._write_configuration(job)
                 if self._earlier is not None:
                     self._unsent += self._earlier.paths_of(job.composed.number)
-                run_job(self._runnable(job), self, means)
+                self._runner.run(job, means)
             except StoreError as error:
                 self._stopped = str(error)
                 return
             self._send()
 
-    def world(self) -> World:
-        """The kept world, if it is healthy and what the job wants; else a new one.
+    def _run_launched(self, request: LaunchRequest) -> None:
+        """All jobs, on the workers of a launcher."""
+        from runner.command.launched import Launched
 
-        Raises WorldFailure if none can be started; the third time in a job without trying: a start takes long.
-        """
-        from runner.world.world import WorldFailure
+        if self._earlier is not None:
+            for job in self._command.jobs:
+                self._unsent += self._earlier.paths_of(job.composed.number)
+        self._launched = Launched(
+            request, self._command, self._said(), self._store, self._console, self._keep, self._job_done
+        )
+        try:
+            self._launched.run()
+        except StoreError as error:
+            self._stopped = str(error)
+            self._launched.end()
+        self._stopped = self._stopped or self._launched.problem
 
-        key = (self._job.request.fabric, self._job.request.world_size)
-        if self._world is None or not self._world.healthy or self._world_key != key:
-            self._close_world()
-            if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
-                raise self._start_failure
-            try:
-                with self._console.starting_up():
-                    self._world = self._tools.make_world(*key, self._console.say)
-            except WorldFailure as failure:
-                self._failed_starts += 1
-                self._start_failure = failure
-                raise
-            self._failed_starts = 0
-            self._world_key = key
-            if not key[0].simulated and not self._surroundings.ask(self._world):
-                return self.world()
-        return self._world
+    def _job_done(self, job: int) -> None:
+        """All records of a job are there: MLflow gets its series as a whole."""
+        number = f"{job:02d}-"
+        mine = [path for path in self._unsent if self._job_count == 1 or path.name.startswith(number)]
+        self._unsent = [path for path in self._unsent if path not in mine]
+        if self._mirror is not None and mine:
+            self._mirror.send(mine)
 
-    def starting(self, case: Case) -> None:
-        self._console.starting(case, self._job.composed.number + 1)
-
-    def keep(self, record: Record, executable: Executable | None) -> None:
-        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
-        record = scrubbed_record(record)
-        if executable is not None:
-            self._store.write_ptx(executable.digest, executable.ptx)
-        number = f"{self._job.composed.number:02d}" if self._job_count > 1 else ""
-        with shielded():  # a record on disk, and in the table and in MLflow: all or none
-            path = self._store.write(record, number)
-            self._records.append(record)
-            self._unsent.append(path)
+    def _keep(self, record: Record, path: Path) -> None:
+        """A record is stored: it belongs to the table and to MLflow, and is shown."""
+        self._records.append(record)
+        self._unsent.append(path)
         self._console.finished(record)
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> Ended:
         """Close everything, show what was done, and say how it ended."""
-        self._close_world()
+        self._runner.close()
+        if self._launched is not None and interrupt is not None:
+            self._launched.end()
         if self._earlier is not None:
             self._records = self._earlier.whole(self._records)
+        elif self._launched is not None and self._manifest is not None:
+            self._records = self._manifest.in_order(self._records)
         code = self._exit_code(interrupt)
         self._end_manifest(code, interrupt)
         self._send()
@@ -260,74 +227,43 @@ class _Session:
         interrupt = error if isinstance(error, KeyboardInterrupt) else None
         if interrupt is None and not self._stopped:
             self._stopped = f"{type(error).__name__}: {error}".removesuffix(": ")
+        left = ""
+        with contextlib.suppress(BaseException):
+            left = self._launched.still_there if self._launched is not None else ""
+        if left:
+            # Workers still write here: the folder is not sealed, and a resumption looks whether they are gone.
+            with contextlib.suppress(BaseException):
+                self._console.warn(f"symlab: left at once; still there: {left}")
+            self._manifest = None
         with contextlib.suppress(BaseException):
             self._end_manifest(EXIT_FAILED if interrupt is None else exit_code_of(interrupt), interrupt)
         with contextlib.suppress(BaseException):
-            self._close_world()
+            self._runner.close()
         with contextlib.suppress(BaseException):
             if self._mirror is not None:
                 self._mirror.abandon()
 
-    def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.job import Job
-
-        asked = self._asked(job)
-        return Job(
-            job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs, job.custom
-        )
-
-    def _asked(self, job: PreparedJob) -> RecordedRequest:
-        """The request part of a job's records: with it, a record can be understood, sent and run again."""
-        asked = scrubbed_values(
-            {
-                "command": self._store.folder.name,
-                "command_line": self._command_line(),
-                "experiment": job.composed.experiment,
-                "job": job.composed.number,
-                "jobs": self._job_count,
-                "overrides": list(job.composed.overrides),
-                "configuration": job.composed.configuration,
-                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
-                **self._config_dir(),
-                **self._brought(job),
-                **self._command.origin,
-                **({"resumed": self._earlier.number} if self._earlier else {}),
-            }
-        )
-        return RecordedRequest.read(asked)
+    def _said(self) -> Asked:
+        """What all records say of the command."""
+        extra = {**self._config_dir(), **self._command.origin}
+        if self._earlier is not None:
+            extra["resumed"] = self._earlier.number
+        return Asked(self._store.folder.name, tuple(self._command_line()), self._job_count, extra)
 
     def _config_dir(self) -> dict[str, Any]:
         """What the records say of the folder that --config-dir added; of a resumed command, what they said."""
         if self._earlier is not None:
             said = next((one.request.config_dir for one in self._earlier.records), None)
             return {"config_dir": said} if said else {}
-        if not self._added and (folder := config_dir_of(self._command.arguments)):
-            self._added = {"config_dir": {"folder": folder, "digest": added_digest(Path(folder))}}
-        return self._added
-
-    def _brought(self, job: PreparedJob) -> dict[str, Any]:
-        """What the job's records say of the kernels that it brings; their text is kept once."""
-        from runner.case.bringing import described
-
-        for one in (*job.brought, *((job.custom,) if job.custom else ())):
-            if one.digest not in self._kept_texts:
-                files = [(source.name, source.content) for source in one.sources]
-                self._kept_texts[one.digest] = self._store.write_brought(one.digest, files)
-        said = described(job.brought, self._kept_texts)
-        if job.custom is not None:
-            entry = {"place": job.custom.place, "digest": job.custom.digest}
-            said = {job.custom.case.algorithm: {**entry, **self._kept_texts[job.custom.digest]}}
-        return {"brought": said} if said else {}
+        if folder := config_dir_of(self._command.arguments):
+            return {"config_dir": {"folder": folder, "digest": added_digest(Path(folder))}}
+        return {}
 
     def _command_line(self) -> list[str]:
         """How the command was started: of a resumed one, how it was the first time."""
         if self._earlier is not None:
             return list(self._earlier.document.command_line)
         return command_line(sys.argv[0], self._command.arguments)
-
-    def _write_configuration(self, job: PreparedJob) -> None:
-        name = f"{job.composed.number:02d}-configuration.yaml" if self._job_count > 1 else "configuration.yaml"
-        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self._asked(job).configuration)), name)
 
     def _begin_manifest(self) -> None:
         """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
@@ -336,12 +272,13 @@ class _Session:
 
     def _asked_document(self) -> CommandDocument:
         """Return the document of a new command: its jobs and cases, without an end."""
-        asked = [self._asked(job) for job in self._command.jobs]
+        asked = [self._runner.request_of(job) for job in self._command.jobs]
         return CommandDocument(
             command=asked[0].command,
             command_line=asked[0].command_line,
             working_folder=Path(scrubbed(str(Path.cwd()))).name,
             started=_now(),
+            launcher=tuple(map(scrubbed, self._command.launch.lines)) if self._command.launch else (),
             jobs=tuple(
                 AskedJob(
                     job.composed.number,
@@ -366,6 +303,8 @@ class _Session:
             stopped=scrubbed(self._stopped),
             load=load() or (),
         )
+        if self._launched is not None:
+            ended = replace(ended, workers=(*ended.workers, *self._launched.workers))
         try:
             self._store.write_command_json(ended)
             self._store.seal()
@@ -386,7 +325,7 @@ class _Session:
             print(f"symlab: warning: {warning}; the work goes on without MLflow", file=sys.stderr, flush=True)
             return
         earlier = self._earlier.paths if self._earlier else None
-        request = self._asked(self._command.jobs[0])
+        request = self._runner.request_of(self._command.jobs[0])
         self._mirror = Mirror(track, request, self._store.folder, self._tools.connect, earlier)
 
     def _send(self) -> None:
@@ -439,7 +378,8 @@ class _Session:
         if self._records and all(str(record.status) == "REFUSED" for record in self._records):
             self._console.warn("symlab: every case was refused: nothing ran")
         if self._stopped:
-            self._console.warn(f"symlab: error: {self._stopped}; the work was stopped, what is finished is intact")
+            given_up = "" if self._launched is not None and self._launched.problem else "the work was stopped, "
+            self._console.warn(f"symlab: error: {self._stopped}; {given_up}what is finished is intact")
         self._console.announce(f"records: {self._folder}{self._digest()}")
         left = self._case_count - len(self._records)
         if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
@@ -460,11 +400,6 @@ class _Session:
         with contextlib.suppress(ValueError):
             return str(folder.relative_to(Path.cwd()))
         return str(folder)
-
-    def _close_world(self) -> None:
-        world, self._world = self._world, None
-        if world is not None:
-            world.close()
 
 
 def _now() -> str:

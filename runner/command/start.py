@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from runner.interrupt import exit_code_of
+from runner.command.leading import led
 from runner.request_error import RequestError
 from runner.world.launcher import find
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
     from runner.command.console import Console
     from runner.command.plan import Command
-    from runner.command.session import Tools
+    from runner.command.running import Tools
     from runner.custom.description import CustomJob
     from runner.request.compose import ComposedJob
+    from runner.request.launching import LaunchRequest
     from runner.request.options import RunOptions
     from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
 
+
+LEAST_SPREAD = 4
+"""Minimum number of jobs of a sweep that says how more cores would help."""
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
 
@@ -46,38 +50,6 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     return led(lambda leader: _answer(given, options, tools, leader), compose, options.runs)
 
 
-def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand], runs: bool = True) -> int:
-    """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
-
-    work gets the leader of the launcher's world, or None without one, and returns the exit code. compose makes the same
-    command in another rank's process. runs says whether work needs the others at all. RequestError as work raises it.
-    """
-    outer = find(os.environ)
-    if outer is None:
-        return work(None)
-    # One of many processes that a launcher started: rank 0 alone speaks.
-    from runner.world.launched import Leader, follow
-
-    if outer.rank > 0:
-        return follow(outer, compose) if runs else 0
-    if not runs:
-        return work(None)
-    leader = Leader(outer)
-    code = 1
-    try:
-        code = work(leader)
-    except KeyboardInterrupt as interrupt:
-        code = exit_code_of(interrupt)
-        raise
-    except RequestError as error:
-        # At once: the other processes may take a while to end.
-        print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        code = 2
-    finally:
-        leader.end(code)
-    return code
-
-
 def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
     if options.version:
         print(f"symlab {_version('symlab')} (Hydra {_version('hydra-core')})")
@@ -88,45 +60,55 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
         print(usage(options.config_dir), end="")
         return 0
     # Hydra takes a fifth of a second to import: after the options have been looked at.
-    from runner.request.compose import compose_jobs, hydra_over
+    from runner.request.compose import compose_command, hydra_over
 
     with hydra_over(options.config_dir) as hydra:
         if options.cfg:
             _show_configuration(options)
             return 0
         if options.info:
-            compose_jobs(options.overrides, options.multirun)
+            compose_command(options.overrides, options.multirun)
             with _logging_restored():
                 hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
             return 0
-        jobs = compose_jobs(options.overrides, options.multirun)
+        jobs, launch = compose_command(options.overrides, options.multirun)
+    if launch is not None and leader is not None:
+        raise RequestError(
+            f"{leader.outer.launcher} started the ranks of one world (hydra/launcher={launch.name}), start the sweep "
+            f"without {leader.outer.launcher}, or leave the launcher out"
+        )
     if options.plan:
-        _show_plan(given, jobs)
+        _show_plan(given, jobs, launch)
         return 0
-    return _run(given, jobs, tools, leader, options.quiet)
+    return _run(given, jobs, tools, leader, options.quiet, launch)
 
 
-def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob]) -> None:
+def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob], launch: LaunchRequest | None) -> None:
     """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
     from runner.command.forecast import plan_text
-    from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
 
-    command = prepare(given, jobs, find(os.environ))
+    command = prepared(given, jobs, find(os.environ), launch)
     print(plan_text(command, headline(command)), flush=True)
     refuse_if_nothing_can_run(command)
 
 
 def _run(
-    given: Sequence[str], jobs: Sequence[ComposedJob], tools: Tools | None, leader: Leader | None, is_quiet: bool
+    given: Sequence[str],
+    jobs: Sequence[ComposedJob],
+    tools: Tools | None,
+    leader: Leader | None,
+    is_quiet: bool,
+    launch: LaunchRequest | None,
 ) -> int:
     from dataclasses import replace
 
     from runner.command.joined import command_of
-    from runner.command.session import Tools, run_command
+    from runner.command.running import Tools
+    from runner.command.session import run_command
     from runner.world.fabrics import FabricName, joining
 
-    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet)
+    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
             tools = replace(tools or Tools(), make_world=joining(leader, command_of(jobs)))
@@ -141,21 +123,57 @@ def ready(
     outer: Outer | None = None,
     is_quiet: bool = False,
     stream: TextIO | None = None,
+    launch: LaunchRequest | None = None,
 ) -> tuple[Command, Console]:
     """Return the command that composed jobs make, and the console on which it says how it goes.
 
-    given is the command line, outer the launcher's world that this process leads. stream: see Console. RequestError for
-    a job that is not possible, and if nothing can run.
+    given is the command line, outer the launcher's world that this process leads, launch what spreads the jobs over
+    workers. stream: see Console. RequestError for a job that is not possible, and if nothing can run.
     """
     from reports.table.table import varying
     from runner.command.console import Console
-    from runner.command.plan import prepare
     from runner.command.refusals import refuse_if_nothing_can_run
 
-    command = prepare(given, jobs, outer)
+    command = prepared(given, jobs, outer, launch)
     refuse_if_nothing_can_run(command)
     differing = varying([job.composed.overrides for job in command.jobs])
     return command, Console(stream, headline(command), differing, is_quiet)
+
+
+def prepared(
+    given: Sequence[str],
+    jobs: Sequence[ComposedJob],
+    outer: Outer | None,
+    launch: LaunchRequest | None,
+    jobs_of_command: int | None = None,
+    folder: Path | None = None,
+) -> Command:
+    """Return the command of composed jobs, each found possible: on this machine, or on that of a launcher's workers.
+
+    jobs_of_command and folder are those of runner.command.plan.prepare. RequestError for what can't be.
+    """
+    from dataclasses import replace
+
+    from runner.command.plan import prepare
+
+    part: dict[str, Any] = {"jobs_of_command": jobs_of_command, "folder": folder}
+    if launch is None:
+        return prepare(given, jobs, outer, **part)
+    from runner.command.launched import groups_for
+    from runner.environment.host import available_bytes
+    from runner.launch.workers import SLURM, offer, workers_given
+
+    if launch.name == SLURM:
+        # The nodes have other memory and other GPUs than this machine: a worker looks at its own.
+        wanted = [job.request.fabric.name for job in jobs]
+        command = prepare(given, jobs, None, machine=lambda: offer(launch, wanted), memory=lambda: None, **part)
+    else:
+        at_once = min(workers_given(launch), len(jobs))
+        here = available_bytes()
+        command = prepare(given, jobs, None, memory=lambda: None if here is None else here // at_once, **part)
+    command = replace(command, launch=launch)
+    groups_for(launch, command)
+    return command
 
 
 def headline(command: Command) -> list[str]:
@@ -183,7 +201,32 @@ def headline(command: Command) -> list[str]:
     rounded = any(
         set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs if job.custom is None
     )
-    return [what, *brought, *([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command)]
+    tables = dict.fromkeys(
+        line for job in command.jobs if job.request.chooser is not None for line in job.request.chooser.said(job.cases)
+    )
+    notes = [*([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command), *_spread_lines(command)]
+    return [what, *brought, *tables, *notes]
+
+
+def _spread_lines(command: Command) -> list[str]:
+    """Which workers a command gets; of a simulated sweep without any, when more cores would help, and how."""
+    from reports.table.text import counted
+    from runner.launch.workers import usable_cores
+
+    if command.launch is not None:
+        from runner.command.launched import groups_for
+
+        workers = " + ".join(counted(group.workers, "worker") for group in groups_for(command.launch, command))
+        return [f"launcher: {command.launch.name}, {workers}"]
+    cores = usable_cores()
+    simulated = sum(job.request.fabric.simulated for job in command.jobs)
+    if simulated < LEAST_SPREAD or simulated < len(command.jobs) or cores < 2 or find(os.environ) is not None:
+        return []
+    most = min(cores, len(command.jobs))
+    return [
+        f"cores: this simulated sweep runs on 1 of {cores}; hydra/launcher=joblib runs {most} of its jobs at once, "
+        "which pays where it takes minutes"
+    ]
 
 
 def _custom_line(custom: CustomJob) -> str:
@@ -259,3 +302,20 @@ def _version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return "(not installed)"
+
+
+def run_quietly(given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+    """Run composed jobs as `symlab run -q` does. Returns the folder of their records.
+
+    An interrupt is raised, with a note that says where the records are if a case was finished.
+    """
+    from reports.table.text import counted
+    from runner.command.session import run_within
+
+    command, console = ready(given, composed, is_quiet=True)
+    ended = run_within(command, console)
+    if ended.interrupt is not None:
+        if ended.records:
+            ended.interrupt.add_note(f"records of {counted(len(ended.records), 'case')}: {ended.folder}")
+        raise ended.interrupt
+    return ended.folder

@@ -12,6 +12,7 @@ import torch
 from kernels.numeric.bounds import Bound
 from kernels.numeric.dtypes import FLOATS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, to_float64
+from memory.tensor import flat_bytes
 from reports.record.record import Check, Mismatch
 from runner.case.reference import Comparison, Reference
 from runner.custom.nouns import Contents, CustomSpec, Tolerance
@@ -92,7 +93,7 @@ def digest_of(contents: Contents) -> str:
     digest = hashlib.sha256()
     for name in sorted(contents):
         digest.update(f"{name}\0{contents[name].nbytes}\0".encode())
-        digest.update(contents[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(flat_bytes(contents[name]).numpy().data)
     return digest.hexdigest()
 
 

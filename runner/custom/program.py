@@ -13,6 +13,7 @@ import torch
 
 from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
+from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
@@ -172,7 +173,7 @@ def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPla
         return
     else:
         content = content_of(buffer, fabric.rank, fabric.world_size, plan.seed)
-    placed.write(fabric, content.reshape(-1).view(torch.uint8).to(device_of(fabric)))
+    placed.write(fabric, flat_bytes(content).to(device_of(fabric)))
 
 
 def _is_poisoned(buffer: BufferSpec, plan: CustomPlan) -> bool:
@@ -181,7 +182,7 @@ def _is_poisoned(buffer: BufferSpec, plan: CustomPlan) -> bool:
 
 def _kept_poison(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """Which elements of a buffer hold after each launch the poison that they held before it."""
-    rows = [one.reshape(-1).view(torch.uint8).view(one.numel(), -1) for one in outputs]
+    rows = [flat_bytes(one).view(one.numel(), -1) for one in outputs]
     kept = [(row == POISONS[launch % 2]).all(dim=1) for launch, row in enumerate(rows)]
     return torch.stack(kept).all(dim=0)
 

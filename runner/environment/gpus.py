@@ -18,6 +18,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from memory.nccl import loaded_version
 from runner.environment.nvml import answers, reason, session
 
 DRIVER = Path("/proc/driver/nvidia")
@@ -285,9 +286,10 @@ def _torch_cuda() -> str:
 
 
 def _nccl() -> str:
-    import torch
-
-    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    version = loaded_version()
+    if not version:
+        raise OSError("no NCCL is loaded")
+    return version
 
 
 def _cudnn() -> int:

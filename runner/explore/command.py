@@ -63,6 +63,7 @@ class Options:
     replay: Path | None = None
     memory: str | None = None
     races: bool = False
+    launcher: tuple[str, ...] = ()
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -104,6 +105,7 @@ def _explored(
     from runner.explore.found import shrunk
     from runner.explore.progress import Progress
     from runner.explore.search import Plan, Search
+    from runner.request.compose import launcher_of
 
     seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
     plan = Plan(
@@ -115,8 +117,14 @@ def _explored(
         seconds,
         options.processes or processors(),
     )
+    launch = launcher_of(options.launcher)
     progress = Progress(plan, sys.stderr)
-    searched = Search(plan, progress.tell).run()
+    if launch is None:
+        searched = Search(plan, progress.tell).run()
+    else:
+        from runner.explore.spread import search_on
+
+        searched = search_on(launch, plan, progress.tell)
     progress.end()
     for note in dict.fromkeys(searched.notes):
         print(f"symlab: {note}", file=sys.stderr)

@@ -50,13 +50,14 @@ NOT_OF_THE_JOB = ("records", "track", "cache_dir")
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """The choices of a replay: where records and MLflow are, the fabric ("auto": the recorded one, or the simulator
-    where that is unavailable), the largest size in the simulator. machine returns what this machine offers. code: the
+    where that is unavailable), the largest size (None: any, but SIMULATED_UP_TO_BYTES for cases of GPUs in the
+    simulator). machine returns what this machine offers. code: the
     files that records may name (None: the usual ones), and whether they may have changed."""
 
     records: str = "records"
     track_uri: str = ""
     fabric: str = "auto"
-    up_to_bytes: int = SIMULATED_UP_TO_BYTES
+    up_to_bytes: int | None = None
     machine: Callable[[], HostOffer] = look
     code: AllowedCode | None = None
 
@@ -180,7 +181,7 @@ def _possible(
     members: Sequence[Record], fabric: dict[str, Any], wishes: Wishes
 ) -> tuple[list[Record], list[tuple[str, str]]]:
     """The records whose cases can be run on the fabric; and why the others can't."""
-    from kernels.catalogue import NAMES
+    from kernels.catalogue import is_known
 
     code = wishes.code or allowed_code()
     simulated = fabric["name"] != "nvshmem"
@@ -188,14 +189,12 @@ def _possible(
     for record in members:
         name, size_bytes = record.case.name, record.case.size_bytes
         was_measured = record.fabric is not None and not record.fabric.simulated
-        if is_baseline(record):
-            reason = "a library's collective needs GPUs" if simulated else ""
-        elif name not in NAMES and not recorded_place(record):
+        if is_baseline(record) and simulated:
+            reason = "a library's collective needs GPUs"
+        elif not is_baseline(record) and not is_known(name) and not recorded_place(record):
             reason = f"there is no {name} any more"
-        elif simulated and was_measured and size_bytes > wishes.up_to_bytes:
-            reason = f"in the simulator only up to {format_bytes(wishes.up_to_bytes)} (--up-to)"
         else:
-            reason = ""
+            reason = _too_large(size_bytes, simulated and was_measured, wishes)
         if not reason and recorded_place(record):
             try:
                 refuse_recorded(record, None, code)
@@ -211,6 +210,16 @@ def _possible(
         else:
             wanted.append(record)
     return wanted, impossible
+
+
+def _too_large(size_bytes: int, is_brought: bool, wishes: Wishes) -> str:
+    """Why a case is too large to run again; "" if it is not. is_brought: from GPUs to the simulator."""
+    most_bytes = wishes.up_to_bytes
+    if most_bytes is None and is_brought:
+        most_bytes = SIMULATED_UP_TO_BYTES
+    if most_bytes is None or size_bytes <= most_bytes:
+        return ""
+    return f"{'in the simulator ' if is_brought else ''}only up to {format_bytes(most_bytes)} (--up-to)"
 
 
 def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wishes: Wishes) -> Command:
@@ -236,6 +245,8 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "cache_dir": Schema().cache_dir,
         "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
     }
+    if not on_gpus:
+        pinned["library"] = {"nccl": None}  # the simulator loads none
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
             del pinned[key]
@@ -259,9 +270,9 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
 
 
 def _is_kernel(record: Record, algorithm: str) -> bool:
-    from kernels.catalogue import NAMES
+    from kernels.catalogue import is_known
 
-    return f"{record.case.op}/{algorithm}" in NAMES or bool(recorded_place(record, algorithm))
+    return is_known(f"{record.case.op}/{algorithm}") or bool(recorded_place(record, algorithm))
 
 
 def _as_asked(record: Record, algorithm: str) -> str:

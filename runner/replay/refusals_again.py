@@ -10,8 +10,10 @@ from kernels.baselines import Baseline, refuses_baseline
 from kernels.catalogue import collective
 from kernels.spec import refuses
 from memory.fabric import Traits
+from reports.record.nccl_settings import asked_settings
 from reports.record.record import FabricInfo, Record, Status
 from runner.case.contestant import spec_for
+from runner.case.nccl_settings import refuses_settings
 from runner.case.recorded import case_of
 from runner.case.todays_code import MALFORMED
 from runner.request.validate import CUSTOM
@@ -19,6 +21,9 @@ from runner.request_error import first_line
 
 _OF_THE_RANKS = "fabric"
 """Key of refusals that rest on which ranks reach each other, which records don't hold."""
+
+_OF_THE_INSTALLATION = "baselines"
+"""Key of refusals that rest on what was installed where the record was made, or could be compiled there."""
 
 
 def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -44,6 +49,8 @@ def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str,
             found["agree"].append(record.id)
         elif record.refusal is not None and record.refusal.key == _OF_THE_RANKS:
             found["not_comparable"].append([record.id, "the record does not say which ranks reach each other"])
+        elif record.refusal is not None and record.refusal.key == _OF_THE_INSTALLATION:
+            found["not_comparable"].append([record.id, f"{says}, where other libraries are installed"])
         elif (record.environment.sources or {}).get("kernels") != sources["kernels"]:
             found["not_comparable"].append([record.id, f"{says}, by kernels that changed since"])
         else:
@@ -64,5 +71,6 @@ def _is_refused(record: Record, fabric: FabricInfo) -> bool:
     )
     spec = spec_for(case)
     if isinstance(spec, Baseline):
-        return refuses_baseline(spec, case, traits) is not None
+        told = refuses_settings(asked_settings(record), case, traits)
+        return (refuses_baseline(spec, case, traits) or told) is not None
     return refuses(spec, collective(case.op), case, traits) is not None

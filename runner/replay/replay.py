@@ -23,7 +23,7 @@ from runner.request_error import RequestError
 
 if TYPE_CHECKING:
     from reports.record.record import Record
-    from runner.command.session import Tools
+    from runner.command.running import Tools
     from runner.records.store import Store
     from runner.replay.as_here import Compiler
     from runner.replay.rebuild import Rebuilt
@@ -35,7 +35,7 @@ class Wanted:
 
     what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. launches: new worlds. band:
     the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
-    of GPUs' records that the simulator runs. records: the folder for new ones. track_uri: where the new runs are
+    that runs again (None: see Wishes). records: the folder for new ones. track_uri: where the new runs are
     logged; "" to log nothing. code: folders whose files records may name, beside the usual ones. changed_code: whether
     files may run that are not those that ran. gate: the findings that decide the exit code.
     """
@@ -44,7 +44,7 @@ class Wanted:
     launches: int
     band: float
     fabric: str
-    up_to_bytes: int
+    up_to_bytes: int | None
     records: Path
     mlflow_uri: str
     track_uri: str
@@ -196,7 +196,9 @@ class _Replay:
         """One new world of the recorded code. Gives its exit code, and whether it left records."""
         from runner.replay.in_turns import run_recorded
 
-        arguments = ("--fabric", self._wanted.fabric, "--up-to", str(self._wanted.up_to_bytes))
+        most_bytes = self._wanted.up_to_bytes
+        limit = () if most_bytes is None else ("--up-to", str(most_bytes))
+        arguments = ("--fabric", self._wanted.fabric, *limit)
         turn = run_recorded(code, self._again.records, arguments, store.folder)
         # An old commit may lack what is run, so that an installed version of the project ran instead.
         made = self._wanted_of(turn.folders)
@@ -236,7 +238,7 @@ class _Replay:
         """What is not here as it was there: before anything runs."""
         from reports.audit.differences import differences, sheet_of
         from reports.table import sheet
-        from runner.command.session import Tools
+        from runner.command.running import Tools
         from runner.replay.as_here import as_here
 
         self._console.say("looking at what is here, and compiling what is not in the cache")

@@ -282,7 +282,7 @@ class _Run:
         if record.request.configuration is None:
             asked = record
         try:
-            again = rebuilt([asked], Wishes(fabric="simulator", up_to_bytes=SMALL_BYTES, code=self._code))
+            again = rebuilt([asked], Wishes(fabric="simulator", code=self._code))
         except ValueError as error:
             raise ValueError(_reason(error)) from None
         (job,) = again.command.jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest
@@ -50,6 +51,10 @@ class OneByOne:
 
     def starting(self, case: Case) -> None:
         """Nothing is shown of a single case."""
+
+    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Nor of what comes before it."""
+        return contextlib.nullcontext()
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Take the record of the case."""

@@ -30,6 +30,13 @@ from runner.request.composer import composed as composed
 from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
+from runner.request.launching import (
+    LaunchRequest,
+    check_installed,
+    is_of_launcher,
+    launch_request,
+    without_launcher,
+)
 from runner.request.overrides import SHORT, parsed, text_of
 from runner.request.schema import Schema, TrackName
 from runner.request.validate import CONF, Request, check_database_folder, validate
@@ -71,21 +78,46 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
     """All jobs that a command line asks for, each composed and checked before any of them runs. Inside hydra_over.
 
     multirun is -m; an experiment can ask for it too (hydra.mode). A sweep over experiments expands the sweep of each.
+    RequestError, too, for a launcher: see compose_command.
     """
+    jobs, launcher = compose_command(arguments, multirun)
+    if launcher is not None:
+        raise RequestError(f"only symlab run has launchers (hydra/launcher={launcher.name}), leave it out")
+    return jobs
+
+
+def compose_command(arguments: Sequence[str], multirun: bool) -> tuple[tuple[ComposedJob, ...], LaunchRequest | None]:
+    """The jobs like compose_jobs, and the launcher that spreads them; None: they run here, one after another."""
     composer = Composer()
     planned = plan_jobs(arguments, multirun, composer)
-    return tuple(_job(composer, number, lines, len(planned)) for number, lines in enumerate(planned))
+    jobs = tuple(_job(composer, number, lines, len(planned)) for number, lines in enumerate(planned))
+    return jobs, composer.launcher
+
+
+def launcher_of(lines: Sequence[str]) -> LaunchRequest | None:
+    """Return the launcher that lines such as hydra/launcher=joblib ask for; a line without "=" is its name. None: this
+    process does the work. RequestError if it is unknown or not installed."""
+    if not lines:
+        return None
+    with hydra_over():
+        composer = Composer()
+        plan_jobs([line if "=" in line else f"hydra/launcher={line}" for line in lines], True, composer)
+        return composer.launcher
 
 
 def plan_jobs(arguments: Sequence[str], multirun: bool, composer: Composer | None = None) -> list[tuple[str, ...]]:
     """The overrides of each job that a command line asks for. RequestError like compose_jobs. Inside hydra_over.
 
-    composer is given what was composed on the way: the configuration of a command's only job.
+    composer is given what was composed on the way: the configuration of a command's only job, and the launcher. Without
+    it the lines of a launcher are ignored: it may not be installed here.
     """
     try:
+        if composer is None:
+            arguments = without_launcher(arguments)
+        check_installed(arguments)
         overrides = parsed(_with_plus(argument) for argument in arguments)
         chosen = _by_experiment(overrides, multirun)
-        planned = [lines for one in chosen for lines in _expanded(one, multirun, composer)]
+        planned = [without_launcher(lines) for one in chosen for lines in _expanded(one, multirun, composer)]
     except OverrideParseException as error:
         from runner.request.misread import misread_override
 
@@ -138,6 +170,8 @@ def _expanded(overrides: list[Override], multirun: bool, composer: Composer | No
     config = composed(fixed)
     settings = config.hydra
     mode = RunMode.MULTIRUN if multirun else settings.mode
+    if composer is not None:
+        composer.launcher = _launcher(settings, overrides, mode == RunMode.MULTIRUN)
     if mode != RunMode.MULTIRUN:
         if swept:
             from runner.request.misread import listed
@@ -148,7 +182,7 @@ def _expanded(overrides: list[Override], multirun: bool, composer: Composer | No
                 f"'{line}' gives several values ({key}), add -m to run a sweep over them{listed(key, str(line))}"
             )
         if composer is not None:
-            composer.remember(fixed, config)
+            composer.remember(without_launcher(fixed), config)
         yield fixed
         return
     parameters = settings.sweeper.params or {}
@@ -160,6 +194,18 @@ def _expanded(overrides: list[Override], multirun: bool, composer: Composer | No
         raise RequestError(f"more than {MAX_JOBS} jobs in one sweep (-m), split it into several commands")
     for combination in itertools.product(*lines.values()):
         yield list(combination)
+
+
+def _launcher(settings: DictConfig, overrides: list[Override], multirun: bool) -> LaunchRequest | None:
+    """The launcher that a composed hydra section has. RequestError for one that is swept over or has no sweep."""
+    lines = [str(one.input_line) for one in overrides if is_of_launcher(str(one.input_line))]
+    swept = [one for one in overrides if one.is_sweep_override() and is_of_launcher(str(one.input_line))]
+    if swept:
+        raise RequestError(f"one command has one launcher ('{swept[0].input_line}'; hydra/launcher), give one value")
+    launcher = launch_request(settings, lines)
+    if launcher is not None and not multirun:
+        raise RequestError(f"a launcher spreads the jobs of a sweep (hydra/launcher={launcher.name}), add -m")
+    return launcher
 
 
 def _job(composer: Composer, number: int, lines: Sequence[str], jobs: int) -> ComposedJob:

@@ -25,6 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
 from runner.request.gpu_types import with_limits
+from runner.request.launching import LaunchRequest
 from runner.request.overrides import config_folders, written_out
 from runner.request_error import RequestError, first_line
 
@@ -77,6 +78,8 @@ class Composer:
         self._kinds: dict[str, Override | _Kind] = {}
         self._bases: dict[tuple[str, ...], Composition | None] = {}
         self._whole: dict[tuple[str, ...], Composition] = {}
+        self.launcher: LaunchRequest | None = None
+        """What spreads the command's jobs, once they are planned; None: they run in this process."""
 
     def remember(self, lines: Sequence[str], config: DictConfig) -> None:
         """Keep what Hydra composed of a job's lines for composition(lines), which gives it away. Empties its hydra

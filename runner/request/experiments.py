@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -23,11 +22,6 @@ def experiments(config_dir: Path | None = None) -> dict[str, str]:
         for name in _names(folder / "exp"):
             found.setdefault(_printable(name), _line(folder / "exp" / f"{name}{SUFFIX}"))
     return found
-
-
-def gpu_names(folders: Iterable[Path] = (CONF,)) -> list[str]:
-    """Return the names of the GPUs that folders of configurations describe in gpu/, in order."""
-    return sorted({name for folder in folders for name in _names(folder / "gpu")})
 
 
 def _names(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.request.launching import launcher_of_options, options_of, without_effect
 from runner.request.overrides import config_folders, group_options
 from runner.request.schema import SECTIONS, Schema
 from runner.request_error import first_line, near
@@ -78,6 +79,8 @@ def _of_keys(error: BaseException, text: str) -> str:
     everything = f"{text}\n{cause or ''}"
     found = re.search(r"full_key: (\S+)", everything)
     key = found[1] if found else ""
+    if key.startswith("hydra.launcher.") and re.search(r"Key '.*' (is )?not in", everything):
+        return _of_launcher(key, everything)
     if re.search(r"Key '.*' (is )?not in", everything):
         return f"unknown key '{key}' ({key}{file}), {near(*_siblings(key))}"
     said = first_line(cause) if cause else _last_message(text)
@@ -95,6 +98,18 @@ def _of_keys(error: BaseException, text: str) -> str:
     if file:
         return f"{reworded(said, '')} ({file.removeprefix(' in ')}), see symlab run --help"
     return ""
+
+
+def _of_launcher(key: str, everything: str) -> str:
+    """What is wrong with an unknown option of a launcher; Hydra's message names the dataclass of its options."""
+    kind = re.search(r"object_type=(\w+)", everything)
+    launcher = launcher_of_options(kind[1]) if kind else ""
+    name = key.removeprefix("hydra.launcher.")
+    if kind and kind[1] == "dict" and "." in name:
+        return f"'{name}' is new ({key}), add it with a +: +{key}=.."
+    if not launcher:
+        return str(without_effect(key))
+    return f"{launcher} has no option '{name}' ({key}), {near(name, options_of(launcher))}"
 
 
 def _not_a_section(said: str, everything: str) -> str:

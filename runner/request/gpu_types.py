@@ -1,4 +1,4 @@
-"""fabric.gpu: the limits of a type of GPU, from a name, a file of conf/gpu, or as they are written."""
+"""fabric.gpu: the limits of a type of GPU, from a name, a file, or as they are written. runner/gpu reads the files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
 
-from runner.request.experiments import CONF, SUFFIX, gpu_names
+from runner.gpu.gpu_type import GpuType
+from runner.gpu.names import CONF, gpu_names
+from runner.gpu.reading import KEY, gpu_type, type_with_limits
 from runner.request.schema import FabricSchema
-from runner.request_error import RequestError, first_line, near
+from runner.request_error import RequestError, near
 from simulator.gpu import Gpu
 
-KEY = "fabric.gpu"
 LIKE = "like"
 """The key of a description that names the GPU whose limits hold for all that it does not say."""
 
@@ -42,13 +42,10 @@ def with_limits(config: DictConfig, is_arch_given: bool, folders: Sequence[Path]
     return config
 
 
-def described(given: object, folders: Sequence[Path] = (CONF,), above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the whole description of a GPU that is given by its name, or by some of its limits and what it is like.
-
-    above: the names of the GPUs that are like it.
-    """
+def described(given: object, folders: Sequence[Path] = (CONF,)) -> dict[str, Any]:
+    """Return the limits of a GPU that is given by its name or its file, or by some limits and what it is like."""
     if isinstance(given, str):
-        return _read(given, folders, above)
+        return document_of(gpu_type(given, folders).limits)
     if not isinstance(given, Mapping):
         raise RequestError(f"{given!r} is no GPU ({KEY}), give {_choices(folders)}")
     found = {str(key): value for key, value in given.items()}
@@ -56,8 +53,19 @@ def described(given: object, folders: Sequence[Path] = (CONF,), above: tuple[str
         like = found.pop(LIKE)
         if not isinstance(like, str):
             raise RequestError(f"{like!r} is no GPU to be like ({KEY}), give {_choices(folders)}")
-        found = _read(like, folders, above) | found
+        found = described(like, folders) | found
     return found
+
+
+def type_asked(given: object, limits: Gpu, folders: Sequence[Path] = (CONF,)) -> GpuType:
+    """Return the type of GPU that a request names, with the request's limits.
+
+    given: fabric.gpu as it was asked: a name, a path of a file, or a description. limits: those that it became. Of a
+    description all but the limits is from the type that it is `like`, else from the type of its name. RequestError for
+    a name that no folder has.
+    """
+    like = given.get(LIKE, "") if isinstance(given, Mapping) else given
+    return type_with_limits(limits, folders, like if isinstance(like, str) else "")
 
 
 def gpu_of(given: object) -> Gpu | None:
@@ -99,25 +107,6 @@ def arch_of(gpu: Gpu) -> str:
 def document_of(gpu: Gpu) -> dict[str, Any]:
     """Return the description of a GPU, as a configuration and a record have it."""
     return dataclasses.asdict(gpu)
-
-
-def _read(name: str, folders: Sequence[Path], above: tuple[str, ...]) -> dict[str, Any]:
-    """The description in a file of gpu/."""
-    known = gpu_names(folders)
-    if name in above:
-        raise RequestError(f"the GPU {name} is like itself ({KEY}), name another GPU")
-    if name not in known:
-        raise RequestError(f"unknown GPU '{name}' ({KEY}), {near(name, known)}")
-    path = next(one for folder in folders if (one := folder / "gpu" / f"{name}{SUFFIX}").is_file())
-    try:
-        found = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise RequestError(
-            f"{path} can't be read: {first_line(error)} ({KEY}), write limits as those of h100"
-        ) from error
-    if not isinstance(found, dict):
-        raise RequestError(f"{path} describes no GPU ({KEY}), write limits as those of h100")
-    return described({"name": name, **{str(key): value for key, value in found.items()}}, folders, (*above, name))
 
 
 def _choices(folders: Sequence[Path]) -> str:

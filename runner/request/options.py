@@ -55,4 +55,4 @@ def command_line(first_argument: str, arguments: Sequence[str]) -> list[str]:
     if started == ("runner", "__main__.py"):
         return ["python", "-m", "runner", *given]
     program = ["python", "-m", "symlab"] if started == ("symlab", "__main__.py") else ["symlab"]
-    return [*program, *given] if given[:1] in (["replay"], ["resume"]) else [*program, "run", *given]
+    return [*program, *given] if given[:1] in (["replay"], ["resume"], ["tune"]) else [*program, "run", *given]

@@ -12,6 +12,7 @@ from typing import Any
 
 from kernels.spec import Inputs, Placement
 from kernels.stress import NO_STRESS
+from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol
 from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
@@ -123,6 +124,18 @@ class TrackSchema:
 
 
 @dataclass
+class LibrarySchema:
+    """Which version of NCCL the ranks load, a path or an installed version; null: what torch brings. And what it is
+    restricted to; null: its own choice."""
+
+    nccl: Any = None
+    nccl_algo: NcclAlgorithm | None = None
+    nccl_proto: NcclProtocol | None = None
+    nccl_channels: int | None = None
+    nccl_graph_mixing: bool | None = None
+
+
+@dataclass
 class TimingSchema:
     """How times are taken; only real fabrics have any. Meanings: TimingRequest."""
 
@@ -133,6 +146,8 @@ class TimingSchema:
     samples: int = 50
     calls: int | None = None
     limit: Limit = Limit.measured
+    dependent_launch: bool = False
+    shared: bool = False
 
 
 @dataclass
@@ -164,7 +179,9 @@ class Schema:
     cache_dir: str = "~/.cache/symlab/kernels"
     isolation: Isolation = Isolation.none
     custom: Any = None
+    tuned: str = "auto"
     host_memory: HostMemory = HostMemory.check
+    library: LibrarySchema = field(default_factory=LibrarySchema)
     timing: TimingSchema = field(default_factory=TimingSchema)
     fabric: FabricSchema = field(default_factory=FabricSchema)
     track: TrackSchema = field(default_factory=TrackSchema)
@@ -174,6 +191,7 @@ SECTIONS: dict[str, type] = {
     "": Schema,
     "sizes": SizesSchema,
     "check": CheckSchema,
+    "library": LibrarySchema,
     "timing": TimingSchema,
     "fabric": FabricSchema,
     "track": TrackSchema,

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kernels.baselines import names_for
-from kernels.catalogue import COLLECTIVES, SPECS
+from kernels.catalogue import ALL_SPECS, COLLECTIVES
 from kernels.numeric.dtypes import FLOATS, INTEGERS
 from kernels.tuning import MAX_WORLD_SIZE
-from runner.request.experiments import CONF, experiments, gpu_names
+from runner.gpu.names import gpu_names
+from runner.request.experiments import CONF, experiments
 from runner.request.schema import SECTIONS
 from runner.request.sizes import USUAL
 
@@ -33,7 +34,8 @@ against torch. Each argument key=value changes a value of the experiment; +exp=N
 _MEANINGS: dict[str, str] = {
     "op": "what to compute, see above",
     "algorithms": "names from above: [one_shot,two_shot], and kernels of your own: [two_shot,my/ring.py:SPEC]; auto: "
-    "all that the fabric can run; all: the others, too, each refused with the reason",
+    "all that the fabric can run; all: the others, too, each refused with the reason; best, alone or in a list: at "
+    "each size what a table has (tuned); two_shot@t512b64l8p: with 512 threads, 64 blocks, 8 loads in flight, pushed",
     "baselines": "names from above: [nccl]; none; auto: all on GPUs, none simulated",
     "dtype": f"{', '.join(FLOATS)}, {', '.join(INTEGERS)}; where data only moves uint8, too. dtype=bfloat16/native "
     "gives dtype and accumulator",
@@ -63,8 +65,15 @@ _MEANINGS: dict[str, str] = {
     "cache_dir": "the folder for compiled kernels",
     "isolation": "whether each job has a new world",
     "custom": "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_{ptx,cute}.yaml",
+    "tuned": "of algorithms=best: a table that symlab tune wrote; auto: the project's for this type of GPU",
     "host_memory": "the simulator's: refuse what may take more memory than the host has available; that bound may be "
     "too high",
+    "library.nccl": "GPUs only; an NCCL by its path or installed version, such as 2.28.9; null: what torch brings",
+    "library.nccl_algo": "GPUs only; the one algorithm that NCCL may take, for the baseline nccl; null: its own choice",
+    "library.nccl_proto": "the same for its protocol",
+    "library.nccl_channels": "the same for its channels, which are blocks: 1 to 64",
+    "library.nccl_graph_mixing": "GPUs only; false: NCCL adds no nodes of its own to graphs, with which graphs and "
+    "other calls could be under way at once; null: NCCL's default, true",
     "timing.mode": "GPUs only, as all of timing; graph: replayed CUDA graphs; eager: calls from Python",
     "timing.window": "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
     "timing.l2": "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",
@@ -72,8 +81,12 @@ _MEANINGS: dict[str, str] = {
     "timing.samples": "number of samples that count",
     "timing.calls": "number of calls in a sample; null: what suits the size",
     "timing.limit": "whether the links' own limit is measured beside",
+    "timing.shared": "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
+    "timing.dependent_launch": "whether our kernels begin before the launch before them ends; they wait before they "
+    "touch memory",
     "fabric": "auto: nvshmem where that is possible, otherwise the simulator",
-    "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU",
+    "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU; auto: half of "
+    "what the GPUs have free",
     "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
@@ -149,7 +162,7 @@ def _algorithms() -> str:
     lines = ["ops, our algorithms and, on GPUs, the libraries' (symlab kernels says what each of ours takes):"]
     width = max(len(collective.op) for collective in COLLECTIVES)
     for collective in COLLECTIVES:
-        ours = ", ".join(spec.algorithm for spec in SPECS if spec.op == collective.op)
+        ours = ", ".join(spec.algorithm for spec in ALL_SPECS if spec.op == collective.op)
         theirs = ", ".join(names_for(collective.op))
         lines.append(_hanging(f"  {collective.op:<{width}}  ", f"{ours};" if theirs else ours))
         if theirs:

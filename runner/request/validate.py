@@ -23,10 +23,12 @@ from omegaconf.errors import OmegaConfBaseException
 from kernels.spec import Inputs
 from kernels.stress import combined
 from memory.private_folder import exposure
+from reports.record.nccl_settings import MAX_CHANNELS, settings_from
 from reports.record.timing import L2State, Window
+from runner.gpu.reading import KEY as GPU_KEY
+from runner.request.chooser import Chooser
 from runner.request.experiments import CONF as CONF
 from runner.request.explain import reworded
-from runner.request.gpu_types import KEY as GPU_KEY
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     SECTIONS,
@@ -41,6 +43,7 @@ from runner.request.schema import (
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
+from runner.world.preload import nccl_of
 from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
 
 MAX_WORLD_SIZE = 72
@@ -85,6 +88,8 @@ class TimingRequest:
     samples: int
     calls: int | None
     limit: Limit
+    dependent_launch: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,7 @@ class _Job:
     isolation: Isolation
     host_memory: HostMemory
     custom: Mapping[str, Any] | None = field(default=None, compare=False)
+    tuned: str = AUTO
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
@@ -125,7 +131,7 @@ class Request(_Job):
     are for the op on a real fabric, none on a simulated one. sizes_given: the sizes are not just the usual ones.
     """
 
-    algorithms: tuple[str, ...] | Literal["auto", "all"]
+    algorithms: tuple[str, ...] | Literal["auto", "all", "device_nvshmem"]
     baselines: tuple[str, ...] | Literal["auto"]
     sizes_given: bool
 
@@ -134,10 +140,11 @@ class Request(_Job):
 class ResolvedRequest(_Job):
     """One job with nothing left open: names for its algorithms and baselines, a dtype, an accumulator, a reduction, a
     fabric; sizes in bytes, in order. Whether the catalogue has all that, runner.case.cases.check_against_catalogue
-    says."""
+    says. chooser says what "best" among the algorithms is at a size; None if it is not among them."""
 
     algorithms: tuple[str, ...]
     baselines: tuple[str, ...]
+    chooser: Chooser | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for key in ("dtype", "accumulator", "reduction"):
@@ -193,9 +200,10 @@ def validate(config: DictConfig) -> Request:
         cache_dir=private_folder(_word(values, "cache_dir"), "cache_dir"),
         isolation=Isolation(values["isolation"]),
         custom=_custom(values),
+        tuned=_word(values, "tuned"),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"], values["check"]["races"]),
+        fabric=_fabric(values["fabric"], values["check"]["races"], values["library"]),
         track=_track(values["track"]),
     )
 
@@ -273,6 +281,11 @@ def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
         default = next(member.default for member in dataclasses.fields(Schema) if member.name == key)
         if values[key] != default:
             raise RequestError(f"op=custom has no {key} ({key}={values[key]}), leave it at {default}")
+    if values["timing"]["dependent_launch"]:
+        raise RequestError(
+            "op=custom has no dependent launches (timing.dependent_launch), leave it false: only kernels of the "
+            "catalogue are known to wait for the launches before them"
+        )
     if are_given(values["sizes"]):
         raise RequestError("op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)")
     return section
@@ -292,10 +305,11 @@ def _types(values: dict[str, Any]) -> tuple[str, str]:
     return name, other
 
 
-def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all"]:
-    if value == "auto" or value == "all":
+def _algorithms(value: object) -> tuple[str, ...] | Literal["auto", "all", "device_nvshmem"]:
+    if value == "auto" or value == "all" or value == "device_nvshmem":
         return value
-    return _names(value, "algorithms", "auto, all or names: algorithms=[one_shot,two_shot]", least=1)
+    right = "auto, all, device_nvshmem or names: algorithms=[one_shot,two_shot]"
+    return _names(value, "algorithms", right, least=1)
 
 
 def _baselines(value: object) -> tuple[str, ...] | Literal["auto"]:
@@ -327,6 +341,8 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
         samples=_within(values["samples"], 1, 10_000, "timing.samples"),
         calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
         limit=Limit(values["limit"]),
+        dependent_launch=values["dependent_launch"],
+        shared=values["shared"],
     )
 
 
@@ -343,8 +359,11 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
-def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
-    given = values["heap_bytes"]
+def _fabric(values: dict[str, Any], races: bool, library: Mapping[str, Any]) -> FabricRequest:
+    is_free = values["heap_bytes"] == AUTO
+    if is_free and FabricName(values["name"]) == FabricName.simulator:
+        raise RequestError("the simulator's heap has a size (fabric.heap_bytes), give one such as 256M")
+    given = MAX_DEVICE_HEAP_BYTES if is_free else values["heap_bytes"]
     budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
@@ -357,6 +376,11 @@ def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
         raise RequestError(
             "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simulator"
         )
+    given_keys = [key for key, value in library.items() if value is not None and key != "nccl_graph_mixing"]
+    if given_keys and FabricName(values["name"]) == FabricName.simulator:
+        raise RequestError(f"NCCL needs GPUs (library.{given_keys[0]}), leave it out, or use fabric=nvshmem")
+    if library["nccl_channels"] is not None:
+        _within(library["nccl_channels"], 1, MAX_CHANNELS, "library.nccl_channels")
     schedule = Schedule(values["schedule"])
     fabric = FabricRequest(
         name=FabricName(values["name"]),
@@ -371,6 +395,9 @@ def _fabric(values: dict[str, Any], races: bool) -> FabricRequest:
         step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
         gpu=gpu,
         races=races,
+        nccl=nccl_of(library["nccl"]),
+        nccl_settings=settings_from(library),
+        heap_free=is_free,
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric

@@ -14,10 +14,11 @@ from enum import Enum
 from pathlib import Path
 
 from kernels.baselines import BASELINES, names_for
-from kernels.catalogue import NAMES, OPS, SPECS
+from kernels.catalogue import ALL_SPECS, OPS, SPECS
 from kernels.numeric.dtypes import ACCUMULATORS, ALL, REDUCTIONS
 from kernels.stress import Stress
-from runner.request.experiments import CONF, SUFFIX, experiments, gpu_names
+from runner.gpu.names import gpu_names
+from runner.request.experiments import CONF, SUFFIX, experiments
 from runner.request.schema import SECTIONS
 
 GROUPS = ("fabric", "track")
@@ -113,7 +114,11 @@ def _choices(
     elif key in _LISTS:
         op = _op(given, config_dir)
         words = names_for(op) if key == "baselines" else _algorithms(op)
-        more = () if listed else (("auto", "none", "[") if key == "baselines" else ("auto", "all", "["))
+        more = (
+            ()
+            if listed
+            else (("auto", "none", "[") if key == "baselines" else ("auto", "all", "device_nvshmem", "best", "["))
+        )
         yield from ((word, "") for word in (*more, *(words or (one.algorithm for one in BASELINES))))
     elif key in GROUPS:
         folders = (CONF, *([config_dir] if config_dir else []))
@@ -152,7 +157,7 @@ def _words(key: str) -> tuple[str, ...]:
 
 
 def _algorithms(op: str) -> tuple[str, ...]:
-    return tuple(name.partition("/")[2] for name in NAMES if name.partition("/")[0] == op)
+    return tuple(spec.algorithm for spec in ALL_SPECS if spec.op == op)
 
 
 def _op(given: Sequence[str], config_dir: Path | None) -> str:

@@ -15,6 +15,7 @@ import torch
 
 from memory.fabric import Argument, DeviceFabric, Fabric, Launch
 from memory.pool import SymmetricPool
+from memory.tensor import flat_bytes
 from reports.record.record import LinkLimit, Timing
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
@@ -22,6 +23,7 @@ from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents, CustomSpec
 from runner.custom.program import CustomMemory, CustomOutcome, CustomPlan, allocate_custom, bound_launch
+from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import HEAP_SHARE, TimedResult, calls_for, expected_us, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Sampling
@@ -130,7 +132,7 @@ def _open(fabric: DeviceFabric, pool: SymmetricPool, plan: CustomMeasurePlan) ->
     for buffer in spec.buffers:
         given = plan.run.given.get(buffer.name)
         made = given[fabric.rank] if given else content_of(buffer, fabric.rank, fabric.world_size, plan.run.seed)
-        contents[buffer.name] = made.reshape(-1).view(torch.uint8).to(device)
+        contents[buffer.name] = flat_bytes(made).to(device)
     return CustomMeasurement(
         fabric=fabric,
         plan=plan.run,
@@ -162,9 +164,14 @@ class CustomMeasurement:
     queue: Callable[[], None] | None = None
     once: Callable[[], None] | None = None
     samples_us: list[float] = field(default_factory=list)
+    kernels: tuple[CapturedKernel, ...] = ()
     elements_before: int = 0
     elements_after: int = 0
     wrong: CustomOutcome | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name
 
     @property
     def name(self) -> str:
@@ -180,6 +187,9 @@ class CustomMeasurement:
 
     def launch(self, slot: int) -> None:
         self.fabric.launch(self.plan.compiled.executable, *self.launches[slot])
+
+    def captured(self) -> None:
+        pass
 
     def trouble(self) -> str:
         return ""

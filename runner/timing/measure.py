@@ -27,6 +27,7 @@ from kernels.baselines import Baseline
 from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
+from memory.tensor import flat_bytes
 from reports.record.record import Check, LinkLimit, Timing
 from reports.record.timing import L2State
 from runner.case.binding import device_of
@@ -37,6 +38,7 @@ from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.libraries import open_baseline
 from runner.case.slots import OpenContestant, open_kernel, slot_bytes
+from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.sampling import WRONG_BEFORE, Sampling
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
@@ -78,7 +80,8 @@ class MeasurePlan:
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What one rank found of one contestant. samples_us are per call; problem says why there are none."""
+    """What one rank found of one contestant. samples_us are per call; problem says why there are none. kernels are
+    those of its graph."""
 
     slots: int
     slot_bytes: int
@@ -87,6 +90,7 @@ class RankTimes:
     before: RankCheck
     after: tuple[RankCheck, ...]
     problem: str = ""
+    kernels: tuple[CapturedKernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +207,16 @@ class Measurement:
     before: RankCheck | None = None
     after: list[RankCheck] = field(default_factory=list)
     samples_us: list[float] = field(default_factory=list)
+    kernels: tuple[CapturedKernel, ...] = ()
     problem: str = ""
 
     @property
     def name(self) -> str:
         return self.contestant.case.name
+
+    @property
+    def label(self) -> str:
+        return self.contestant.case.id
 
     @property
     def slots(self) -> int:
@@ -224,6 +233,9 @@ class Measurement:
 
     def launch(self, slot: int) -> None:
         self.opened.launch(slot)
+
+    def captured(self) -> None:
+        self.opened.captured()
 
     def trouble(self) -> str:
         return self.opened.trouble()
@@ -253,7 +265,7 @@ class Measurement:
 
     def is_as_before(self, output: torch.Tensor) -> bool:
         """Whether an output holds what it held before any call."""
-        return torch.equal(output.view(torch.uint8), self.before_call)
+        return torch.equal(flat_bytes(output), self.before_call)
 
     def checked(self, rank: int) -> RankCheck:
         """What is wrong with the outputs; for a rank that is given none, that one of them was changed."""
@@ -274,6 +286,7 @@ class Measurement:
             before=self.before,
             after=tuple(self.after),
             problem=self.problem,
+            kernels=self.kernels,
         )
 
 
@@ -287,7 +300,7 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
         return data.new_empty(0, dtype=torch.uint8)
     held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
     if layout.in_place:
-        held[layout.input_starts[rank] :][: layout.input_bytes] = data.view(torch.uint8)
+        held[layout.input_starts[rank] :][: layout.input_bytes] = flat_bytes(data)
     return held[layout.output_starts[rank] :][: layout.output_bytes]
 
 
@@ -338,6 +351,7 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
     problem = next((row.problem for row in rows if row.problem), "")
     if problem or len(rounds) < 2:
         return TimedResult(problem=problem or "its results were not checked after timing")
+    ran = rows[0].kernels if isinstance(spec, Baseline) else ()
     timing = Timing(
         mode=str(plan.timing.mode),
         window=str(plan.timing.window),
@@ -350,5 +364,7 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
         samples_us=tuple(row.samples_us for row in rows),
         checked_before=sum(check.elements for check in rounds[0]),
         checked_after=sum(check.elements for checks in rounds[1:] for check in checks),
+        kernels=tuple(one.name for one in ran) or None,
+        kernel_blocks=tuple(one.blocks for one in ran) or None,
     )
     return TimedResult(timing=timing)

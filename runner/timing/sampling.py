@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from memory.fabric import Deadlock, DeviceFabric
+from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
 from reports.record.timing import Window
 from runner.case.binding import device_of
 from runner.request.schema import TimingMode
 from runner.timing.gpu_state import read_clocks
-from runner.timing.stopwatch import Stopwatch
+from runner.timing.kernel_names import CapturedKernel
+from runner.timing.stopwatch import DELAY_S, Stopwatch
 
 if TYPE_CHECKING:
     from runner.request.validate import TimingRequest
+
+ROOM = 2.0
+"""How many times as long as a host took to queue a graph the device waits for it."""
+
+LONGEST_DELAY_S = 10e-3
 
 WRONG_BEFORE = "its results were wrong right before timing"
 
@@ -32,9 +39,15 @@ class Measured(Protocol):
     queue: Callable[[], None] | None
     once: Callable[[], None] | None
     samples_us: list[float]
+    kernels: tuple[CapturedKernel, ...]
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def label(self) -> str:
+        """What no other one measured with it is called."""
+        ...
 
     @property
     def slots(self) -> int: ...
@@ -51,6 +64,10 @@ class Measured(Protocol):
 
     def launch(self, slot: int) -> None:
         """Queue one call on the current stream, and nothing else."""
+        ...
+
+    def captured(self) -> None:
+        """Collective, once after its graphs were made: do what they need before the first is replayed."""
         ...
 
     def trouble(self) -> str:
@@ -88,6 +105,9 @@ class Sampling:
         self._timing = timing
         self._stopwatch = stopwatch
         self._measurements = measurements
+        self._queued: list[tuple[Measured, Any, Any]] = []  # since all was done: each with its marks, if it has any
+        self._queueing_s: dict[str, list[float]] = {}  # by label: how long each sample's calls took to be queued
+        self._delays_s: dict[str, float] = {}
 
     @property
     def _live(self) -> list[Measured]:
@@ -105,6 +125,7 @@ class Sampling:
         self._prepare()
         for _ in range(self._timing.warmup):
             self._round()
+        self._make_room()
         self._write_all()  # what the warm-up left must not pass for what the timed calls do
         device = device_of(self._fabric)
         before = read_clocks(device)
@@ -121,10 +142,31 @@ class Sampling:
 
     def _settle(self) -> None:
         """Wait for all that was queued, and hear what kernels have to say about it."""
-        self._fabric.synchronize()
+        self._wait()
         for measurement in self._live:
             if report := measurement.trouble():
-                raise Deadlock(f"{measurement.name}: {report}", rank=self._fabric.rank)
+                text = f"{measurement.name}: {report}"
+                raise Deadlock(text, rank=self._fabric.rank, work=measurement.label)
+
+    def _wait(self) -> None:
+        """Wait for all that was queued."""
+        try:
+            self._fabric.synchronize()
+        except DeadlineExceeded as error:
+            raise self._told(error) from error
+        self._queued.clear()
+
+    def _told(self, error: DeadlineExceeded) -> DeadlineExceeded:
+        """The error that names what was begun here and did not end, where the marks show it. Where none is under way
+        the device waits between two of them, for another rank."""
+        for measurement, start, end in self._queued:
+            if end is not None and self._stopwatch.passed(end):
+                continue
+            if start is not None and not self._stopwatch.passed(start):
+                break
+            text = f"{error}; {measurement.name} was begun and did not end"
+            return DeadlineExceeded(text, rank=self._fabric.rank, work=measurement.label)
+        return error
 
     def _meet(self) -> None:
         """Everything queued is done, on all ranks."""
@@ -150,7 +192,9 @@ class Sampling:
         """Fresh inputs, then one call on every slot; one contestant after another."""
         self._write_all()
         for measurement in self._live:
+            self._queued.append((measurement, None, None))
             if measurement.once is not None:
+                self._fabric.note_queued(measurement.name)
                 measurement.once()
             else:
                 self._calls(measurement, measurement.slots)()
@@ -162,6 +206,7 @@ class Sampling:
         if not unknown:
             return
         for measurement in unknown:
+            self._queued.append((measurement, None, None))
             self._calls(measurement, measurement.slots)()
             self._meet()
         mine = [measurement.look_again(self._fabric.rank) for measurement in unknown]
@@ -203,28 +248,50 @@ class Sampling:
             if self._timing.mode == TimingMode.graph:
                 try:
                     measurement.queue = self._stopwatch.capture(queue)
+                    measurement.kernels = self._stopwatch.kernels()
                     if measurement.accumulates:
                         # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
                         measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.slots))
                 except Exception as error:
                     measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
         self._agree()
+        if self._timing.mode == TimingMode.graph:
+            for measurement in self._live:
+                measurement.captured()
         self._meet()
 
     def _round(self, keep: bool = False) -> None:
-        """One sample of each measurement, in turn."""
+        """One sample of each measurement, in turn. The device is idle before each: with others' graphs still on it, a
+        host may wait for room to queue the next, and the time between the marks would have that wait in it."""
         marks = []
         for measurement in self._live:
             self._fabric.queue_barrier()
-            self._stopwatch.delay()
+            self._stopwatch.delay(self._delays_s.get(measurement.label, DELAY_S))
             start = self._stopwatch.mark()
             assert measurement.queue is not None
+            self._fabric.note_queued(measurement.name)
+            began_s = time.perf_counter()
             measurement.queue()
             marks.append((measurement, start, self._stopwatch.mark()))
+            self._queueing_s.setdefault(measurement.label, []).append(time.perf_counter() - began_s)
+            self._queued.append(marks[-1])
+            self._wait()
         self._settle()
         if keep:
             for measurement, start, end in marks:
                 measurement.samples_us.append(self._stopwatch.elapsed_us(start, end) / measurement.calls)
+
+    def _make_room(self) -> None:
+        """Let the device wait longer where a host took long to queue a graph in the warm-up, on all ranks alike: else
+        the graph's time would be its host's. Calls that are no graph are timed as they are launched."""
+        if self._timing.mode != TimingMode.graph or not self._timing.warmup:
+            return
+        # A graph's first launch brings it to the device.
+        mine = {label: max(found[1:] or found) for label, found in self._queueing_s.items()}
+        notes = [json.loads(note) for note in self._fabric.exchange(json.dumps(mine))]
+        for label in mine:
+            slowest_s = max(note[label] for note in notes)
+            self._delays_s[label] = min(max(DELAY_S, ROOM * slowest_s), LONGEST_DELAY_S)
 
     def _check_what_is_left(self) -> None:
         """The outputs of the timed calls themselves; where they accumulate only that they did anything on each slot."""

@@ -8,23 +8,36 @@ from typing import Any, Protocol
 
 import torch
 
-DELAY_CYCLES = 180_000
-"""What delay() spins for: about 100 us at an H200's clock, in which every rank's host can queue a graph."""
+from runner.timing.kernel_names import CapturedKernel, captured_kernels
+
+DELAY_S = 100e-6
+"""What delay() lasts, unless asked for more: in this time every rank's host can queue most graphs."""
+
+CYCLES_PER_S = 1.8e9
+"""About an H200's clock; where a GPU's is faster, a delay is that much shorter."""
 
 
 class Stopwatch(Protocol):
-    """What timing needs of a device. All but elapsed_us queue on the current stream and return at once."""
+    """What timing needs of a device. All but passed and elapsed_us queue on the current stream and return at once."""
 
     def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
         """Make a graph of what queue() queues; gives what replays it. Nothing of it runs yet."""
         ...
 
-    def delay(self) -> None:
-        """Keep the device busy for a little while, so that the host can queue what comes next."""
+    def kernels(self) -> tuple[CapturedKernel, ...]:
+        """The kernels in the graph that was made last, each once; none where the driver doesn't tell."""
+        ...
+
+    def delay(self, seconds: float = DELAY_S) -> None:
+        """Keep the device busy for about that while, so that the host can queue what comes next."""
         ...
 
     def mark(self) -> Any:
         """Note the time when the device gets here."""
+        ...
+
+    def passed(self, mark: Any) -> bool:
+        """Whether the device has got to a mark; asks, and waits for nothing."""
         ...
 
     def elapsed_us(self, start: Any, end: Any) -> float:
@@ -38,6 +51,7 @@ class TorchStopwatch:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._kernels: tuple[CapturedKernel, ...] = ()
 
     def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
         # Not torch.cuda.graph(): that synchronises the whole device, and a hang there would have no deadline.
@@ -49,6 +63,7 @@ class TorchStopwatch:
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 queue()
+                self._kernels = captured_kernels(self._side.cuda_stream)
             except BaseException:
                 with contextlib.suppress(Exception):
                     graph.capture_end()
@@ -58,13 +73,19 @@ class TorchStopwatch:
         replay: Callable[[], None] = graph.replay
         return replay
 
-    def delay(self) -> None:
-        torch.cuda._sleep(DELAY_CYCLES)  # type: ignore[no-untyped-call]
+    def kernels(self) -> tuple[CapturedKernel, ...]:
+        return self._kernels
+
+    def delay(self, seconds: float = DELAY_S) -> None:
+        torch.cuda._sleep(round(seconds * CYCLES_PER_S))  # type: ignore[no-untyped-call]
 
     def mark(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
+
+    def passed(self, mark: torch.cuda.Event) -> bool:
+        return bool(mark.query())  # type: ignore[no-untyped-call]
 
     def elapsed_us(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
         return float(start.elapsed_time(end)) * 1000.0

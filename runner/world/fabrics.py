@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from reports.record.nccl_settings import OWN_CHOICE, NcclSettings
 from reports.table.text import counted
 from runner.request_error import RequestError
+from runner.world.preload import Preloaded
 from simulator.gpu import Gpu
 from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
 
@@ -41,7 +44,9 @@ class FabricName(StrEnum):
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
     limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races).
-    granularity None: that of the schedule."""
+    granularity None: that of the schedule. nccl: the library that the ranks load in place of torch's. nccl_settings:
+    what NCCL is restricted to.
+    heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto)."""
 
     name: FabricName
     arch: str
@@ -55,6 +60,9 @@ class FabricRequest:
     races: bool = False
     granularity: Granularity | None = None
     memory: Memory = Memory.strong
+    nccl: Preloaded | None = None
+    nccl_settings: NcclSettings = OWN_CHOICE
+    heap_free: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -64,9 +72,13 @@ class FabricRequest:
     @property
     def heap_bytes(self) -> int:
         """One rank's symmetric heap: as given, else what suits the fabric."""
-        if self.heap_given is not None:
+        if self.heap_given is not None and not (self.heap_free and self.simulated):
             return self.heap_given
         return SIMULATED_HEAP_BYTES if self.simulated else DEVICE_HEAP_BYTES
+
+
+HEAP_OF_FREE_BYTES = 0
+"""The heap of an opener whose fabric takes what GPUs have free."""
 
 
 class WorldMaker(Protocol):
@@ -136,6 +148,10 @@ def resolve(
         return replace(fabric, name=FabricName.simulator), "fabric.gpu asked for"
     if fabric.races:
         return replace(fabric, name=FabricName.simulator), "check.races asked for"
+    if outer is not None and not _has_them_already(fabric):
+        raise RequestError(_started_before(fabric, outer.launcher))
+    if fabric.nccl is not None or not fabric.nccl_settings.is_own_choice:
+        fabric = replace(fabric, name=FabricName.nvshmem)
     found = machine()
     missing, remedy = _missing(found)
     if fabric.name == FabricName.auto and missing:
@@ -160,6 +176,22 @@ def resolve(
     why = f"{gpus} and the gpu extra found" if fabric.name == FabricName.auto else "asked for"
     joined = f"; {outer.launcher} started {counted(outer.world_size, 'rank')}" if outer is not None else ""
     return replace(fabric, name=FabricName.nvshmem), why + joined
+
+
+def _has_them_already(fabric: FabricRequest) -> bool:
+    """Whether the environment that a launcher gave this process already tells NCCL what a request asks for."""
+    wanted = fabric.nccl_settings.variables.items()
+    return fabric.nccl is None and all(os.environ.get(name) == value for name, value in wanted)
+
+
+def _started_before(fabric: FabricRequest, launcher: str) -> str:
+    """Why ranks that a launcher started have their NCCL and its settings already."""
+    if fabric.nccl is not None:
+        return (
+            f"{launcher} started the ranks with an NCCL (library.nccl), leave it out, and set LD_PRELOAD for {launcher}"
+        )
+    variables = " ".join(f"{name}={value}" for name, value in fabric.nccl_settings.variables.items())
+    return f"{launcher} started the ranks with their settings of NCCL (library), leave them out, and set {variables}"
 
 
 def _missing(machine: HostOffer) -> tuple[str, str]:
@@ -227,7 +259,13 @@ def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None
     if fabric.name == FabricName.nvshmem:
         from runner.world.processes import ProcessWorld
 
-        return ProcessWorld(world_size, NvshmemOpener(fabric.heap_bytes), say=say)
+        return ProcessWorld(
+            world_size,
+            NvshmemOpener(_opened_bytes(fabric)),
+            say=say,
+            nccl=fabric.nccl,
+            variables=fabric.nccl_settings.variables,
+        )
     return _simulated(fabric, world_size)
 
 
@@ -244,7 +282,12 @@ def joining(leader: Leader, own: OwnCommand) -> WorldMaker:
 
 def joined_opener(fabric: FabricRequest) -> FabricOpener:
     """What opens NVSHMEM's fabric in each process of a launcher's world."""
-    return NvshmemOpener(replace(fabric, name=FabricName.nvshmem).heap_bytes, joined=True)
+    return NvshmemOpener(_opened_bytes(replace(fabric, name=FabricName.nvshmem)), joined=True)
+
+
+def _opened_bytes(fabric: FabricRequest) -> int:
+    """The heap that GPUs are asked for."""
+    return HEAP_OF_FREE_BYTES if fabric.heap_free else fabric.heap_bytes
 
 
 def _simulated(fabric: FabricRequest, world_size: int) -> World:

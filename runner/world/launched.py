@@ -467,7 +467,7 @@ def _read_answer(text: bytes) -> Answer:
     match _json(text):
         case ["result", str()] as answer:
             return tuple(answer)
-        case ["failure", str(), str(), str(), int() | None] as answer:
+        case ["failure", str(), str(), str(), int() | None, str()] as answer:
             return tuple(answer)
         case ["late", str(), bool()] as answer:
             return tuple(answer)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from memory.tensor import flat_bytes
+
 MAX_DIMENSIONS = 64
 """Of a tensor, as torch has it."""
 
@@ -151,7 +153,7 @@ def _plain_tensor(value: object) -> Any:
 
     if not isinstance(value, torch.Tensor):
         raise NotPlain(f"a {type(value).__name__} can't be sent to ranks of a launcher's world")
-    content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    content = flat_bytes(value.cpu()).numpy().tobytes()
     return {"tensor": [str(value.dtype).removeprefix("torch."), list(value.shape), _encoded(content)]}
 
 

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -35,6 +35,7 @@ from memory.sealed_store import SealedStore
 from runner.interrupt import shielded
 from runner.world.channel import SEND_LIMIT_S, Channel
 from runner.world.loopback import keep_on_loopback
+from runner.world.preload import Preloaded, loaded_first
 from runner.world.rank import FabricOpener, pickled_work, take_answer
 from runner.world.world import (
     GRACE_S,
@@ -113,8 +114,11 @@ class ProcessWorld:
         *,
         start_deadline_s: float = START_DEADLINE_S,
         say: Callable[[str], None] | None = None,
+        nccl: Preloaded | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Start all ranks, and wait until each has opened its fabric. Calls say if that takes a while.
+        """Start all ranks, and wait until each has opened its fabric. Calls say if that takes a while. nccl: the NCCL
+        that they load first; variables: what their environment has beside this process's.
 
         Raises WorldFailure, with nothing left behind, if a rank could not.
         """
@@ -126,6 +130,8 @@ class ProcessWorld:
         self._number = 0
         self._places: dict[int, tuple[str, bool]] = {}
         self._healthy = True
+        self._nccl = nccl
+        self._variables = dict(variables or {})
         try:
             self._start(pickle.dumps(opener), start_deadline_s, say)
         except BaseException:
@@ -207,7 +213,7 @@ class ProcessWorld:
         with listener:
             for _ in range(self._world_size):
                 with shielded():  # a process that was started is known here
-                    self._ranks.append(_launched())
+                    self._ranks.append(_launched(self._nccl, self._variables))
                 self._selector.register(self._ranks[-1].channel, selectors.EVENT_READ, len(self._ranks) - 1)
             # While the ranks import torch, so does this process: they find the port open all the same.
             key = secrets.token_bytes()
@@ -344,13 +350,14 @@ class ProcessWorld:
             self._store = self._port = None  # the server ends with the store, and with that the port
 
 
-def _launched() -> _RankProcess:
+def _launched(nccl: Preloaded | None, variables: Mapping[str, str]) -> _RankProcess:
     """A rank's process. It starts in a process group of its own, out of the reach of a terminal's Ctrl-C."""
     ours, theirs = socket.socketpair()
     words = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the rank
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
-    environment = dict(os.environ)
+    environment = {**os.environ, **variables}
     keep_on_loopback(environment)
+    loaded_first(environment, nccl)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-P", "-u", "-c", BOOT, paths, str(theirs.fileno()), str(os.getpid())],

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
-from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of
+from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of, work_of
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
 from runner.world.channel import Channel
@@ -64,7 +64,8 @@ FabricOpener = Callable[["Store", int, int], RankFabric]
 """opener(store, rank, world_size), run in the rank's process: it must be importable there, so that it can be sent."""
 
 Answer = tuple[Any, ...]
-"""How a program ended on a rank: ("result", packed) or ("failure", kind, text, traceback, the rank it names)."""
+"""How a program ended on a rank: ("result", packed) or ("failure", kind, text, traceback, the rank that it names, the
+work that it says did not end)."""
 
 Work = tuple[Callable[[Fabric, Any], object], Any]
 """A program and its argument."""
@@ -103,7 +104,7 @@ def failure_answer(error: BaseException) -> Answer:
     """An error as plain values: it may hold what can't be sent, or not be known on the other side."""
     kinds = [one.__name__ for one in type(error).__mro__ if one.__module__ == memory.fabric.__name__]
     trace = "".join(traceback.format_exception(error)[-20:])
-    return ("failure", kinds[0] if kinds else "", described(error), trace, rank_of(error))
+    return ("failure", kinds[0] if kinds else "", described(error), trace, rank_of(error), work_of(error))
 
 
 def take_answer(run: Outcomes, rank: int, answer: Answer, unpacked: Callable[[Any], object] = pickle.loads) -> None:
@@ -114,8 +115,10 @@ def take_answer(run: Outcomes, rank: int, answer: Answer, unpacked: Callable[[An
         except Exception as raised:
             run.errors[rank] = FabricError(f"its result can't be read: {described(raised)}")
         return
-    _, kind, text, trace, named = answer
+    _, kind, text, trace, named, work = answer
     error = _error_kind(kind)(text, rank=named)
+    if isinstance(error, FabricError):
+        error.work = work
     error.add_note(f"On rank {rank}:\n{trace}")
     run.errors[rank] = error
 

@@ -17,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
 from kernels.compile_error import CompilationError
-from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of
+from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of, work_of
 from simulator.races.finding import Finding
 
 Result = TypeVar("Result")
@@ -151,9 +151,11 @@ def failure_of(run: Outcomes, deadline_s: float | None) -> WorldFailure:
         return WorldFailure("TIMEOUT", rank, message, run.errors)
     exceeded = {rank: error for rank, error in timely.items() if isinstance(error, DeadlineExceeded)}
     found = causes or exceeded or timely
-    # Who ended first began it; but where all ranks ended with the same kind, who was first is chance.
+    # Who ended first began it; but where all ranks ended with the same kind, who was first is chance. Of deadlines that
+    # passed, one that names the work tells most: others waited for that rank.
     alike = len(found) == run.world_size and len({type(error) for error in found.values()}) == 1
-    rank = min(found) if alike else next(iter(found))
+    telling = [] if causes else sorted(rank for rank, error in found.items() if work_of(error))
+    rank = telling[0] if telling else min(found) if alike else next(iter(found))
     error = found[rank]
     everywhere = run.world_size > 1 and [str(one) for one in run.errors.values()] == [str(error)] * run.world_size
     message = described(error)

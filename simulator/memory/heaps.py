@@ -42,7 +42,7 @@ class Allocation:
     views: list[weakref.ref[npt.NDArray[np.uint8]]] = field(default_factory=list)
 
 
-def _lazy(size_bytes: int) -> npt.NDArray[np.uint8]:
+def lazy_bytes(size_bytes: int) -> npt.NDArray[np.uint8]:
     """Zeroed memory that takes physical pages only where it is touched."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", _MAP_NORESERVE)
     return np.frombuffer(mmap.mmap(-1, size_bytes, flags=flags), np.uint8)
@@ -69,9 +69,9 @@ class Heaps:
         total = self.heaps_end + room
         self.module_tops = {"global": self.heaps_end, "const": self.constants_start}
         self.end = total
-        self.memory = _lazy(total)
-        self.written = _lazy(total)
-        self.granules = _lazy(total // GRANULE_BYTES * 4).view(np.int32)
+        self.memory = lazy_bytes(total)
+        self.written = lazy_bytes(total)
+        self.granules = lazy_bytes(total // GRANULE_BYTES * 4).view(np.int32)
         self.allocations: list[Allocation | None] = [None]
         self.ends = np.zeros(64, np.int64)
         self.variable_ranks = np.full(64, -1, np.int64)  # whose module a variable is of, by number; -1 for tensors
@@ -100,6 +100,18 @@ class Heaps:
         insort(self.spans[rank], (position, position + size_bytes))
         base = rank * self.capacity + position
         return self._added(Allocation(len(self.allocations), name, rank, base, base + size_bytes, symmetric=symmetric))
+
+    def allocate_beyond(self, size_bytes: int, name: str) -> list[Allocation]:
+        """Make room on every rank, at one place beyond all that allocate gives, for as long as the world is there.
+        Return one a rank; none if the heaps fill their windows."""
+        offset = (self.capacity - GAP_BYTES - size_bytes) // GRANULE_BYTES * GRANULE_BYTES
+        if offset < self.heap_bytes + GAP_BYTES:
+            return []
+        starts = [rank * self.capacity + offset for rank in range(self.world_size)]
+        return [
+            self._added(Allocation(len(self.allocations), name, rank, start, start + size_bytes))
+            for rank, start in enumerate(starts)
+        ]
 
     def _added(self, made: Allocation) -> Allocation:
         self.allocations.append(made)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from simulator.memory.chance import Chance, Place
 from simulator.memory.clocks import ALIAS, ASYNC, BASE, MAX_OBSERVERS, SCOPES, Clocks, Head
-from simulator.memory.heaps import Allocation, _lazy
+from simulator.memory.heaps import Allocation, lazy_bytes
 from simulator.memory.space import Addresses, Indices, Space, Span, View
 from simulator.memory.units import UNIT_BYTES, Access, Unit, Write
 from simulator.observe.events import LateAccess, tell
@@ -126,8 +126,8 @@ class WeakSpace(Space):
         self.seed = seed
         self.chance = chance or Chance(seed)
         self.units: dict[int, Unit] = {}
-        self.memory = _lazy(self.end + SHARED_BYTES)
-        self.latest = _lazy(len(self.memory)).view(np.int32)
+        self.memory = lazy_bytes(self.end + SHARED_BYTES)
+        self.latest = lazy_bytes(len(self.memory)).view(np.int32)
         self.shared_top = self.end
         self.stored: list[_Stored] = []
         self._numbers = 1

@@ -30,6 +30,7 @@ from simulator.observe.events import (
 )
 from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
+from simulator.races import promised
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
     BLOCK_MASK,
@@ -66,6 +67,7 @@ from simulator.races.running import (
 from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.races.spare import Spare
 from simulator.races.streams import RankStreams
+from simulator.run.nvshmem import STATE
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -151,6 +153,7 @@ class Races(Listener):
         self.fresh: list[tuple[Running, Mbarrier]] = []  # mbarriers whose makers have not fenced since
         self.has_proxies = False
         self.shared_bytes = 0  # of a block of the launch that begins next
+        self.calls_nvshmem = False  # likewise
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -169,6 +172,7 @@ class Races(Listener):
         self.shared_bytes = shared_bytes
         self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
+        self.calls_nvshmem = STATE in ptx
 
     def restart(self) -> None:
         """All that happened so far happens before all that follows: the ranks of a new program come in."""
@@ -220,6 +224,8 @@ class Races(Listener):
             write = how == "write"
             return Info(number, run, instruction, write, is_reduction, is_reduction, False, False, GPU, proxy, 16, text)
         order = event.order
+        if run.calls_nvshmem:
+            order = promised.order(event, self.space)
         is_atomic = event.kind in ("atomic", "red", "multimem_red")
         proxy = ALIAS_PROXY if event.space == "multicast" else GENERIC_PROXY
         return Info(
@@ -296,7 +302,10 @@ class Races(Listener):
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
                 self.found.of_parts.add(info.number)
-        entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
+        by = lanes
+        if run.calls_nvshmem and event.space == "global" and promised.is_meeting(event, self.space):
+            by = lanes - lanes % run.launched.block  # by the first thread of each one's block
+        entries = self._released(run, by, info) if info.is_strong and info.is_write else None
         if event.space == "multicast":
             self._access_replicas(run, lanes, index, event, info, entries)
         else:
@@ -605,6 +614,8 @@ class Races(Listener):
         if event.kind != "thread":
             return
         order, scope = event.order, SCOPES[event.scope]
+        if run.calls_nvshmem and promised.is_fence_of_all(event.instruction):
+            scope = SYS
         if order in _ACQUIRES:
             self._acquire_pending(run, lanes, scope)
             run.note_acquire(lanes, stamp, scope)
@@ -1056,6 +1067,7 @@ class Races(Listener):
             rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
             row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
+        run.calls_nvshmem = self.calls_nvshmem
         self.running[launched] = run
         order.running.append(run)
 

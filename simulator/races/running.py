@@ -75,7 +75,8 @@ class Running:
     that are not in their rows yet (Order.settle). waited: by an mbarrier's number and lanes, the lanes after a
     relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that
     it acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts:
-    of each of its ranks, the number of its first block there (Clocks.rooms).
+    of each of its ranks, the number of its first block there (Clocks.rooms). calls_nvshmem: whether the module has
+    NVSHMEM's device code in it (promised.py).
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Running:
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
+        self.calls_nvshmem = False
 
     @property
     def _shape(self) -> tuple[object, ...]:

@@ -135,7 +135,8 @@ class Program:
 
     slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers. further: of a
     kernel in pieces, the next piece of each piece's block, -1 where there is none; empty of one in blocks. torn: by the
-    piece of a vector access, the one that runs its first part. joined: pieces run as one, made as they are needed.
+    piece of a vector access, the one that runs its first part. kept_names: slots of kept, by the names of their
+    registers. joined: pieces run as one, made as they are needed.
     """
 
     kernel: Kernel
@@ -150,6 +151,7 @@ class Program:
     unsupported: tuple[Unsupported, ...]
     further: tuple[int, ...] = ()
     torn: dict[int, int] = field(default_factory=dict)
+    kept_names: dict[str, int] = field(default_factory=dict)
     joined: dict[tuple[int, int, bool], BlockStep] = field(default_factory=dict)
 
     def reach(self, index: int, accesses: int, tears: bool = False) -> BlockStep:
@@ -330,6 +332,7 @@ class _Decoder:
             unsupported=tuple(sorted(dict.fromkeys(self.unsupported), key=lambda one: one.line)),
             further=_further(self.kernel.blocks),
             torn={one.index: one.index + 1 for one in self.kernel.blocks if one.piece == "whole"},
+            kept_names={name: slot for name, slot in self.slot_of.items() if slot in kept},
         )
 
     def _with_saves(self, site: CallSite, live: list[set[int]]) -> CallSite:

@@ -15,7 +15,7 @@ from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
 from simulator.ptx.dataflow import reads_memory
-from simulator.ptx.ir import Instruction
+from simulator.ptx.ir import Immediate, Instruction, Register
 from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
@@ -296,4 +296,21 @@ def _spinning(space: Space, batch: Batch, index: int, lane: int) -> str:
         return f"{text}: {asked}{read.where()}; {which}"
     instruction, address, value = reads.seen[-1]
     place = space.describe(address - space.base(rank), address)
-    return f"{text}: sees {value} at {place}; {instruction.where()}; {which}"
+    compared = _compared(batch, ran, instruction, lane)
+    return f"{text}: sees {value} at {place}; {instruction.where()}; {which}{compared}"
+
+
+def _compared(batch: Batch, ran: list[int], load: Instruction, lane: int) -> str:
+    """What the lane's loop compares with what it read, such as ", compared with 7 (setp.eq.u64)"; "" if it can't be
+    told."""
+    program = batch.program
+    for one in (one for where in ran for one in program.reach(where, WHOLE).instructions):
+        if one.opcode != "setp" or load.operands[0] not in one.operands[1:3]:
+            continue
+        other = one.operands[2] if one.operands[1] == load.operands[0] else one.operands[1]
+        if isinstance(other, Immediate) and not other.width_bits:
+            return f", compared with {other.bits} ({one.mnemonic})"
+        if isinstance(other, Register) and other.name in program.kept_names:
+            value = batch.kept[program.kept_names[other.name]][lane]
+            return f", compared with {value} ({one.mnemonic})"
+    return ""

@@ -93,11 +93,6 @@ def put_signal_of_threads(ranks: int) -> Case:
 KERNELS = (
     Foreign("NVSHMEM: p", "nvshmem4py-cu13", p),
     Foreign("NVSHMEM: put_block", "nvshmem4py-cu13", put_block),
-    Foreign(
-        "NVSHMEM: put_signal of each thread and signal_wait_until",
-        "nvshmem4py-cu13",
-        put_signal_of_threads,
-        race="fence",
-    ),
-    Foreign("NVSHMEM: put_signal_block and signal_wait_until", "nvshmem4py-cu13", put_signal, race="fence"),
+    Foreign("NVSHMEM: put_signal of each thread and signal_wait_until", "nvshmem4py-cu13", put_signal_of_threads),
+    Foreign("NVSHMEM: put_signal_block and signal_wait_until", "nvshmem4py-cu13", put_signal),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import baselines
-from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline
+from kernels import baselines, flashinfer
+from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline, usual_names_for
 from kernels.catalogue import OPS, collective, find
+from kernels.flashinfer import PACKAGE, VLLM_TWO_SHOT
 from kernels.numeric.dtypes import ALL, reductions_of
 from kernels.spec import Case, refuses
 from memory.fabric import Fabric, LibraryCall, Traits
@@ -28,6 +30,15 @@ from simulator.world import SimulatorOptions
 NVSHMEM = next(one for one in BASELINES if one.name == "nvshmem")
 GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
 
+
+@pytest.fixture(autouse=True)
+def flashinfer_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a machine can tell; tests/kernels/test_flashinfer.py has what is missing elsewhere."""
+    version = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.7" if name == PACKAGE else version(name))
+    monkeypatch.setattr(flashinfer, "is_prebuilt", lambda module: True)
+
+
 OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in baseline.offers]
 
 
@@ -37,7 +48,8 @@ def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
     assert baseline is not None
     offer = next((one for one in baseline.offers if one.op == op), baseline.offers[0])
     reduction = offer.reductions[0]
-    case = Case(op, algorithm, "bfloat16", "library", reduction, 4096, 8, placement=offer.placements[0])
+    size_bytes = 1 << 20 if algorithm == VLLM_TWO_SHOT else 4096
+    case = Case(op, algorithm, "bfloat16", "library", reduction, size_bytes, 8, placement=offer.placements[0])
     return dataclasses.replace(case, **changes)
 
 
@@ -50,9 +62,14 @@ def reason(algorithm: str, traits: Traits = GPUS, **changes: Any) -> str | None:
 
 def test_the_names_are_these() -> None:
     assert {op: names_for(op) for op in OPS} == {
-        "all_reduce": ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem"),
-        "reduce_scatter": ("nccl", "torch/two_shot", "nvshmem"),
-        "all_gather": ("nccl", "torch/multimem", "nvshmem"),
+        "all_reduce": (
+            *("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem"),
+            *("torch/two_shot_staged", "torch/multimem_staged", "nvshmem"),
+            *("flashinfer/vllm_one_shot", "flashinfer/vllm_two_shot"),
+            *("flashinfer/trtllm_lamport", "flashinfer/trtllm_two_shot"),
+        ),
+        "reduce_scatter": ("nccl", "nccl/symmetric", "torch/two_shot", "nvshmem"),
+        "all_gather": ("nccl", "nccl/symmetric", "torch/multimem", "nvshmem"),
         "broadcast": ("nccl", "nvshmem"),
         "reduce": ("nccl",),
         "all_to_all": ("nccl", "nvshmem"),
@@ -60,6 +77,8 @@ def test_the_names_are_these() -> None:
         "barrier": (),
     }
     assert find_baseline("one_shot") is None
+    staged = {"torch/two_shot_staged", "torch/multimem_staged"}
+    assert [set(names_for(op)) - set(usual_names_for(op)) for op in OPS] == [staged, *[set()] * (len(OPS) - 1)]
 
 
 @pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
@@ -211,10 +230,12 @@ def test_one_rank_is_no_comparison() -> None:
 
 def test_no_multicast_and_unmapped_ranks_are_refused_with_their_reason() -> None:
     without = dataclasses.replace(GPUS, multicast=False, multicast_reason="Failed to retrieve multicast buffer")
-    refusal = reason("torch/multimem", without)
-    assert refusal is not None
-    assert refusal.endswith("has none: Failed to retrieve multicast buffer")
-    assert [reason(name, without) for name in names_for("all_reduce") if name != "torch/multimem"] == [None] * 4
+    on_the_switch = ("torch/multimem", "torch/multimem_staged")
+    for name in on_the_switch:
+        refusal = reason(name, without)
+        assert refusal is not None
+        assert refusal.endswith("has none: Failed to retrieve multicast buffer")
+    assert {reason(name, without) for name in names_for("all_reduce") if name not in on_the_switch} == {None}
     apart = dataclasses.replace(GPUS, unmapped="rank 0 can't reach ranks 8, 9")
     refusal = reason("torch/two_shot", apart)
     assert refusal is not None
@@ -228,12 +249,37 @@ def test_the_table_is_read_without_torch() -> None:
     assert found.stdout.strip() == "False"
 
 
+@pytest.mark.parametrize(
+    ("installed", "missing"),
+    [("2.8.0+cu128", "PyTorch 2.8.0+cu128 registers no symmetric windows"), ("2.9.0a0", ""), ("2.13.0+cpu", "")],
+)
+def test_symmetric_windows_need_a_torch_that_registers_them(
+    monkeypatch: pytest.MonkeyPatch, installed: str, missing: str
+) -> None:
+    monkeypatch.setattr(baselines.importlib.metadata, "version", lambda name: installed)
+    expected = f"nccl/symmetric is unavailable: {missing}" if missing else None
+    assert reason("nccl/symmetric") == expected
+    assert reason("nccl") is None
+
+
+def test_windows_are_offered_what_nccl_has_kernels_for() -> None:
+    """Sums and averages of floats up to 32 bits, and data that only moves."""
+    for dtype in ALL:
+        fits = dtype in ("float32", "float16", "bfloat16")
+        assert (reason("nccl/symmetric", dtype=dtype) is None) is fits
+        assert reason("nccl/symmetric", op="all_gather", dtype=dtype) is None
+    assert "does not do broadcast" in str(reason("nccl/symmetric", **{"op": "broadcast", "reduction": "none"}))
+    assert reason("nccl/symmetric", reduction="max") is not None
+
+
 def test_the_library_is_named_with_its_version() -> None:
-    """NVSHMEM's is that of the library which was loaded, not of the package which is installed."""
-    traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False, library="NVSHMEM 3.4.5")
+    """NVSHMEM's and NCCL's are those of the libraries that were loaded, not of the packages that are installed."""
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False, library="NVSHMEM 3.4.5", nccl="2.32.3")
     torch_version = torch.__version__.split("+")[0]
     assert baselines.library_of("torch/one_shot", traits) == f"PyTorch {torch_version} symmetric memory"
-    assert baselines.library_of("nccl", traits).startswith("NCCL ")
+    for name in ("nccl", "nccl/symmetric"):
+        assert baselines.library_of(name, traits) == "NCCL 2.32.3"
+        assert baselines.library_of(name, dataclasses.replace(traits, nccl="")) == "NCCL (none is loaded)"
     assert baselines.library_of("nvshmem", traits) == "NVSHMEM 3.4.5"
 
 
@@ -254,6 +300,9 @@ class LibraryFabric:
         region = self.fabric.allocate(size_bytes, alignment_bytes, name)
         self.regions[region.address] = region
         return region
+
+    def note_queued(self, what: str) -> None:
+        assert what == "all_reduce/nvshmem"
 
     def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
         assert (call.collective, call.reduction) == ("reduce", "sum")

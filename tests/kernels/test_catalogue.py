@@ -21,7 +21,7 @@ def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
 def test_an_unknown_kernel_is_told_the_near_ones() -> None:
     with pytest.raises(ValueError, match=r"'all_reduce/oneshot': did you mean all_reduce/one_shot or "):
         find("all_reduce/oneshot")
-    with pytest.raises(ValueError, match=r"'x': there is all_reduce/one_shot, .*, barrier/multimem$"):
+    with pytest.raises(ValueError, match=r"'x': there is all_reduce/one_shot, .*, barrier/nvshmem_sync_all$"):
         find("x")
 
 

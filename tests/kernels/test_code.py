@@ -130,6 +130,6 @@ def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path
     commented = compiled(edited(tree, "kernels/dsl/signals.py", first, f"# A comment.\n{first}"))
     assert commented[0] != ptx
     assert commented[1] == code
-    weaker = compiled(edited(tree, "kernels/dsl/device.py", "ld.acquire.sys.global.u32", "ld.relaxed.sys.global.u32"))
+    weaker = compiled(edited(tree, "kernels/dsl/device.py", 'order: str = "acquire"', 'order: str = "relaxed"'))
     assert weaker[0] not in (ptx, commented[0])
     assert weaker[1] != code

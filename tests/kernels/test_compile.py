@@ -212,6 +212,38 @@ def test_threads_that_want_the_same_compile_it_once(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+WRITERS = """
+import fcntl, sys
+from pathlib import Path
+from kernels import compile as compiling
+from memory.fabric import Executable
+
+def refused(*given):
+    raise AssertionError("NFS may have no locks")
+
+fcntl.flock = fcntl.lockf = refused
+path, number = Path(sys.argv[1]) / "entry.json", int(sys.argv[2])
+made = Executable("name", "entry", "sm_90a", "x" * 200_000, "sha256:0", bytes(1000))
+for _ in range(60):
+    compiling._store(path, "key", made)
+    assert compiling._load(path, "key") == made
+"""
+
+
+def test_many_writers_of_an_entry_do_no_harm(tmp_path: Path) -> None:
+    """Workers on many machines compile one kernel at the same time: readers see a whole entry, and none is lost."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WRITERS, str(tmp_path), str(number)], stderr=subprocess.PIPE
+        )
+        for number in range(4)
+    ]
+    said = [process.communicate()[1].decode() for process in started]
+    assert [process.returncode for process in started] == [0] * 4, said
+    assert said == [""] * 4
+    assert [path.name for path in tmp_path.iterdir()] == ["entry.json"]
+
+
 def test_an_architecture_that_the_spec_does_not_name_is_an_error(case: Case, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"all_reduce/one_shot is not built for 'sm_80': it is for sm_90, sm_90a"):
         executable(one_shot.SPEC, case, "sm_80", tmp_path)

@@ -56,12 +56,20 @@ FILES = {
     "path/lent/__init__.py": "",
     "path/lent/loose.py": "",
     "path/lent/unused.py": "",
-    "path/lent/inner/deep.py": "import bought\n",
+    "path/lent/inner/deep.py": "import bought\nimport given\n",
     "path/site-packages/bought.py": "",
+    "target/given.py": "",
+    "target/given-1.0.dist-info/METADATA": "",
 }
-"""By path: what a user's kernel may look like, with a package of its own on the path, and an installed module."""
+"""By path: what a user's kernel may look like, with a package of its own on the path, and two installed modules,
+the second as `pip install --target` and PYTHONPATH have it."""
 
-UNUSED = ("own/unused.py", "path/lent/unused.py", "path/site-packages/bought.py")
+UNUSED = (
+    "own/unused.py",
+    "path/lent/unused.py",
+    "path/site-packages/bought.py",
+    *[name for name in FILES if "given" in name],
+)
 
 
 def written(folder: Path) -> str:
@@ -78,7 +86,7 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with FILES whose packages are on the path."""
     folder = tmp_path / "lent"
     written(folder)
-    for path in ("path", "path/site-packages"):
+    for path in ("path", "path/site-packages", "target"):
         monkeypatch.syspath_prepend(folder / path)
     sources._top_level.cache_clear()
     yield folder

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from kernels_launching import Launches
 
 from kernels import catalogue
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
@@ -61,6 +62,27 @@ def test_the_first_step_that_fits_is_taken(case_of: Callable[..., Case]) -> None
     assert reason((1 << 16) + 2, 1) == reason(1 << 40, 8) == "the rest"
 
 
+def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(case_of: Callable[..., Case]) -> None:
+    step = Step(64, 2, 8, "the smallest messages")
+    tuning = Tuning((step,))
+    threads = {ranks: tuning.step(case_of(world_size=ranks)).threads for ranks in (1, 2, 64, 65, 72)}
+    assert threads == {1: 64, 2: 64, 64: 64, 65: 96, 72: 96}
+    case = case_of(world_size=72)
+    assert (tuning.launch(case, 1).threads, tuning.choices(case, 1)["threads"]) == (96, 96)
+    assert tuning.step(case_of(world_size=64)) is step
+
+
+@pytest.mark.parametrize("name", ["all_reduce/ll@t64b3l1", "all_gather/ll@t64b3l1", "all_reduce/two_shot@t64b3l1"])
+def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: str) -> None:
+    spec = catalogue.find(name)
+    reduces = catalogue.collective(spec.op).reduces
+    words = ("float32", "sum") if reduces else ("none", "none")
+    case = Case(spec.op, spec.algorithm, "bfloat16", *words, 1536, 2)
+    work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=3)
+    world = work.run(races=True)
+    assert (work.seen(), world.findings) == ("right", ())
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], algorithm: str) -> None:
     spec = ALGORITHMS[algorithm].spec_of(TABLE)
@@ -104,7 +126,7 @@ def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"threads": 64}, "threads are 96 to 1024 in whole warps, not 64"),
+        ({"threads": 32}, "threads are 64 to 1024 in whole warps, not 32"),
         ({"threads": 2048}, "not 2048"),
         ({"threads": 130}, "not 130"),
         ({"blocks": 0}, "blocks are 1 to 132, not 0"),
@@ -168,7 +190,8 @@ def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled
                     accumulator = "float16"
                 changes = {} if spec.op == "barrier" else {"size_bytes": size_bytes}
                 case = fit_case(spec, dtype=dtype, accumulator=accumulator, world_size=world_size, **changes)
-                assert stack_bytes(compiled(spec, case, arch).cubin) == [0], case.id
+                # A kernel whose pieces call a function has a frame for each.
+                assert set(stack_bytes(compiled(spec, case, arch).cubin)) == {0}, case.id
 
 
 def test_a_step_that_spills_is_noticed(case_of: Callable[..., Case], compiled: Compiled) -> None:

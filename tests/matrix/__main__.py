@@ -22,22 +22,29 @@ from kernels import catalogue
 from kernels.compile import source_digest
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
+from runner.interrupt import exit_code_of, interruptible, name_of
+from runner.request.compose import launcher_of
 from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
-from tests.matrix.running import ROOT, Outcome, cores, in_processes
+from tests.matrix.running import ROOT, Outcome, by_launcher, cores, in_processes
 
 SHOWN = 20
 """Cases that did not pass, of which the end shows the reasons."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed, 2 for a wrong request."""
+    """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed, 2 for a wrong request, 128
+    and the signal's number if one ended it (SIGINT, SIGTERM, SIGHUP)."""
     options = _parser().parse_args(arguments)
-    try:
-        rows, expected = _rows(options), _expected(options.compare)
-        return _report(rows, options, expected)
-    except ValueError as error:
-        print(f"tests.matrix: error: {error}", file=sys.stderr)
-        return 2
+    with interruptible():
+        try:
+            rows, expected = _rows(options), _expected(options.compare)
+            return _report(rows, options, expected)
+        except ValueError as error:
+            print(f"tests.matrix: error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt as interrupt:
+            print(f"tests.matrix: {name_of(interrupt)}: not all rows were run", file=sys.stderr)
+            return exit_code_of(interrupt)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,10 +54,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kernel", action="append", help="only this one, such as all_reduce/one_shot; may be repeated")
     parser.add_argument("--world-size", action="append", type=int, help="only this one; may be repeated")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
+    parser.add_argument(
+        "--launcher",
+        action="append",
+        help="a launcher of Hydra's, joblib, submitit_local or submitit_slurm, or an option of it such as "
+        "hydra.launcher.n_jobs=8; may be repeated",
+    )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
     parser.add_argument("--digests", type=Path, help="write the outputs' digests to this file")
     parser.add_argument("--compare", type=Path, help="hold the outputs to the digests in this file")
     parser.add_argument("--proof", type=Path, help="write a proof for kernels/proven/ to this file")
+    parser.add_argument("--commit", default="", help="the commit of this tree in a proof, where there is no git")
     return parser
 
 
@@ -70,7 +84,7 @@ def _report(rows: list[Row], options: argparse.Namespace, expected: dict[str, st
         bad += 1
     if options.proof and not bad:
         options.proof.parent.mkdir(parents=True, exist_ok=True)
-        options.proof.write_text(written(proof(outcomes, _machine(options))))
+        options.proof.write_text(written(proof(outcomes, _machine(options), options.commit)))
     return 1 if bad else 0
 
 
@@ -94,6 +108,9 @@ def _rows(options: argparse.Namespace) -> list[Row]:
             raise ValueError(f"{path} can't be written: it is a folder")
     if options.jobs < 1:
         raise ValueError(f"{options.jobs} processes (--jobs): give 1 or more")
+    options.launch = launcher_of(options.launcher or ())
+    if options.launch is not None and options.gpus:
+        raise ValueError("a launcher spreads simulated rows (--launcher), leave it out, or --gpus")
     sizes = tuple(options.world_size or WORLD_SIZES)
     if min(sizes) < 1:
         raise ValueError(f"{min(sizes)} ranks (--world-size): give 1 or more")
@@ -116,6 +133,10 @@ def _rows(options: argparse.Namespace) -> list[Row]:
 
 
 def _run(rows: list[Row], options: argparse.Namespace) -> Iterator[list[Outcome]]:
+    if options.launch is not None:
+        with closing(by_launcher(rows, options.launch)) as outcomes:
+            yield from outcomes
+        return
     if not options.gpus:
         yield from in_processes(rows, options.jobs)
         return
@@ -161,8 +182,9 @@ def idle(outcomes: Iterable[Outcome]) -> list[str]:
     return sorted({one.row.name for one in outcomes if one.status == "REFUSED"} - passed)
 
 
-def proof(outcomes: Sequence[Outcome], machine: str) -> Proof:
-    """Return what outcomes prove, for kernels/proven/, if all passed or were refused."""
+def proof(outcomes: Sequence[Outcome], machine: str, without_git: str = "") -> Proof:
+    """Return what outcomes prove, for kernels/proven/, if all passed or were refused. without_git: the commit of a tree
+    that was copied without its repository."""
     specs = {}
     with tempfile.TemporaryDirectory() as folder:
         for spec in catalogue.SPECS:
@@ -173,7 +195,7 @@ def proof(outcomes: Sequence[Outcome], machine: str) -> Proof:
                 code = code_of(spec, Path(folder)).code
                 specs[spec.name] = Tally(len(passed), len(mine) - len(passed), sizes, source_digest(spec), code)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return Proof(machine, f"{datetime.now(UTC):%Y-%m-%d}", commit.stdout.strip() or "unknown", specs)
+    return Proof(machine, f"{datetime.now(UTC):%Y-%m-%d}", commit.stdout.strip() or without_git or "unknown", specs)
 
 
 def _machine(options: argparse.Namespace) -> str:

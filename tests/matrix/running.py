@@ -6,7 +6,8 @@ import hashlib
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +19,8 @@ from kernels.numeric.dtypes import ALL
 from kernels.spec import Case
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
+from runner.launch.tasks import Tasks, folder_for_tasks
+from runner.request.launching import LaunchRequest
 from runner.world.world import World, WorldFailure
 from tests.matrix.cells import Cell, Row, arch_of, case_of, refusal
 
@@ -96,16 +99,46 @@ class SimulatedWorlds:
         return self._kept[key]
 
 
-def in_processes(rows: Sequence[Row], processes: int) -> Iterator[list[Outcome]]:
-    """Run rows on simulated worlds in so many processes; gives the outcomes of a task after the other, as they end.
-
-    A task is what may share compiled kernels: a kernel on a world size, for one data type. The longest begin first.
-    """
+def tasks_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in tasks, each of what may share compiled kernels: a kernel on a world size, for one data type. The longest
+    come first."""
 
     def key(row: Row) -> tuple[int, str, str]:
         return -row.world_size, row.name, row.dtype
 
-    tasks = [list(group) for _, group in groupby(sorted(rows, key=key), key)]
+    return [list(group) for _, group in groupby(sorted(rows, key=key), key)]
+
+
+def by_launcher(rows: Sequence[Row], launch: LaunchRequest) -> Generator[list[Outcome], None, None]:
+    """Run rows on the workers of a launcher. Rows of a task that was lost have FAILED, with the reason."""
+    tasks = tasks_of(rows)
+    work = Tasks(launch, _Rows(tuple(map(tuple, tasks))), len(tasks), folder_for_tasks())
+    with closing(iter(work)) as answers:
+        for answer in answers:
+            if answer.lost:
+                yield [Outcome(row, _id_of(row), "FAILED", f"lost: {answer.lost}") for row in tasks[answer.task]]
+            else:
+                yield answer.result
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a launcher's worker does with a task (runner.launch.tasks.Do)."""
+
+    tasks: tuple[tuple[Row, ...], ...]
+
+    def __call__(self, task: int) -> list[Outcome]:
+        _begin()
+        return _task(self.tasks[task])
+
+
+def _id_of(row: Row) -> str:
+    return case_of(row).id
+
+
+def in_processes(rows: Sequence[Row], processes: int) -> Iterator[list[Outcome]]:
+    """Run rows on simulated worlds in so many processes; gives the outcomes of a task after the other, as they end."""
+    tasks = tasks_of(rows)
     if processes == 1:
         yield from map(_task, tasks)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from kernels import catalogue
 from kernels.matrix.codes import codes
 from kernels.spec import Case
+from runner.launch.tasks import Answer
+from runner.request.launching import LaunchRequest
+from tests.matrix import running
 from tests.matrix.__main__ import compared, main, proof
 from tests.matrix.cells import (
     ARCHS,
@@ -133,8 +137,9 @@ def test_refused_cells_are_these() -> None:
         "reduce/multimem",
     ]
     assert refused == {
-        **dict.fromkeys(("all_reduce/lamport", "all_reduce/two_shot_lamport"), 28),
-        **dict.fromkeys(("barrier/peers", "barrier/multimem"), 10),
+        **dict.fromkeys((f"all_reduce/{one}lamport" for one in ("", "two_shot_")), 28),
+        **dict.fromkeys(("reduce_scatter/lamport", "reduce/lamport"), 28),
+        **dict.fromkeys(("barrier/peers", "barrier/push", "barrier/multimem"), 10),
         **dict.fromkeys(switched, 8),
     }
 
@@ -155,6 +160,15 @@ def test_a_proof_counts_what_passed() -> None:
     assert list(made.specs) == ["barrier/peers"]
 
 
+def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert proof([], "simulator", "0123abc").commit not in ("0123abc", "unknown")
+    monkeypatch.setattr("tests.matrix.__main__.ROOT", tmp_path)
+    assert proof([], "simulator", "0123abc").commit == "0123abc"
+    assert proof([], "simulator").commit == "unknown"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -164,6 +178,8 @@ def test_a_proof_counts_what_passed() -> None:
         (["--gpus", "--world-size", "4"], "this machine has 0 GPUs, 4 ranks need as many GPUs (--gpus)"),
         (["--world-size", "0"], "0 ranks (--world-size): give 1 or more"),
         (["--jobs", "0"], "0 processes (--jobs): give 1 or more"),
+        (["--launcher", "jobblib"], "unknown launcher 'jobblib' (hydra/launcher), known: basic, joblib, "),
+        (["--launcher", "joblib", "--gpus"], "a launcher spreads simulated rows (--launcher), leave it out, or --gpus"),
         (["--sample", "--world-size", "71"], "no row of the matrix has these kernels and 71 ranks (--world-size)"),
         (["--compare", "gone.json"], "gone.json can't be read (--compare)"),
         (["--compare", "deep.json"], "deep.json can't be read (--compare)"),
@@ -210,3 +226,26 @@ def test_the_command_counts_and_ends_with(
     assert ("all was refused" in said) == (status == "REFUSED")
     assert f"1 cells: {counts.get(status, '0 passed, 0 refused, 1 bad')}" in said
     assert ("the reason" in said) == (status in ("WRONG", "FAILED"))
+
+
+def test_rows_of_a_task_that_a_launcher_lost_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [dataclasses.replace(ROW, world_size=size) for size in (2, 3)]
+    made = [Outcome(rows[0], "b", "PASSED", "", "1")]
+    answers = [Answer(0, lost="worker 2 is gone"), Answer(1, made)]
+    monkeypatch.setattr(running, "Tasks", lambda *given: (one for one in answers))
+    lost, passed = running.by_launcher(rows, LaunchRequest("joblib"))
+    assert [(one.row.world_size, one.status, one.detail) for one in lost] == [(3, "FAILED", "lost: worker 2 is gone")]
+    assert passed == made
+
+
+@pytest.mark.slow
+def test_a_launchers_workers_get_the_bits_of_this_process(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2"]
+    assert main([*line, "--jobs", "1", "--digests", str(here)]) == 0
+    launcher = ["--launcher", "joblib", "--launcher", "hydra.launcher.n_jobs=2"]
+    assert main([*line, *launcher, "--compare", str(here), "--digests", str(there)]) == 0
+    digests = json.loads(here.read_text())
+    assert digests
+    assert json.loads(there.read_text()) == digests

@@ -56,6 +56,7 @@ class StandInDriver:
         self.world = world
         self.rank = rank
         self.queue: list[Callable[[], Any]] = []
+        self.noted: list[str] = []
 
     def free_bytes(self) -> int:
         return self.world.gpu_free_bytes.get(self.rank, 8 << 30)
@@ -69,8 +70,15 @@ class StandInDriver:
         kernel = self.world.kernels[executable.entry]
         self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *(one.value for one in arguments)))
 
+    def library_handle(self, executable: Executable) -> int:
+        assert "nvshmemi_device_state_d" in executable.ptx
+        return 7000 + len(executable.digest)
+
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
         self.world.variables.append((self.rank, executable.name, name, offset_bytes, content))
+
+    def note(self, what: str) -> None:
+        self.noted.append(what)
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
         world, rank = self.world, self.rank

@@ -250,6 +250,9 @@ class StandInLibrary:
         self.rank = rank
         self.entries: dict[int, Entry] = {}
         self.initialized = False
+        self.started: list[int] = []
+        self.ended: list[int] = []
+        self.failing: set[int] = set()
         self.own_peer_requests = 0
 
     def versions(self) -> tuple[str, str]:
@@ -271,8 +274,23 @@ class StandInLibrary:
         held = sorted(address for address, entry in self.entries.items() if entry.kind == "normal")
         if held:
             self.world.complaints.append(f"rank {self.rank}: {len(held)} buffers were not freed")
+        if self.started:
+            self.world.complaints.append(f"rank {self.rank}: {len(self.started)} CUlibraries were not finalized")
         self.world.collective(self.rank, "finalize")
         self.initialized = False
+
+    def library_init(self, handle: int) -> None:
+        self._check()
+        if handle in self.started:
+            raise Misuse(f"a second library_init of {handle}")
+        self.started.append(handle)
+
+    def library_finalize(self, handle: int) -> None:
+        self._check()
+        self.started.remove(handle)
+        self.ended.append(handle)
+        if handle in self.failing:
+            raise NvshmemError("Failed to finalize CULibrary for NVSHMEM")
 
     def tensor(self, size_bytes: int) -> torch.Tensor:
         self._check()

@@ -159,13 +159,38 @@ said(ValueError, lambda: driver.set_variable(kernel, "table", 8, bytes(17)))
     ]
 
 
-def test_nvshmems_device_code_is_refused_while_its_state_is_not_set_up(fake_driver: Path) -> None:
+def test_nvshmems_device_code_is_loaded_as_a_library_whose_handle_nvshmem_takes(fake_driver: Path) -> None:
     code = """
 import dataclasses
-said(ValueError, lambda: driver.load(dataclasses.replace(kernel, ptx=".const .b8 nvshmemi_device_state_d[848];")))
+linked = dataclasses.replace(kernel, ptx=".const .b8 nvshmemi_device_state_d[848];", digest="sha256:2")
+print("handle", driver.library_handle(linked))
+driver.load(linked)
+driver.load(kernel)
 """
-    (refusal,) = [line for line in lines(fake_driver, code) if line.startswith("ValueError")]
-    assert "has NVSHMEM's device code in it, and its state is not set up on GPUs yet" in refusal
+    out = [line for line in lines(fake_driver, code) if line.startswith(("load", "module", "get", "handle"))]
+    assert out == [
+        "load library ELF",
+        "module of library 0x40",
+        "get entry of 0x11",
+        "handle 64",
+        "load ELF",
+        "get entry of 0x10",
+    ]
+
+
+def test_what_others_queue_is_named_too(fake_driver: Path) -> None:
+    """A library's collective that hung passed for a kernel of ours that was launched before."""
+    code = """
+driver.launch(kernel, ONE, GIVEN)
+driver.note("all_to_all/nvshmem")
+stream[0] = 0x77
+said(DeadlineExceeded, lambda: driver.wait(time.monotonic()))
+stream[0] = 0x99
+said(DeviceFault, lambda: driver.wait(None))
+"""
+    exceeded, fault = lines(fake_driver, code)[-2:]
+    assert exceeded.endswith("is still running at the deadline: all_to_all/nvshmem was launched last")
+    assert fault.endswith("(last launched: all_to_all/nvshmem)")
 
 
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
@@ -221,6 +246,10 @@ driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=200_000, cluster
 driver.launch(kernel, Launch(1, 1, shared_bytes=150_000), GIVEN)
 driver.launch(kernel, Launch(2, 1, cooperative=True), GIVEN)
 driver.launch(kernel, Launch(4, 1, cluster=2, cooperative=True), GIVEN)
+import dataclasses
+waiting = dataclasses.replace(kernel, ptx="griddepcontrol.wait;")
+driver.launch(waiting, Launch(3, 1, dependent=True), GIVEN)
+said(ValueError, lambda: driver.launch(kernel, Launch(3, 1, dependent=True), GIVEN))
 driver.wait(None)
 """
     out = lines(fake_driver, code)
@@ -233,7 +262,10 @@ driver.wait(None)
         "launch 0x20 grid 2 1 1 block 1 1 1 shared 0 stream 7 extra 0 attribute 2 is 1 0 0 arguments 1 2 3",
         "launch 0x20 grid 4 1 1 block 1 1 1 shared 0 stream 7 extra 0 attribute 4 is 2 1 1 attribute 2 is 1 0 0 "
         "arguments 1 2 3",
+        "launch 0x20 grid 3 1 1 block 1 1 1 shared 0 stream 7 extra 0 attribute 6 is 1 0 0 arguments 1 2 3",
     ], "the limit is raised only where it is too low, and never lowered"
+    text = "a dependent launch needs a kernel that waits for the launches before it"
+    assert any(f"ValueError: all_reduce/one_shot: {text}" in line for line in out)
     assert "look 9" in out, "the stream of a launch is waited for"
 
 

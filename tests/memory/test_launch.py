@@ -63,6 +63,7 @@ def test_a_launch_in_three_dimensions_travels_whole() -> None:
         ({"shared_bytes": 1.5}, "shared_bytes is 1.5: give a whole number from 0"),
         ({"stream": "s"}, "stream is 's': give the handle of a CUDA stream, or None"),
         ({"cooperative": 1}, "cooperative is 1: give true or false"),
+        ({"dependent": "no"}, "dependent is 'no': give true or false"),
         ({"grid": True}, "grid is True: give x, or"),
         ({"grid": (1, 2)}, r"grid is \(1, 2\): give x, or \(x, y, z\), as whole numbers"),
         ({"block": (1.0, 1, 1)}, "block is "),

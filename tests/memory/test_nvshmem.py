@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from memory_driver_stand_in import Misuse, Spinning
 from memory_nvshmem_stand_in import StandInWorld
+from torch.distributed import HashStore
 
 from memory.fabric import (
     Argument,
@@ -22,6 +24,8 @@ from memory.fabric import (
     LibraryCall,
     NoMulticast,
 )
+from memory.library import probe
+from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 
 ONE = Launch(1, 32)
@@ -142,6 +146,19 @@ def test_alignments_hold_on_all_ranks_and_through_multicast(on_ranks: Any, align
     assert len(set(good(on_ranks(StandInWorld(2), program)))) == 1
 
 
+@pytest.mark.parametrize(
+    ("free_bytes", "heap_bytes"),
+    [({0: 79 << 30, 1: 41 << 30}, 41 << 29), ({0: (3 << 30) - 1, 1: 79 << 30}, 1 << 30), ({0: 1, 1: 1}, 512 << 20)],
+)
+def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes: dict[int, int], heap_bytes: int) -> None:
+    """Half of it, in whole steps, on all ranks the same; and never none."""
+    meetings = [Meeting(store, rank, 2) for store in [HashStore()] for rank in range(2)]
+    world = StandInWorld(2, gpu_free_bytes=free_bytes)
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda one: probe(world.libraries[one.rank], world.drivers[one.rank], one, 0), meetings)
+    assert [traits.heap_bytes for traits, _ in found] == [heap_bytes] * 2
+
+
 def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: Any) -> None:
     world = StandInWorld(3, heap_bytes=1 << 40 >> 16, gpu_free_bytes={1: (512 + 256 << 20) - 1})
 
@@ -243,6 +260,12 @@ def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
     assert good(on_ranks(StandInWorld(3), program)) == [[6.0] * 5] * 3
 
 
+def test_what_is_queued_past_the_fabric_is_noted_in_its_driver() -> None:
+    world = StandInWorld(1)
+    world.fabrics[0].note_queued("all_reduce/nccl")
+    assert world.drivers[0].noted == ["all_reduce/nccl"]
+
+
 def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
     world = StandInWorld(2)
 
@@ -299,6 +322,57 @@ def test_a_clean_end_is_silent(on_ranks: Any) -> None:
     good(on_ranks(world, program))
     assert world.complaints == []
     assert [library.initialized for library in world.libraries] == [False, False]
+
+
+def linked(name: str) -> Executable:
+    """A kernel with NVSHMEM's device code in it. Its CUlibrary has the handle 7000 + the length of its digest."""
+    return Executable(f"test/{name}", name, "sm_90a", ".const .b8 nvshmemi_device_state_d[848];", f"sha256:{name}")
+
+
+def test_device_code_is_started_once_and_finished_before_the_library(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+    world.kernels |= {name: lambda fabric: None for name in ("a", "bb", "plain")}
+
+    def program(fabric: Any) -> list[int]:
+        for one in (linked("a"), linked("bb"), kernel("plain"), linked("a")):
+            fabric.launch(one, ONE, [])
+        fabric.synchronize()
+        started = list(world.libraries[fabric.rank].started)
+        fabric.close()
+        return started
+
+    assert good(on_ranks(world, program)) == [[7008, 7009]] * 2
+    assert [library.ended for library in world.libraries] == [[7009, 7008]] * 2
+    assert world.complaints == []
+
+
+def test_device_code_is_finished_after_a_fault_and_the_fault_is_what_is_told(on_ranks: Any) -> None:
+    world = StandInWorld(2)
+    world.kernels["a"] = lambda fabric: world.at(fabric.rank, 4096, 4)
+
+    def program(fabric: Any) -> None:
+        world.libraries[fabric.rank].failing.add(7008)
+        fabric.launch(linked("a"), ONE, [])
+        with pytest.raises(DeviceFault, match="belong to no allocation"):
+            fabric.close()
+
+    good(on_ranks(world, program))
+    assert [library.ended for library in world.libraries] == [[7008]] * 2
+
+
+def test_all_device_code_is_finished_even_if_one_fails(on_ranks: Any) -> None:
+    world = StandInWorld(1)
+    world.kernels |= {name: lambda fabric: None for name in ("a", "bb")}
+
+    def program(fabric: Any) -> None:
+        world.libraries[0].failing.add(7009)
+        fabric.launch(linked("a"), ONE, [])
+        fabric.launch(linked("bb"), ONE, [])
+        with pytest.raises(FabricError, match="rank 0: NVSHMEM's library_finalize failed: NvshmemError"):
+            fabric.close()
+
+    good(on_ranks(world, program))
+    assert world.libraries[0].ended == [7009, 7008]
 
 
 def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:

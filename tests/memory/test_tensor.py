@@ -53,6 +53,18 @@ def test_a_read_is_a_copy_and_a_strided_tensor_is_written_in_order(make_world: M
     good(on_ranks(make_world(1), program))
 
 
+def test_an_expanded_tensor_is_written_like_any_other(make_world: Make, on_ranks: OnRanks) -> None:
+    def program(fabric: Any) -> None:
+        one = torch.full((), 3.0)
+        with SymmetricPool(fabric) as pool:
+            for numel in (1, 4):
+                data = pool.tensor((numel,), torch.float32, name=f"data {numel}")
+                data.write(one.expand(numel))
+                assert data.read().tolist() == [3.0] * numel
+
+    good(on_ranks(make_world(1), program))
+
+
 def test_local_shares_memory_and_is_empty_after_the_scope(make_world: Make, on_ranks: OnRanks) -> None:
     def program(fabric: Any) -> tuple[int, ...]:
         with SymmetricPool(fabric) as pool:

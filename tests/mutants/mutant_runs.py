@@ -153,8 +153,8 @@ class Try:
     SHAPES, and a rank that makes others wait.
 
     late: this rank's host launches when all others wait. behind: this rank's kernels run slowly, or its last warps
-    if of_warps (late_world). in_a_row: IN_A_ROW launches with no host in between, so that the accesses of one may end
-    after those of peers' later ones.
+    if of_warps (late_world). in_a_row: at least IN_A_ROW launches with no host in between, and half as many again as an
+    inbox has banks, so that the accesses of one may end after those of peers' later ones.
     """
 
     way: str
@@ -264,6 +264,7 @@ class Compiled:
         self.cases = {name: _case(spec, {**root, **shape}) for name, shape in shapes.items()}
         self.executable = executable(spec, self.cases["even"], ARCH, cache_dir)
         self.mutants = mutants_of(self.executable.ptx)
+        self.in_a_row = max(IN_A_ROW, spec.choices(self.cases["even"]).get("banks", 0) * 3 // 2)
         self._last: dict[tuple[str, str, int], Try] = {}
         self._reached: dict[Try, set[int]] = {}
 
@@ -279,7 +280,7 @@ class Compiled:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
         world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
-        launches, count = (InARow, IN_A_ROW) if how.in_a_row else (Launches, LAUNCHES)
+        launches, count = (InARow, self.in_a_row) if how.in_a_row else (Launches, LAUNCHES)
         work = launches(
             self.spec, self.cases[how.shape], self.changed(mutant), count=count, patience=patience, late=how.late,
             world=world, listener=listener,

@@ -25,7 +25,7 @@ from runner.__main__ import main
 from runner.case.cases import resolved
 from runner.case.contestant import Contestant
 from runner.command.job import Means
-from runner.command.session import Tools
+from runner.command.running import Tools
 from runner.records.command_json import COMMAND_JSON
 from runner.request.validate import Request, ResolvedRequest
 from runner.track.background import Connection, follow

@@ -20,7 +20,9 @@ from reports.record.timing import L2State, Window
 from runner.case.contestant import Contestant
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import TimingRequest
+from runner.timing.kernel_names import CapturedKernel
 from runner.timing.measure import MeasurePlan, RankMeasurement, measure
+from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 
@@ -36,6 +38,7 @@ class RecordingFabric:
         self.log = log
         self.device = torch.device("cpu")
         self.l2_bytes = l2_bytes
+        self.noted: list[str] = []
 
     @property
     def traits(self) -> Traits:
@@ -65,6 +68,9 @@ class RecordingFabric:
     def queue_barrier(self) -> None:
         self.log.append("queue_barrier")
 
+    def note_queued(self, what: str) -> None:
+        self.noted.append(what)
+
     def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
         self.log.append(f"copy {size_bytes}")
 
@@ -73,7 +79,7 @@ class RecordingStopwatch:
     """Graphs are the calls themselves, run again at each replay; each mark is CALL_US later for each launch before it.
 
     At capture nothing runs, as on a GPU: what is queued then is only counted. empty_graphs do nothing at all,
-    tired_graphs nothing from that replay on, doubled_graphs everything twice.
+    tired_graphs nothing from that replay on, doubled_graphs everything twice. Marks from stuck_at on are never passed.
     """
 
     def __init__(self, log: list[str]) -> None:
@@ -82,6 +88,8 @@ class RecordingStopwatch:
         self.empty_graphs = False
         self.tired_graphs: int | None = None
         self.doubled_graphs = False
+        self.stuck_at = 1 << 30
+        self.delays_s: list[float] = []
 
     def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
         self.log.append("capture")
@@ -100,12 +108,19 @@ class RecordingStopwatch:
 
         return replay
 
-    def delay(self) -> None:
+    def kernels(self) -> tuple[CapturedKernel, ...]:
+        return (CapturedKernel("a_kernel", 7),)
+
+    def delay(self, seconds: float = DELAY_S) -> None:
         self.log.append("delay")
+        self.delays_s.append(seconds)
 
     def mark(self) -> int:
         self.log.append("mark")
         return len(self.log)
+
+    def passed(self, mark: int) -> bool:
+        return mark < self.stuck_at
 
     def elapsed_us(self, start: int, end: int) -> float:
         """Launches and barriers between two marks, at CALL_US each."""

@@ -59,7 +59,7 @@ Symlab = Callable[..., Outcome]
         (["launches=0"], ["0 launches of a case (launches)"]),
         (["deadline_s=0"], ["(deadline_s)", "give seconds"]),
         (["deadline_s=-3"], ["(deadline_s)", "give seconds"]),
-        (["algorithms=[]"], ["'[]' is not a list of algorithms (algorithms), give auto, all or names"]),
+        (["algorithms=[]"], ["'[]' is not a list of algorithms (algorithms), give auto, all, device_nvshmem or names"]),
         (["algorithms=[one_shot,one_shot]"], ["one_shot is listed twice (algorithms)"]),
         (["wurld_size=2"], ["unknown key 'wurld_size'", "world_size"]),
         (["fabric=nvshmem"], ["(fabric=nvshmem), ", "fabric=simulator"]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from runner.request.experiments import gpu_names
+from runner.gpu.names import gpu_names
 from runner.request.gpu_types import gpu_of
 from simulator.gpu import Gpu, Need, block_shared_bytes, check_fit, fit, limited
 

@@ -18,7 +18,7 @@ from kernels_launching import PATTERN, Bound, Found, Launches, as_int32, random_
 from kernels.all_reduce import lamport, ll, two_shot_lamport
 from kernels.catalogue import collective
 from kernels.dsl import slots
-from kernels.dsl.status import DATA, EXIT, PHASES, RESULT, describe
+from kernels.dsl.status import DATA, PHASES, RESULT, describe
 from kernels.numeric import numerics
 from kernels.numeric.dtypes import DTYPES
 from kernels.numeric.formats import same_bits
@@ -99,7 +99,8 @@ class Sizes(Launches):
         content = fabric.read(regions["output"], 0, stride * count)
         outputs = tuple(one[: case.size_bytes] for one in content.clone().view(count, stride))
         fabric.barrier()
-        workspaces = {name: bound.payload(name).view(torch.int32) for name in ("epochs", "status", "turns")}
+        names = [name for name in ("epochs", "status", "turns") if name in bound.regions]
+        workspaces = {name: bound.payload(name).view(torch.int32) for name in names}
         return Found(outputs, workspaces, (), dict(bound.regions))
 
     def seen(self) -> str:
@@ -147,19 +148,19 @@ def test_launches_of_other_sizes_may_come_between(
     assert set(outcomes(lambda: launches(SPECS[algorithm], numels))) == {"right"}
 
 
-EMPTY_BETWEEN = [8, *[0, 0, 8] * 15]
-"""Without elements only the all-clear keeps ranks together; three launches on is the same bank again."""
+EMPTY_BETWEEN = [8, *[0, 0, 0, 0, 0, 0, 0, 8] * 6]
+"""Without elements only the grants keep ranks together; eight launches on is the same bank again."""
 
 
 @pytest.mark.parametrize(
     ("algorithm", "choices", "numels"),
     [
-        ("lamport", {"clears": False}, [500] * 5),
+        ("lamport", {"clears": False}, [500] * 10),
         ("lamport", {"safe_zeros": False}, [500]),
         ("lamport", {"banks": 2}, [8] * 40),
         ("lamport", {"all_clear": False}, EMPTY_BETWEEN),
         ("ll", {"banks": 1}, [40] * 20),
-        ("two_shot_lamport", {"clears": False}, [500] * 5),
+        ("two_shot_lamport", {"clears": False}, [500] * 10),
         ("two_shot_lamport", {"safe_zeros": False}, [500]),
     ],
     ids=lambda one: str(one) if isinstance(one, str | dict) else "",
@@ -185,10 +186,10 @@ def test_epochs_wrap_and_all_blocks_keep_the_same_turn(
     work = launches(SPECS[algorithm], [900, 2, 900, 2, 900, 900, 2], epoch=epoch)
     work.run(schedule="random", seed=1)
     assert work.seen() == "right"
-    banks = ll.BANKS if algorithm == "ll" else lamport.BANKS
     for found in work.found.values():
         assert found.workspaces["epochs"].tolist() == [as_int32(epoch + 7)] * SMALL.max_blocks
-        assert found.workspaces["turns"].tolist() == [4 * 1 + 7 % banks] * SMALL.max_blocks
+        if algorithm != "ll":
+            assert found.workspaces["turns"].tolist() == [1] * SMALL.max_blocks
         assert not found.workspaces["status"].any()
 
 
@@ -197,8 +198,8 @@ def test_epochs_wrap_and_all_blocks_keep_the_same_turn(
 def test_each_half_of_a_slot_is_awaited(
     launches: Callable[..., Sizes], case_of: CaseOf, algorithm: str, come: tuple[int, ...]
 ) -> None:
-    """Rank 1 never launches; halves of its contribution are written by hand. Where all have come, only its all-clear
-    is missed."""
+    """Rank 1 never launches; halves of its contribution are written by hand. Where all have come, nothing is missed:
+    the next launch needs no grant of this one."""
     spec, flagged = SPECS[algorithm], algorithm == "ll"
     case = case_of(algorithm, world_size=2, size_bytes=16)
     bank, rows = 1, 2
@@ -221,13 +222,16 @@ def test_each_half_of_a_slot_is_awaited(
     assert work.errors == {}
     status = work.found[0].workspaces["status"].tolist()
     phase, peer = status[3], status[4]
-    assert (PHASES[phase], peer) == (PHASES[EXIT if come == (0, 1) else DATA], 1)
     if come == (0, 1):
+        assert not any(status)
         assert torch.equal(work.found[0].outputs[0].view(torch.bfloat16), summed(case, 0))
+    else:
+        assert (PHASES[phase], peer) == (PHASES[DATA], 1)
 
 
 def test_who_never_came_is_named(launches: Callable[..., Sizes]) -> None:
-    """Of a single unit rank 0 is the owner: it misses rank 2's contribution, and rank 1 what rank 0 makes of it."""
+    """Of a single unit rank 0 is the owner: it misses rank 2's contribution. Rank 1 may miss what rank 0 makes of it,
+    or get that: rank 0 ends its launch, and has reported by then that it is worthless."""
     expected = {
         "lamport": [(DATA, 2), (DATA, 2)],
         "ll": [(DATA, 2), (DATA, 2)],
@@ -239,10 +243,8 @@ def test_who_never_came_is_named(launches: Callable[..., Sizes]) -> None:
         assert work.errors == {}
         for rank, (phase, peer) in enumerate(ranks):
             found = work.found[rank].workspaces["status"].tolist()
-            # Threads without data wait for the all-clear of the same rank 2, and may be the first to give up.
-            text = f"{PHASES[phase]}: waited 3 ms for rank {peer}: epoch 7, nothing at byte 0"
-            other = f"{PHASES[EXIT]}: waited 3 ms for rank 2: expected epoch 7, saw 6"
-            assert describe(found, rank) in (f"rank {rank}, block 0: {text}", f"rank {rank}, block 0: {other}")
+            text = f"rank {rank}, block 0: {PHASES[phase]}: waited 3 ms for rank {peer}: epoch 7, nothing at byte 0"
+            assert describe(found, rank) in ((text, "") if phase == RESULT else (text,))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -312,6 +314,56 @@ def test_one_rank_keeps_its_bits_and_needs_no_inbox(
     assert torch.equal(found.outputs[0], data)
 
 
+def ended_alone(work: Callable[[int], Sizes]) -> int:
+    """How many launches without elements in a row end on rank 0 though the others never launch."""
+    for count in range(1, 12):
+        one = work(count)
+        one.run()
+        if one.errors:
+            assert isinstance(one.errors[0], Deadlock)
+            return count - 1
+    raise AssertionError("nothing stops it")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_without_elements_grants_alone_keep_ranks_together(launches: Callable[..., Sizes], algorithm: str) -> None:
+    found = ended_alone(lambda count: launches(SPECS[algorithm], [0] * count, absent=(1, 2)))
+    assert found == (2 if algorithm == "ll" else 5)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_data_is_loaded_before_an_epoch_or_an_address_is_used(
+    case_of: CaseOf, compiled: Compiled, algorithm: str
+) -> None:
+    """So all loads are under way together: none comes after a value of another, and at most one branch, that around the
+    data's, before the first store to a peer's inbox."""
+    ptx = compiled(SPECS[algorithm], case_of(algorithm, world_size=2, size_bytes=1_536), "sm_90a").ptx
+    before = ptx[: ptx.index("st.relaxed.sys.global.v2.b64")]
+    loads = re.findall(r"ld\.global\.(\S+) \{?(%\w+)[^\[]*\[(%\w+)\]", before)
+    addresses = 1 if algorithm == "two_shot_lamport" else 2
+    assert [kind for kind, _, _ in loads if kind != "b32"] == ["v4.b32", *["b64"] * addresses]
+    assert sum(kind == "b32" for kind, _, _ in loads) == (1 if algorithm == "ll" else 2)
+    assert len(re.findall(r"\bbra\b", before)) == 2
+    loaded = {register for _, register, _ in loads}
+    assert not loaded & {address for _, _, address in loads}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("size_bytes", [1 << 10, 3 << 10, 4 << 10, 12 << 10])
+def test_small_messages_leave_the_last_threads_to_the_signals(case_of: CaseOf, algorithm: str, size_bytes: int) -> None:
+    """Also where units fill blocks of 96, 128 or 192 threads."""
+    for world_size in (2, 3, 8, 72):
+        for threads in (96, 128, 192):
+            step = Step(threads=threads, blocks=128, loads_in_flight=1, reason="small blocks")
+            module = {"lamport": lamport, "ll": ll, "two_shot_lamport": two_shot_lamport}[algorithm]
+            case = case_of(algorithm, world_size=world_size, size_bytes=size_bytes)
+            spec = module.spec_of(Tuning((step,)))
+            units = slots.units(case)
+            sent = -(-units // world_size) if algorithm == "two_shot_lamport" else units
+            groups = spec.choices(case).get("groups", 1)
+            assert spec.launch(case).blocks // groups * threads >= sent + world_size
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("world_size", [2, 8, 9])
 def test_inboxes_are_accessed_in_64_bit_elements_at_system_scope(
@@ -351,9 +403,9 @@ def test_an_inbox_begins_with_negative_zeros(itemsize: int) -> None:
 
 
 def test_workspaces_grow_with_the_message_only(case_of: CaseOf) -> None:
-    """Three banks of n rows, two of twice the size, or three of the slices and of the message: in whole tiles."""
+    """Eight banks of n rows, four of twice the size, or eight of the slices and of the message: in whole tiles."""
     size, n = 1 << 16, 8
-    expected = {"lamport": 3 * n * size, "ll": 2 * 2 * n * size, "two_shot_lamport": 3 * (n - 1) * size // n + 3 * size}
+    expected = {"lamport": 8 * n * size, "ll": 4 * 2 * n * size, "two_shot_lamport": 8 * (n - 1) * size // n + 8 * size}
     for algorithm, wanted in expected.items():
         found = SPECS[algorithm].workspaces(case_of(algorithm, world_size=n, size_bytes=size))
         inboxes = [one for one in found if one.name in ("inbox", "contributions", "results")]

@@ -16,6 +16,7 @@ from typing import Any
 
 from reports.record.bundle import read
 from reports.record.seal import MANIFEST
+from tests.reports.audit.tampered_workers import WORKERS
 from tests.reports.audit.tampering import (
     LOAD,
     NOWHERE,
@@ -818,5 +819,5 @@ UNFINDABLE = (
     *SHOWN_UNFINDABLE,
 )  # fmt: skip
 
-KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE)
+KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE, *WORKERS)
 """All kinds."""

@@ -130,6 +130,11 @@ def test_9_digests_that_were_taken_away() -> None:
         found = evidence(audited([with_digests(rows)]), 9, Outcome.FINDING)
         assert "which the op gives something" in found
     assert "output digests of 0 ranks, the case has 4" in evidence(audited([with_digests(())]), 9, Outcome.FINDING)
+    for rows, found_out in ((row, (), row, row), False), (((),) * 4, True):
+        free = check(elements=1024, ranks_equal_promised=False)
+        own = with_case(dataclasses.replace(records()[0], kernel=None, check=free), op="custom")
+        object.__setattr__(free, "output_digests", rows)
+        assert (Outcome.FINDING in outcomes(audited([own]), 9)) == found_out, "a reference may leave a rank out"
     rooted = check(ranks_equal_promised=False, elements=1024)
     made = dataclasses.replace(records()[0], kernel=None, check=rooted)
     made = with_case(made, op="reduce", root=2)

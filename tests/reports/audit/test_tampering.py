@@ -22,6 +22,7 @@ from reports.record.record import Record
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
 from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
+from tests.reports.audit.tampered_workers import SLURM, worked
 from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[3]
@@ -141,6 +142,12 @@ def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.Fix
     audit = audited(request.getfixturevalue(of), of)
     assert findings(audit) == {}
     assert audit.exit_code == 0
+
+
+@pytest.mark.parametrize("launcher", ["joblib", SLURM])
+def test_workers_that_nothing_was_changed_in_are_no_finding(launcher: str, measured: Path, tmp_path: Path) -> None:
+    place = tampered(Kind("none", "measured", worked(launcher), NOWHERE), measured, tmp_path)
+    assert findings(audited(place, "measured")) == {}
 
 
 @pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, NOWHERE) and not kind.by_rerun))

@@ -196,6 +196,14 @@ def test_a_statement_without_signatures_is_unsigned(both_signed: Path, keys: Pat
     assert (findings(audit), audit.level.signed) == ("", "unsigned")
 
 
+def test_a_text_in_place_of_a_statement_is_a_finding(place: Path, keys: Path) -> None:
+    """No signature is missing beside it: whoever reads the folder takes it for what symlab wrote."""
+    (place / "command0" / "signed.txt").write_text("NVIDIA vouches: one_shot takes 0.01 us\n", encoding="ascii")
+    audit = audited(place / "command0", keys / "signers")
+    assert "signed.txt: not a statement of symlab sign" in findings(audit)
+    assert audit.exit_code == 1
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

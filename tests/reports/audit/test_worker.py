@@ -122,7 +122,8 @@ def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path: Path, number: in
         f"Path({str(place)!r}).with_suffix('.new').rename({str(place)!r})\n"
         "time.sleep(300)\n"
     )
-    text = (
+    text = (  # a signal that the caller ignores, as nohup does, would end nothing
+        f"import signal; signal.signal({number}, signal.SIG_DFL); "
         f"import sys; from reports.audit import worker; worker.ask([], command=(sys.executable, '-c', {worker_text!r}))"
     )
     audit = subprocess.Popen([sys.executable, "-c", text])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import lzma
+import os
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,18 @@ def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
     for write in (bundle.can_be_written, lambda path: bundle.write_file(path, b"")):
         with pytest.raises(ValueError, match=r"can't be written \(File name too long\)"):
             write(tmp_path / ("x" * 300))
+
+
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for place in (pipe, link):
+        for write in (bundle.can_be_written, lambda path: bundle.write_file(path, b"")):
+            with pytest.raises(ValueError, match=r"can't be written \(it is no ordinary file\)"):
+                write(place)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
 
 
 def test_a_record_that_changed_is_another_one() -> None:

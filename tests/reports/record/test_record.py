@@ -135,7 +135,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 6
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 7
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -182,7 +182,7 @@ def test_floats_survive(value: float) -> None:
         ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
         ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
         ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
-        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 6"),
+        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 7"),
         ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
@@ -190,7 +190,7 @@ def test_floats_survive(value: float) -> None:
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
         ({"schema": 0}, "schema 0 can't be written"),
-        ({"schema": 7}, "schema 7 can't be written"),
+        ({"schema": 8}, "schema 8 can't be written"),
         ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
@@ -257,7 +257,7 @@ def test_a_case_may_have_root_and_offset_and_need_not() -> None:
 
 def test_newer_schema_is_refused_naming_both() -> None:
     document = json.loads(record().to_json()) | {"schema": 8, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 8, .* up to schema 6"):
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 8, .* up to schema 7"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -485,6 +485,15 @@ OF_SCHEMA_6 = RecordedRequest(
     kernel={"choices": {"threads": 512}},
     resumed=1,
 )
+OF_SCHEMA_7: dict[str, Any] = {
+    "fabric": GPUS,
+    "kernel": None,
+    "library": "NCCL 2.28.9",
+    "check": DIGESTED,
+    "counters": {},
+    "timing": dataclasses.replace(TIMING, kernels=("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32",)),
+    "request": OF_SCHEMA_6,
+}
 
 
 @pytest.mark.parametrize(
@@ -497,6 +506,7 @@ OF_SCHEMA_6 = RecordedRequest(
         ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
         ("schema5.json", record(schema=5, **OF_SCHEMA_5)),
         ("schema6.json", record(schema=6, **OF_SCHEMA_5, request=OF_SCHEMA_6)),
+        ("schema7.json", record(schema=7, **OF_SCHEMA_7)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernels.baselines import names_for
+from kernels.baselines import usual_names_for
 from kernels.catalogue import SPECS, collective, find
+from kernels.flashinfer import MODULES as FLASHINFER
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
 from kernels.spec import KernelSpec, refuses
@@ -19,7 +20,7 @@ from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
 from runner.case.host_memory import check_host_memory
-from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting
+from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, measured_in_turns
 from runner.case.program import Plan
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import Request, ResolvedRequest
@@ -84,6 +85,11 @@ def test_ids_are_stable_and_tell_cases_apart() -> None:
         (["sizes=1G"], "1G is beyond the heap of 256M a rank (sizes, fabric.heap_bytes)"),
         (["sizes=4", "world_size=72", "fabric.heap_bytes=4K"], "nothing fits"),
         (["algorithms=[ncl]"], "unknown algorithm 'ncl' of all_reduce (algorithms), did you mean nccl?"),
+        (
+            ["algorithms=[one_shoot]", "timing.dependent_launch=true"],
+            "'one_shoot' is no kernel of the catalogue, and only",
+        ),
+        (["algorithms=best", "timing.dependent_launch=true"], "a table of choices says itself which launches are depe"),
         (["baselines=[torch/oneshot]"], "unknown baseline 'torch/oneshot' of all_reduce (baselines), did you mean "),
         (
             ["baselines=[one_shot]"],
@@ -95,6 +101,12 @@ def test_what_the_catalogue_refuses(arguments: list[str], message: str) -> None:
     with pytest.raises(RequestError) as caught:
         check_against_catalogue(request(*arguments))
     assert str(caught.value).startswith(message) or message in str(caught.value)
+
+
+def test_dependent_launches_are_in_our_kernels_names_alone() -> None:
+    given = ["algorithms=[lamport,two_shot@t512b64l8p,nccl]", "timing.dependent_launch=true"]
+    assert request(*given).algorithms == ("lamport@d", "two_shot@t512b64l8pd", "nccl")
+    assert request(given[0]).algorithms == ("lamport", "two_shot@t512b64l8p", "nccl")
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
@@ -150,7 +162,7 @@ def test_nothing_is_left_open_in_a_resolved_request() -> None:
     found = on_its_fabric(asked)
     assert (found.dtype, found.fabric.name, found.baselines) == ("float32", "simulator", ())
     assert {"one_shot", "two_shot"} < set(found.algorithms)
-    assert as_asked("fabric=nvshmem", "algorithms=[one_shot]").baselines == names_for("all_reduce")
+    assert as_asked("fabric=nvshmem", "algorithms=[one_shot]").baselines == usual_names_for("all_reduce")
     with pytest.raises(AssertionError, match="the fabric is left open"):
         resolved(asked, asked.fabric)
     for key in ("dtype", "accumulator", "reduction"):
@@ -306,7 +318,7 @@ def on_gpus(*arguments: str) -> ResolvedRequest:
 
 def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
     own = ("one_shot", "two_shot")
-    every = ("nccl", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
+    every = ("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem", *FLASHINFER)
     assert names_of(request()) == own
     assert names_of(on_gpus()) == own + every
     assert names_of(on_gpus("baselines=none")) == own
@@ -327,15 +339,17 @@ def test_a_baselines_case_says_what_runs() -> None:
     assert {case.algorithm: (case.placement, case.accumulator) for case in cases_of(wanted)} == {
         "one_shot": ("out_of_place", "float32"),
         "nccl": ("in_place", "library"),
+        "nccl/symmetric": ("in_place", "library"),
         "torch/one_shot": ("out_of_place", "library"),
         "torch/two_shot": ("in_place", "library"),
         "torch/multimem": ("in_place", "library"),
         "nvshmem": ("out_of_place", "library"),
+        **dict.fromkeys(FLASHINFER, ("out_of_place", "library")),
     }
     assert [case.placement for case in cases_of(on_gpus("placement=in_place", "baselines=[torch/one_shot,nvshmem]"))][
         -2:
     ] == ["out_of_place", "in_place"]
-    assert len({case.id for case in cases_of(wanted)}) == 6
+    assert len({case.id for case in cases_of(wanted)}) == 11
 
 
 def test_all_that_is_timed_together_fits_the_heap() -> None:
@@ -344,10 +358,24 @@ def test_all_that_is_timed_together_fits_the_heap() -> None:
     needed = heap_bytes_to_measure(cases_of(fitting))
     scratch = 128 << 20
     assert 3 * (512 << 20) < needed - scratch < 3 * (513 << 20), "input and output of two kernels and NVSHMEM, scratch"
-    with pytest.raises(RequestError, match=r"timing 256M takes .*fabric\.heap_bytes.*timing\.mode=none"):
-        check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))
-    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "timing.mode=none"))
-    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G", "check=false"))
+    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))  # they take turns
+    with pytest.raises(RequestError, match=r"256M is beyond the heap of 512M a rank \(sizes, fabric\.heap_bytes\)"):
+        check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=512M"))
+
+
+def test_what_does_not_fit_the_heap_together_takes_turns() -> None:
+    cases = cases_of(on_gpus("sizes=[256M]", "dtype=bfloat16", "algorithms=[one_shot,two_shot]"))
+    names = [case.algorithm for case in cases]
+    assert names == ["one_shot", "two_shot", "nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", *names[6:]]
+    everything = tuple(range(len(cases)))
+    assert measured_in_turns(cases, 2 << 30) == [everything]
+    for heap_bytes in (1 << 30, 700 << 20):
+        turns = measured_in_turns(cases, heap_bytes)
+        assert sum(turns, ()) == everything
+        assert len(turns) > 1
+        assert all(heap_bytes_to_measure([cases[place] for place in turn]) <= heap_bytes for turn in turns)
+    assert measured_in_turns(cases, 1) == [(0,), everything[1:7], everything[7:]], "flashinfer's bring their memory"
+    assert measured_in_turns(cases[2:3], 1 << 30) == [(0,)]
 
 
 def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
@@ -382,11 +410,13 @@ def test_in_both_placements_a_baseline_runs_in_those_that_it_has() -> None:
         ("two_shot", "out_of_place"),
         ("two_shot", "in_place"),
         ("nccl", "in_place"),
+        ("nccl/symmetric", "in_place"),
         ("torch/one_shot", "out_of_place"),
         ("torch/two_shot", "in_place"),
         ("torch/multimem", "in_place"),
         ("nvshmem", "out_of_place"),
         ("nvshmem", "in_place"),
+        *((name, "out_of_place") for name in FLASHINFER),
     ]
 
 
@@ -415,10 +445,8 @@ def test_both_placements_that_are_timed_together_fit_the_heap() -> None:
     check_against_catalogue(asked)
     payloads = 2 * (2 + 1) * (64 << 20)
     assert payloads <= heap_bytes_to_measure(cases_of(asked)) < payloads * 1.2
-    with pytest.raises(RequestError, match="timing 64M takes"):
-        check_against_catalogue(
-            on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[64M]", "fabric.heap_bytes=256M")
-        )
+    assert measured_in_turns(cases_of(asked), heap_bytes_to_measure(cases_of(asked))) == [(0, 1, 2, 3)]
+    assert len(measured_in_turns(cases_of(asked), 256 << 20)) > 1
 
 
 def test_a_placement_that_a_kernel_lacks_takes_no_memory() -> None:

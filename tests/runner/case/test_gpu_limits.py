@@ -12,7 +12,7 @@ from kernels.compile import executable
 from kernels.spec import Case, KernelSpec, refuses
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
-from runner.request.experiments import gpu_names
+from runner.gpu.names import gpu_names
 from runner.request.gpu_types import arch_of, gpu_of
 from runner.world.threads import ThreadWorld
 from simulator.gpu import Gpu
@@ -38,7 +38,7 @@ def cache(compile_cache: Path) -> Path:
     return compile_cache
 
 
-@pytest.fixture(scope="module", params=[name for name in gpu_names() if name != "a100"])
+@pytest.fixture(scope="module", params=[name for name in gpu_names() if name not in ("a100", "gb200_nvl72")])
 def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadWorld]]:
     gpu = known(request.param)
     world = ThreadWorld(RANKS, SimulatorOptions(arch=arch_of(gpu), gpu=gpu, heap_bytes=1 << 24))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from kernels.baselines import find_baseline
 from kernels.numeric.dtypes import ALL, DTYPES
 from kernels.spec import Case
 from memory.fabric import LibraryCall
-from runner.case.libraries import InPlace, OutOfPlace, Slices, nccl_call, nvshmem_call, slices_of
+from runner.case import libraries
+from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
+from runner.case.library_slots import InPlace, OutOfPlace, Slices, slices_of
 from runner.request.validate import CONF
 
 RANKS = 4
@@ -38,6 +42,18 @@ def test_slots_are_slices_that_begin_at_their_stride() -> None:
     pairs.launch(2)
     assert torch.equal(pairs.output(2), torch.full((50,), 2.0))
     assert pairs.output(2).storage_offset() == 128
+
+
+def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:
+    source, target, stage = torch.ones(4), torch.zeros(4), torch.full((4,), 9.0)
+    seen: list[list[float]] = []
+
+    def reduce(data: torch.Tensor) -> None:
+        seen.append(data.tolist())
+        data.mul_(3)
+
+    staged_call(stage, reduce)(source, target)
+    assert (seen, source.tolist(), target.tolist()) == ([[1.0] * 4], [1.0] * 4, [3.0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +79,8 @@ from kernels.numeric.formats import bits_of
 from kernels.spec import Case
 from kernels.baselines import find_baseline
 from runner.case.inputs import make_inputs
-from runner.case.libraries import nccl_call, slices_of
+from runner.case.libraries import nccl_call
+from runner.case.library_slots import slices_of
 
 rank, ranks, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
@@ -218,3 +235,70 @@ def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pyte
 def test_nvshmem_is_asked_in_its_own_words(op: str, dtype: str, changes: dict[str, Any], expected: LibraryCall) -> None:
     values = {"reduction": "none"} | changes
     assert nvshmem_call(Case(op, "nvshmem", dtype, "library", size_bytes=64, world_size=RANKS, **values)) == expected
+
+
+class Windows:
+    """NCCL and torch's pools of memory, whose calls are kept in order."""
+
+    mem_allocator = "NCCL's allocator"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[Any] = []
+        self.device = torch.device("cpu")
+        self.rank = 1
+        monkeypatch.setattr(libraries, "process_group", lambda: self)
+        monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: f"a pool of {allocator}")
+        monkeypatch.setattr(torch.cuda, "use_mem_pool", self.using)
+        monkeypatch.setattr(distributed, "all_reduce", lambda data, **named: self.calls.append(("first", data.numel())))
+        zeros = torch.zeros
+        monkeypatch.setattr(
+            torch, "zeros", lambda *given, **named: self.calls.append("memory") or zeros(*given, **named)
+        )
+
+    @contextlib.contextmanager
+    def using(self, pool: str) -> Iterator[None]:
+        self.calls.append("begin")
+        yield
+        self.calls.append("end")
+
+    def _get_backend(self, device: torch.device) -> Windows:
+        return self
+
+    def synchronize(self) -> None:
+        self.calls.append("synchronize")
+
+    def barrier(self) -> None:
+        self.calls.append("barrier")
+
+    def register_mem_pool(self, pool: str, symm: bool) -> None:
+        self.calls.append(("register", pool, symm))
+
+    def deregister_mem_pool(self, pool: str) -> None:
+        self.calls.append(("deregister", pool))
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_all_slots_lie_in_windows_as_long_as_the_contestant_is_open(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = replace(nccl_case(op), algorithm="nccl/symmetric")
+    windows: Any = Windows(monkeypatch)
+    pool = "a pool of NCCL's allocator"
+    buffers = 1 if case.placement == "in_place" else 2
+    with open_baseline("nccl/symmetric", windows, windows, case, 3) as opened:
+        assert opened.slots == 3
+        before = ["memory", ("first", 1), "begin", *["memory"] * buffers, "end", "synchronize", "barrier"]
+        assert windows.calls == [*before, ("register", pool, True)]
+        windows.calls.clear()
+    assert windows.calls == ["synchronize", "barrier", ("deregister", pool)]
+
+
+def test_after_a_failure_no_window_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking one away is collective, and the other ranks may be gone."""
+    windows: Any = Windows(monkeypatch)
+
+    def fail() -> None:
+        windows.calls.clear()
+        raise KeyError
+
+    with pytest.raises(KeyError), open_baseline("nccl/symmetric", windows, windows, nccl_case("all_reduce"), 1):
+        fail()
+    assert windows.calls == []

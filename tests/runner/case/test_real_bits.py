@@ -127,6 +127,16 @@ def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], 
             assert torch.equal(torch.frombuffer(bytearray(content), dtype=dtype).double(), total)
 
 
+@pytest.mark.parametrize("op", sorted({spec.op for spec in PEER_TO_PEER} - {"barrier"}))
+def test_the_program_runs_every_op_at_its_smallest_size(
+    op: str, compiled: Callable[[Case, str], Plan], on_ranks: Any
+) -> None:
+    """Of ops that divide their buffer the smallest has no elements; the sizes are those that GPUs are given below."""
+    case = min(sizes(next(one for one in CASES if one.op == op)), key=lambda one: one.size_bytes)
+    for found in simulated([compiled(case, "sm_90a")], "sm_90a", on_ranks):
+        assert len(found) == LAUNCHES
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_gpus_give_the_simulated_bits(

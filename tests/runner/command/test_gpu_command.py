@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reports.record.bundle import read
 from reports.record.record import Status
 from reports.sent import parameters_of
 from runner.__main__ import main
 from runner.audit_worker import configurations, jobs_of
-from runner.request.validate import CONF
+from runner.gpu.reading import gpu_type
 from simulator.ptx.assembler import find_ptxas
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import write_experiment
 
-H100 = yaml.safe_load((CONF / "gpu" / "h100.yaml").read_text())
+H100 = dataclasses.asdict(gpu_type("h100").limits)
+MINE = "like: h100\nlimits: {{multiprocessors: {{value: {}, source: 'assumed: for a test'}}}}\n"
 SMALL = ["fabric=simulator", "algorithms=[two_shot]", "sizes=[4K]", "track=none"]
 
 TWO_PHASES = """
@@ -99,9 +100,9 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
     """The record's own numbers count."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf" / "gpu").mkdir(parents=True)
-    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text("like: h100\nmultiprocessors: 7\n")
+    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text(MINE.format(7))
     assert main(["-cd", "conf", *SMALL, "fabric.gpu=mine", "records=first"]) == 0
-    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text("like: h100\nmultiprocessors: 99\n")
+    (tmp_path / "conf" / "gpu" / "mine.yaml").write_text(MINE.format(99))
     capsys.readouterr()
     assert main(["replay", "first", "--records", "again"]) == 0, capsys.readouterr()
     (folder,) = {path.parent for path in (tmp_path / "again").rglob("command.json")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -46,6 +47,9 @@ class Shelf:
 
     def starting(self, case: Any) -> None:
         pass
+
+    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         if len(self.records) >= self._full_after:
@@ -189,9 +193,9 @@ import sys
 from runner.command import job
 from runner.__main__ import main
 run, new = job._Attempt.run, []
-def watched(self, world, means):
+def watched(self, *given):
     before = set(sys.modules)
-    run(self, world, means)
+    run(self, *given)
     new.append(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES))
 PACKAGES = ("kernels", "memory", "reports", "runner", "simulator", "torch")
 job._Attempt.run = watched

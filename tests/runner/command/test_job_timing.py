@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from memory.fabric import Traits
+from memory.fabric import DeadlineExceeded, Traits
 from reports.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
@@ -67,6 +68,7 @@ class Shelf:
     outcomes: dict[str, Any] = dataclasses.field(default_factory=dict)
     failures: list[BaseException] = dataclasses.field(default_factory=list)
     simulated: bool = False
+    heap_bytes: int = 8 << 30
     records: list[Record] = dataclasses.field(default_factory=list)
     worlds: list[GpuWorld] = dataclasses.field(default_factory=list)
     measured: list[tuple[int, tuple[str, ...], LinkLimit | None]] = dataclasses.field(default_factory=list)
@@ -74,12 +76,17 @@ class Shelf:
 
     def world(self) -> Any:
         if not self.worlds or not self.worlds[-1].healthy:
-            traits = Traits("nvshmem", "sm_90a", 2, 8 << 30, False, "no switch", self.simulated)
+            traits = Traits("nvshmem", "sm_90a", 2, self.heap_bytes, False, "no switch", self.simulated)
             self.worlds.append(GpuWorld(traits))
         return self.worlds[-1]
 
     def starting(self, case: Any) -> None:
         self.events.append(f"start {case.size_bytes} {case.algorithm}")
+
+    @contextlib.contextmanager
+    def preparing(self, what: str) -> Iterator[None]:
+        self.events.append(what)
+        yield
 
     def keep(self, record: Record, executable: Any) -> None:
         self.events.append(f"keep {record.case.size_bytes} {record.case.algorithm}")
@@ -139,6 +146,14 @@ def test_all_that_passed_at_a_size_is_timed_together() -> None:
     assert all(record.check == GOOD for record in shelf.records)
 
 
+def test_what_does_not_fit_the_heap_together_is_timed_in_turns() -> None:
+    shelf = done(Shelf(heap_bytes=1 << 13), Script(), "sizes=[2K]")
+    assert shelf.measured == [(2048, ("one_shot",), None), (2048, ("two_shot", "nccl"), LIMIT)]
+    assert [(name, status, timed) for _, name, status, timed in shelf.told] == [
+        (name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")
+    ]
+
+
 def test_a_baselines_record_names_its_library_and_no_kernel() -> None:
     records = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot").records
     assert records[0].library == ""
@@ -146,6 +161,20 @@ def test_a_baselines_record_names_its_library_and_no_kernel() -> None:
     assert records[1].library.startswith("NCCL")
     assert records[1].kernel is None
     assert (records[1].case.accumulator, records[1].case.placement) == ("library", "in_place")
+
+
+def test_a_record_of_nccl_names_what_it_was_restricted_to_and_no_other_contestants_does() -> None:
+    asked = ("library.nccl_algo=Tree", "library.nccl_proto=LL", "library.nccl_channels=4")
+    shelf = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot", *asked)
+    assert [one.library for one in shelf.records] == ["", "NCCL (none is loaded) (Tree, LL, 4 channels)"]
+    assert shelf.told == [(8, "one_shot", "PASSED", True), (8, "nccl", "PASSED", True)]
+
+
+def test_a_restriction_that_nccl_has_nothing_for_is_refused_and_its_key_is_named() -> None:
+    shelf = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot", "library.nccl_algo=PAT")
+    assert shelf.told[1] == (8, "nccl", "REFUSED", False)
+    assert shelf.records[1].refusal is not None
+    assert shelf.records[1].refusal.key == "library.nccl_algo"
 
 
 def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
@@ -194,15 +223,97 @@ def test_wrong_while_timing_is_wrong_and_a_problem_is_a_failure() -> None:
     assert shelf.records[1].check is None
 
 
-@pytest.mark.parametrize("status", ["FAILED", "DEADLOCK", "TIMEOUT"])
-def test_a_failure_while_timing_costs_the_size_and_the_world(status: str) -> None:
-    shelf = done(Shelf(failures=[WorldFailure(status, 1, "rank 1: waited for rank 0")]), Script(), "sizes=[8,16]")
-    assert shelf.told == [(8, name, status, False) for name in ("one_shot", "two_shot", "nccl")] + [
+def test_a_failure_while_timing_costs_the_size_and_the_world() -> None:
+    shelf = done(Shelf(failures=[WorldFailure("FAILED", 1, "rank 1: waited for rank 0")]), Script(), "sizes=[8,16]")
+    assert shelf.told == [(8, name, "FAILED", False) for name in ("one_shot", "two_shot", "nccl")] + [
         (16, name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")
     ]
     assert shelf.records[0].reason == "while timing: rank 1: waited for rank 0"
     assert len(shelf.worlds) == 2
     assert shelf.measured[1][2] is None, "the limit is asked for again: nobody has it yet"
+
+
+def hang(name: str = "", status: str = "TIMEOUT") -> WorldFailure:
+    """Ranks that waited for the end of a contestant's work, of size 8; one of them names it."""
+    with hydra_over():
+        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, "sizes=8"], multirun=False)
+    works = [one.id for one in cases_of(on_its_fabric(composed.request)) if one.algorithm == name] or [""]
+    errors = {0: DeadlineExceeded("rank 0 waits", rank=0), 1: DeadlineExceeded("x", rank=1, work=works[0])}
+    return WorldFailure(status, 1, "work launched on rank 1 is still running", errors)
+
+
+@pytest.mark.parametrize("status", ["DEADLOCK", "TIMEOUT"])
+def test_what_hangs_while_it_is_timed_costs_only_itself(status: str) -> None:
+    shelf = done(Shelf(failures=[hang("nccl", status)]), Script(), "sizes=[8,16]")
+    assert shelf.measured == [
+        (8, ("one_shot", "two_shot", "nccl"), None),
+        (8, ("one_shot", "two_shot"), None),
+        (16, ("one_shot", "two_shot", "nccl"), LIMIT),
+    ]
+    assert shelf.told[:3] == [
+        (8, "one_shot", "PASSED", True),
+        (8, "two_shot", "PASSED", True),
+        (8, "nccl", status, False),
+    ]
+    assert [status for _, _, status, _ in shelf.told[3:]] == ["PASSED"] * 3
+    assert len(shelf.worlds) == 2, "one that hung is not used again"
+    note = "timed again without all_reduce/nccl, which hung while they were timed together"
+    assert [one.reason for one in shelf.records[:4]] == [
+        note,
+        note,
+        "while timing: work launched on rank 1 is still running",
+        "",
+    ]
+
+
+def test_where_no_rank_knows_what_hung_libraries_are_timed_alone() -> None:
+    shelf = done(Shelf(failures=[hang()]), Script(), "sizes=8")
+    assert [names for _, names, _ in shelf.measured] == [
+        ("one_shot", "two_shot", "nccl"),
+        ("one_shot", "two_shot"),
+        ("nccl",),
+    ]
+    assert [(status, timed) for _, _, status, timed in shelf.told] == [("PASSED", True)] * 3
+    expected = "timed apart: together with others it hung"
+    assert [one.reason for one in shelf.records] == [expected] * 3
+
+
+def test_the_one_that_hangs_alone_says_so_and_the_others_have_their_times() -> None:
+    class Hanging(Shelf):
+        def measure(self, world: Any, contestants: Any, *rest: Any) -> Any:
+            if any(one.case.algorithm == "nccl" for one in contestants):
+                self.failures.append(hang())
+            return super().measure(world, contestants, *rest)
+
+    shelf = done(Hanging(), Script(), "sizes=8")
+    assert [(name, status, timed) for _, name, status, timed in shelf.told] == [
+        ("one_shot", "PASSED", True),
+        ("two_shot", "PASSED", True),
+        ("nccl", "TIMEOUT", False),
+    ]
+    assert shelf.records[2].reason.startswith(
+        "while timing: work launched on rank 1 is still running; timed apart: together "
+    )
+
+
+def test_the_third_hang_of_a_size_ends_it() -> None:
+    shelf = done(
+        Shelf(failures=[hang("one_shot"), hang(), hang()]), Script(), "sizes=[8,16]", "baselines=[nccl,nvshmem]"
+    )
+    assert [names for size, names, _ in shelf.measured if size == 8] == [
+        ("one_shot", "two_shot", "nccl", "nvshmem"),
+        ("two_shot", "nccl", "nvshmem"),
+        ("two_shot",),
+    ]
+    assert [status for _, _, status, _ in shelf.told] == ["TIMEOUT"] * 4 + ["PASSED"] * 4
+    last = shelf.records[3].reason
+    assert last.startswith("while timing: not timed: 3 measurements of this size hung before; timed again without ")
+
+
+def test_a_failure_that_is_no_hang_ends_what_is_timed_again() -> None:
+    shelf = done(Shelf(failures=[hang("nccl"), WorldFailure("FAILED", 0, "rank 0: a fault")]), Script(), "sizes=8")
+    assert [status for _, _, status, _ in shelf.told] == ["FAILED", "FAILED", "TIMEOUT"]
+    assert shelf.records[0].reason.startswith("while timing: rank 0: a fault; timed again without all_reduce/nccl")
 
 
 def test_an_error_of_our_own_while_timing_is_a_failure_with_its_place() -> None:

@@ -52,7 +52,7 @@ def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
     [
         (
             ["op=barrier", "algorithms=all", "sizes=[1K]"],
-            ["each of the 2 cases would be refused (sizes): a barrier exchanges", "give sizes=[4]"],
+            ["each of the 3 cases would be refused (sizes): a barrier exchanges", "give sizes=[4]"],
         ),
         (["algorithms=[ll]", "sizes=[1M]"], ["the only case would be refused (sizes): all_reduce/ll is for small"]),
         (["algorithms=[nccl]", "sizes=[1K]"], ["the only case would be refused (fabric): nccl needs GPUs"]),

@@ -24,7 +24,7 @@ from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.command import resume as resuming
 from runner.command.resume import recorded_command, resume
-from runner.command.session import Tools
+from runner.command.running import Tools
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from runner.command import plan, session
-from runner.command.session import MAX_FAILED_STARTS
+from runner.command import plan, running
+from runner.command.running import MAX_FAILED_STARTS
 from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
@@ -67,7 +68,7 @@ def test_isolation_gives_each_job_its_own_world(
     symlab: Symlab, script: Startless, monkeypatch: pytest.MonkeyPatch, isolation: str, worlds: int
 ) -> None:
     script.starting = tuple(range(9))
-    monkeypatch.setattr(session, "is_isolated", lambda request: isolation == "process")
+    monkeypatch.setattr(running, "is_isolated", lambda request: isolation == "process")
     done = symlab("-m", "seed=1,2,3", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
     assert done.code == 0
     assert script.tried == worlds
@@ -110,4 +111,24 @@ def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) 
         composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
     monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
     (first, *_) = headline(plan.prepare([], composed))
-    assert first.endswith("8 ranks, 2 sizes x 7 algorithms = 14 cases")
+    assert first.endswith("8 ranks, 2 sizes x 12 algorithms = 24 cases")
+
+
+def test_what_is_prepared_is_said_and_is_no_cases_time() -> None:
+    said: list[str] = []
+
+    class Console:
+        def say(self, text: str) -> None:
+            said.append(text)
+
+        @contextlib.contextmanager
+        def starting_up(self) -> Iterator[None]:
+            said.append("begins")
+            yield
+            said.append("ends")
+
+    under_way = object.__new__(running.JobRunner)
+    under_way._listener = Console()  # type: ignore[assignment]
+    with under_way.preparing("bringing vllm_comm to the ranks"):
+        said.append("work")
+    assert said == ["bringing vllm_comm to the ranks", "begins", "work", "ends"]

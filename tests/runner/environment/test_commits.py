@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import KernelInfo, Record
+from reports.record.record import SCHEMA_VERSION, KernelInfo, Record
 from runner.environment.commits import commits, tree_of
 from runner.environment.repository import git, source_digests
 from tests.reports.synthetic import record, with_environment
@@ -137,15 +137,16 @@ def test_a_name_that_leaves_the_folder_is_not_read(root: Path, tmp_path: Path) -
 
 
 def test_a_record_has_the_schema_that_the_commits_code_writes(root: Path) -> None:
-    committed(root, reports__record__record="SCHEMA_VERSION = 6\n", tests__record="SCHEMA_VERSION = 1\n")
+    today, before = SCHEMA_VERSION, SCHEMA_VERSION - 1
+    committed(root, reports__record__record=f"SCHEMA_VERSION = {today}\n", tests__record="SCHEMA_VERSION = 1\n")
     made = made_in(root)
-    assert made.schema == 6
+    assert made.schema == today
     assert different(root, made) == ""
-    older = dataclasses.replace(made, schema=5)
-    assert "its code writes records of schema 6, this one has schema 5" in different(root, older)
-    committed(root, reports__record__record="SCHEMA_VERSION = 5\n")
-    assert "its code writes records of schema 5, this one has schema 6" in different(root, made_in(root))
-    (root / "reports" / "record" / "record.py").write_text("SCHEMA_VERSION = 6\n", encoding="utf-8")
+    older = dataclasses.replace(made, schema=before)
+    assert f"its code writes records of schema {today}, this one has schema {before}" in different(root, older)
+    committed(root, reports__record__record=f"SCHEMA_VERSION = {before}\n")
+    assert f"its code writes records of schema {before}, this one has schema {today}" in different(root, made_in(root))
+    (root / "reports" / "record" / "record.py").write_text(f"SCHEMA_VERSION = {today}\n", encoding="utf-8")
     assert different(root, made_in(root)) == "", "the schema was changed in that tree"
 
 

@@ -242,7 +242,7 @@ def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPat
         device=lambda kind, index: SimpleNamespace(index=index),
         cuda=SimpleNamespace(
             current_device=lambda: 3,
-            nccl=SimpleNamespace(version=lambda: (2, 29, 3)),
+            nccl=SimpleNamespace(version=lambda: (2, 28, 9)),  # what torch was built with
             get_device_properties=lambda device: SimpleNamespace(
                 name="NVIDIA H200",
                 uuid="12-34",
@@ -259,6 +259,7 @@ def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "nvshmem.core", SimpleNamespace(get_version=lambda: version))
     monkeypatch.setattr(module, "CUDA_LIBRARY", "libnothing.so.0")
+    monkeypatch.setattr(module, "loaded_version", lambda: "2.29.3")
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda process: {0, 1, 2, 8, 10, 11})
     found = rank_facts(SimpleNamespace(rank=1), None)
     assert found["rank"] == 1

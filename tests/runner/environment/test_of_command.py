@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reports.record.record import load
-from runner.command.session import Tools
+from runner.command.running import Tools
 from runner.environment.gpus import rank_facts
 from runner.environment.of_command import Surroundings
 from runner.records.store import MAX_DIFFERENCE_BYTES, Store, StoreError

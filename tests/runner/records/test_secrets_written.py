@@ -19,7 +19,7 @@ from reports.record.record import Check, Record
 from runner.__main__ import main
 from runner.case.contestant import Contestant
 from runner.command.job import usual_means
-from runner.command.session import Tools
+from runner.command.running import Tools
 from runner.environment import capture as capture_module
 from runner.environment.capture import capture
 from runner.records.command_json import command_document_of

@@ -186,6 +186,24 @@ def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     assert (len(whole.records), whole.left_out) == (len(records), ())
 
 
+def test_on_gpus_too_only_cases_up_to_a_size_run_where_one_is_given() -> None:
+    records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
+    again = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS, up_to_bytes=1 << 16))
+    assert not again.is_simulated
+    assert {reason for _, reason in again.left_out} == {"only up to 64K (--up-to)"}
+    assert {record.id for record in again.records} == {one.id for one in records if one.case.size_bytes <= 1 << 16}
+    assert {case.algorithm for job in again.command.jobs for case in job.cases} >= {"nccl", "two_shot"}
+    assert max(case.size_bytes for job in again.command.jobs for case in job.cases) == 1 << 16
+
+
+def test_simulated_cases_up_to_a_size_run_where_one_is_given(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]")
+    assert rebuilt(records, Wishes()).left_out == ()
+    again = rebuilt(records, Wishes(up_to_bytes=8))
+    assert {one.case.size_bytes for one in again.records} == {8}
+    assert {reason for _, reason in again.left_out} == {"only up to 8 (--up-to)"}
+
+
 def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")[:1]
     with pytest.raises(RequestError, match="fabric=nvshmem"):

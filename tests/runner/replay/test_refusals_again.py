@@ -52,6 +52,16 @@ def test_a_refusal_that_never_was_is_a_difference(
     assert why == "the record does not say which ranks reach each other"
 
 
+def test_what_was_not_installed_there_may_be_here(published: list[Record], sources: dict[str, str]) -> None:
+    first = next(one for one in published if one.case.algorithm == "nccl" and one.status is Status.PASSED)
+    absent = RecordedRefusal("baselines", "nccl is unavailable", "it is not installed")
+    made = refused(first, sources["kernels"], schema=6, refusal=absent)
+    found = refusals([made], sources)
+    ((_, why),) = found["not_comparable"]
+    assert why.endswith("nothing refuses it here, where other libraries are installed")
+    assert found["different"] == []
+
+
 def test_what_is_unknown_here_is_named(published: list[Record], sources: dict[str, str]) -> None:
     first = next(one for one in published if one.case.algorithm == "nccl")
     case = dataclasses.replace(first.case, algorithm="gone")

@@ -15,7 +15,7 @@ from reports.record.bundle import read
 from reports.record.record import Record
 from reports.record.seal import broken, seal
 from runner.__main__ import main
-from runner.command.session import Tools
+from runner.command.running import Tools
 from runner.records.command_json import command_document_of
 from tests.runner.conftest import BAD, Outcome, Script
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
+from runner.gpu.names import gpu_names
+from runner.gpu.reading import gpu_type
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
-from runner.request.experiments import gpu_names
-from runner.request.gpu_types import described
 from runner.request.usage import usage
-from runner.request.validate import CONF, validate
+from runner.request.validate import validate
 from runner.request.words import words_for
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, resolve, settings
 from simulator.gpu import Gpu
 
-H100 = yaml.safe_load((CONF / "gpu" / "h100.yaml").read_text())
+H100 = dataclasses.asdict(gpu_type("h100").limits)
+
+
+WHY = "'assumed: a test'"
 
 
 def composed(*arguments: str, multirun: bool = False, config_dir: Path | None = None) -> tuple[ComposedJob, ...]:
@@ -79,8 +79,8 @@ def test_a_sweep_over_gpus() -> None:
 
 def test_a_gpu_of_ones_own(tmp_path: Path) -> None:
     """In DIR/gpu, beside those of conf/, like another one; and from an experiment."""
-    write(tmp_path, "mine", "like: h100\nmultiprocessors: 16\n")
-    write(tmp_path, "mig", "like: mine\nblocks_per_multiprocessor: 4\n")
+    write(tmp_path, "mine", f"like: h100\nlimits: {{multiprocessors: {{value: 16, source: {WHY}}}}}\n")
+    write(tmp_path, "mig", f"like: mine\nlimits: {{blocks_per_multiprocessor: {{value: 4, source: {WHY}}}}}\n")
     write(tmp_path, "h100", "like: a100\n")
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "small.yaml").write_text("# @package _global_\n# small\nfabric: {name: simulator, gpu: mig}\n")
@@ -93,6 +93,8 @@ def test_a_gpu_of_ones_own(tmp_path: Path) -> None:
     assert job.configuration["fabric"]["gpu"] == H100, "of two files of one name that of conf/ counts"
     (job,) = composed("+exp=small", "fabric.gpu=null", config_dir=tmp_path)
     assert job.request.fabric.gpu is None
+    (job,) = composed("fabric=simulator", f"fabric.gpu={tmp_path}/gpu/mine.yaml")
+    assert job.configuration["fabric"]["gpu"] == {**H100, "name": "mine", "multiprocessors": 16}
 
 
 def test_numbers_on_the_command_line() -> None:
@@ -133,10 +135,10 @@ def test_where_the_fabric_is_open_it_asks_for_the_simulator() -> None:
     ("given", "text"),
     [
         ("h10", "unknown GPU 'h10' (fabric.gpu), did you mean h100?"),
-        ("[h100]", "['h100'] is no GPU (fabric.gpu), give null, or a100, b200, gb200, h100, h200"),
-        ("7", "7 is no GPU (fabric.gpu), give null, or a100, b200, gb200, h100, h200"),
+        ("[h100]", "['h100'] is no GPU (fabric.gpu), give null, or a100, b200, gb200, gb200_nvl72, h100, h200"),
+        ("7", "7 is no GPU (fabric.gpu), give null, or a100, b200, gb200, gb200_nvl72, h100, h200"),
         ("{like: 7}", "7 is no GPU to be like (fabric.gpu), give null, or a100, "),
-        ("{like: x}", "unknown GPU 'x' (fabric.gpu), known: a100, b200, gb200, h100, h200"),
+        ("{like: x}", "unknown GPU 'x' (fabric.gpu), known: a100, b200, gb200, gb200_nvl72, h100, h200"),
         ("{name: few}", "a GPU without arch (fabric.gpu), give it, or like: and the name of another GPU"),
         ("{like: h100, sms: 3}", "unknown key 'sms' of a GPU (fabric.gpu), known: arch, "),
         (
@@ -159,31 +161,15 @@ def test_files_that_describe_none(tmp_path: Path) -> None:
     write(tmp_path, "list", "[1, 2]\n")
     write(tmp_path, "broken", "name: [\n")
     assert "the GPU round is like itself (fabric.gpu)" in refusal("fabric.gpu=round", config_dir=tmp_path)
-    assert "describes no GPU (fabric.gpu), write limits as" in refusal("fabric.gpu=list", config_dir=tmp_path)
+    assert "describes no GPU (fabric.gpu), write it as" in refusal("fabric.gpu=list", config_dir=tmp_path)
     assert "broken.yaml can't be read: " in refusal("fabric.gpu=broken", config_dir=tmp_path)
 
 
 def test_help_and_completion_name_them(tmp_path: Path) -> None:
     write(tmp_path, "mine", "like: h100\n")
     assert "fabric.gpu=null" in usage()
-    assert "whose limits hold, a100, b200, gb200, h100, h200;" in " ".join(usage().split())
-    assert "gb200, h100, h200, mine;" in " ".join(usage(tmp_path).split())
+    assert "whose limits hold, a100, b200, gb200, gb200_nvl72, h100, h200;" in " ".join(usage().split())
+    assert "gb200_nvl72, h100, h200, mine;" in " ".join(usage(tmp_path).split())
     texts = [word.text for word in words_for("fabric.gpu=", (), tmp_path)]
-    assert texts == [f"fabric.gpu={name}" for name in ("null", "a100", "b200", "gb200", "h100", "h200", "mine")]
+    assert texts == [f"fabric.gpu={name}" for name in ("null", *gpu_names(), "mine")]
     assert [word.text for word in words_for("fabric.gpu=h100,h2")] == ["fabric.gpu=h100,h200"]
-
-
-def test_every_number_has_a_source() -> None:
-    """Each line of a description ends in the numbers of its sources, which the head of the file lists."""
-    for name in gpu_names():
-        text = (CONF / "gpu" / f"{name}.yaml").read_text()
-        listed = set(re.findall(r"^#   (\d)  \S", text, re.MULTILINE))
-        values: dict[str, Any] = yaml.safe_load(text)
-        assert described(name) == values
-        assert values.keys() == {one.name for one in dataclasses.fields(Gpu)}
-        for key in values.keys() - {"name"}:
-            (line,) = re.findall(rf"^{key}: .*$", text, re.MULTILINE)
-            comment = re.search(r"  # (\d(?:, \d)*)(?:: .*)?$", line)
-            assert comment is not None, line
-            assert set(comment[1].split(", ")) <= listed, line
-        assert listed == set(re.findall(r"\d", "".join(re.findall(r"  # (\d(?:, \d)*)", text))))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import OPS, SPECS
+from kernels.catalogue import ALL_SPECS, OPS
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import experiments
@@ -71,8 +71,10 @@ def test_every_key_of_words_offers_them(section: str) -> None:
         ("hydra.mode=", (), []),
         ("op=all_reduce,b", (), ["op=all_reduce,broadcast", "op=all_reduce,barrier"]),
         ("fabric.schedule=fair,", (), ["fabric.schedule=fair,random", "fabric.schedule=fair,adversarial"]),
-        ("algorithms=[", ("op=barrier",), ["algorithms=[peers", "algorithms=[multimem"]),
-        ("algorithms=[peers,", ("op=barrier",), ["algorithms=[peers,multimem"]),
+        ("algorithms=[m", ("op=barrier",), ["algorithms=[multimem"]),
+        ("algorithms=[peers,p", ("op=barrier",), ["algorithms=[peers,push"]),
+        ("algorithms=[peers,n", ("op=barrier",), ["algorithms=[peers,nvshmem_sync_all"]),
+        ("algorithms=d", ("op=barrier",), ["algorithms=device_nvshmem"]),
         ("algorithms=[peers", ("op=barrier",), ["algorithms=[peers,", "algorithms=[peers]"]),
         ("algorithms=[peers],[m", ("op=barrier",), ["algorithms=[peers],[multimem"]),
         ("algorithms=a", ("op=barrier",), ["algorithms=auto", "algorithms=all"]),
@@ -88,7 +90,7 @@ def test_values(incomplete: str, given: tuple[str, ...], expected: list[str]) ->
 def test_algorithms_are_those_of_the_op() -> None:
     for op in OPS:
         found = {text.removeprefix("algorithms=[") for text in texts("algorithms=[", f"op={op}")}
-        assert found == {spec.algorithm for spec in SPECS if spec.op == op}
+        assert found == {spec.algorithm for spec in ALL_SPECS if spec.op == op}
 
 
 def test_experiments_come_with_their_lines() -> None:
@@ -102,7 +104,7 @@ def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
     (tmp_path / "exp" / os.fsdecode(b"\xff.yaml")).write_text("")
     assert texts("+exp=mi", config_dir=tmp_path) == ["+exp=mine"]
     assert texts("fabric=mi", config_dir=tmp_path) == ["fabric=mine"]
-    assert texts("algorithms=[p", "+exp=mine", config_dir=tmp_path) == ["algorithms=[peers"]
+    assert texts("algorithms=[p", "+exp=mine", config_dir=tmp_path) == ["algorithms=[peers", "algorithms=[push"]
 
 
 @pytest.mark.parametrize(

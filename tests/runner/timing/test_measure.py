@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 
+from kernels.baselines import Baseline
+from memory.fabric import DeadlineExceeded, work_of
 from memory.pool import SymmetricPool
+from runner.case.contestant import Contestant
+from runner.case.slots import KernelSlots
+from runner.request.schema import TimingMode
 from runner.request.validate import TimingRequest
 from runner.timing import measure as measure_module
+from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import (
     MeasurePlan,
@@ -23,6 +31,8 @@ from runner.timing.measure import (
     slots_for,
     whole_turns,
 )
+from runner.timing.sampling import LONGEST_DELAY_S
+from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
@@ -43,6 +53,15 @@ def both(cache: Path) -> MeasurePlan:
 def timed_part(log: list[str]) -> list[str]:
     """What comes after the last graph was captured."""
     return log[len(log) - log[::-1].index("capture") :]
+
+
+def test_the_kernels_of_a_librarys_graph_are_named_and_of_ours_the_record_says_more(both: MeasurePlan) -> None:
+    ranks = Bench(both, 2).run()
+    assert [one.kernels for rank in ranks for one in rank.contestants] == [(CapturedKernel("a_kernel", 7),)] * 4
+    library = Contestant(both.contestants[1].case, Baseline("two_shot", ()))
+    timed, _ = combine(dataclasses.replace(both, contestants=(both.contestants[0], library)), ranks, None)
+    assert [one.timing.kernels for one in timed if one.timing is not None] == [None, ("a_kernel",)]
+    assert [one.timing.kernel_blocks for one in timed if one.timing is not None] == [None, (7,)]
 
 
 @pytest.mark.parametrize(
@@ -145,12 +164,12 @@ def test_samples_are_interleaved_and_begin_after_a_barrier_and_a_delay(both: Mea
         sample = ["queue_barrier", "delay", "mark", "replay"]
         rounds = []
         for name in ("one_shot", "two_shot"):
-            rounds += [*sample, *[f"launch all_reduce/{name}"] * 4, "mark"]
-        one = [*rounds, "synchronize"]
+            rounds += [*sample, *[f"launch all_reduce/{name}"] * 4, "mark", "synchronize"]
+        one = rounds
         quiet = [
             line for line, before in zip(part, ["", *part], strict=False) if (line, before) != ("synchronize",) * 2
         ]
-        assert quiet[: len(one) * 5] == one * 5, "no host waits between two samples of a round"
+        assert quiet[: len(one) * 5] == one * 5, "the device is idle before each sample"
 
 
 @pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
@@ -291,6 +310,124 @@ def test_what_can_not_be_captured_is_left_out_on_all_ranks(both: MeasurePlan) ->
     assert "could not be captured in a graph: RuntimeError: operation not permitted" in timed[0].problem
     assert timed[0].timing is None
     assert timed[1].timing is not None
+
+
+def test_contestants_hear_of_their_graphs_before_the_first_is_replayed(
+    both: MeasurePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once each, and only those that are timed: what they do then is collective."""
+    monkeypatch.setattr(KernelSlots, "captured", lambda self: self._fabric.log.append("captured"))
+    bench = Bench(both, 2)
+    bench.run()
+    for log in bench.logs:
+        steps = [line for line in log if line in ("capture", "captured", "replay")]
+        assert steps[: steps.index("replay")] == ["capture"] * 2 + ["captured"] * 2
+        assert steps.count("captured") == 2
+
+    def break_one(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        original = stopwatch.capture
+
+        def capture(queue: Any) -> Any:
+            stopwatch.broken_capture = fabric.rank == 1 and "capture" not in stopwatch.log
+            return original(queue)
+
+        stopwatch.capture = capture  # type: ignore[method-assign]
+
+    bench = Bench(both, 2, spoil=break_one)
+    bench.run()
+    assert [log.count("captured") for log in bench.logs] == [1, 1]
+
+
+def hanging(mark: int, after: int) -> Callable[[RecordingFabric, RecordingStopwatch], None]:
+    """Rank 1's device never gets to a mark of a number, and the wait for it ends at the deadline."""
+
+    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        marks: list[int] = []
+        original, synchronize = stopwatch.mark, fabric.synchronize
+
+        def marked() -> int:
+            marks.append(original())
+            if len(marks) == mark and fabric.rank == 1:
+                stopwatch.stuck_at = marks[-1]
+            return marks[-1]
+
+        def waited() -> None:
+            synchronize()
+            if len(marks) >= after:
+                raise DeadlineExceeded("work is still running", rank=fabric.rank)
+
+        stopwatch.mark, fabric.synchronize = marked, waited  # type: ignore[method-assign]
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("mark", "name"),
+    [
+        (3, "all_reduce/one_shot"),  # after the watch's own one: the first one's start, its end
+        (5, "all_reduce/two_shot"),
+        (4, ""),  # between the two: it waits for another rank
+    ],
+)
+def test_what_was_begun_and_did_not_end_is_named(both: MeasurePlan, mark: int, name: str) -> None:
+    with pytest.raises(WorldFailure) as caught:
+        Bench(both, 2, spoil=hanging(mark, mark | 1)).run()
+    assert caught.value.status == "TIMEOUT"
+    works = {work_of(error) for error in caught.value.errors.values()} - {""}
+    assert works == {one.case.id for one in both.contestants if one.case.name == name}
+    told = [f"work is still running; {name} was begun and did not end"] if name else ["work is still running"]
+    assert [caught.value.message] == told
+
+
+def test_all_ranks_give_the_slowest_host_time_to_queue_a_graph(both: MeasurePlan) -> None:
+    """NCCL's symmetric kernels took 22.7 us a call here, and 8.9 in a script that queued one graph at a time."""
+
+    def delays(plan: MeasurePlan, slow_s: float = 0.0) -> list[list[float]]:
+        watches: dict[int, RecordingStopwatch] = {}
+
+        def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+            watches[fabric.rank] = stopwatch
+            original = stopwatch.capture
+
+            def capture(queue: Any) -> Any:
+                replay = original(queue)
+                return lambda: (time.sleep(slow_s if fabric.rank == 1 else 0), replay())
+
+            stopwatch.capture = capture  # type: ignore[method-assign]
+
+        Bench(plan, 2, spoil=spoil).run()
+        return [watches[rank].delays_s[1:] for rank in range(2)]
+
+    one, other = delays(both)
+    assert one == other
+    assert one[:4] == [DELAY_S] * 4, "in the warm-up"
+    assert one[4:] == one[4:6] * 3
+    assert all(DELAY_S <= each <= LONGEST_DELAY_S for each in one)
+    slow = delays(both, slow_s=0.05)
+    assert slow[0][4:] == slow[1][4:] == [LONGEST_DELAY_S] * 6
+    eager = dataclasses.replace(both, timing=dataclasses.replace(TIMING, mode=TimingMode.eager))
+    assert set(delays(eager, slow_s=0.05)[0]) == {DELAY_S}, "launches are what is timed then"
+
+
+def test_one_call_that_never_ends_is_named_and_so_is_what_a_graph_queues(both: MeasurePlan) -> None:
+    fabrics: list[RecordingFabric] = []
+
+    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        fabrics.append(fabric)
+        synchronize = fabric.synchronize
+
+        def waited() -> None:
+            synchronize()
+            if fabric.log[-2].startswith("launch all_reduce/two_shot"):
+                raise DeadlineExceeded("work is still running", rank=fabric.rank)
+
+        fabric.synchronize = waited  # type: ignore[method-assign]
+
+    with pytest.raises(WorldFailure, match=r"all_reduce/two_shot was begun and did not end"):
+        Bench(both, 2, spoil=spoil).run()
+    noted: list[RecordingFabric] = []
+    Bench(both, 2, spoil=lambda fabric, _: noted.append(fabric)).run()
+    assert all(one.noted == ["all_reduce/one_shot", "all_reduce/two_shot"] * 5 for one in noted)
 
 
 def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ SCRIPT = """
     from memory.fabric import Executable
     from runner.__main__ import main
     from runner.command.job import Means
-    from runner.command.session import Tools
+    from runner.command.running import Tools
     from tests.runner import rank_programs
     from tests.runner.conftest import GOOD, PTX
 

@@ -6,6 +6,7 @@ Starting a world takes seconds, for each rank imports torch: worlds are few here
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,25 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def litter(processes: tuple[int, ...] = ()) -> list[str]:
-    """What processes could leave behind outside of themselves: temporary files, shared memory named after them."""
-    shared = [path.name for path in Path("/dev/shm").glob("*")]
-    return [
-        *os.listdir(tempfile.gettempdir()),
-        *(name for name in shared if any(str(one) in name for one in processes)),
-    ]
+def shared_names() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("*")}
+
+
+def litter(processes: tuple[int, ...] = (), before: Collection[str] = ()) -> list[str]:
+    """What processes could leave behind outside of themselves: temporary files, shared memory named after them, which
+    was not there before. A number within a longer one, or within a digest, is no process."""
+    named = [re.compile(f"(?<![0-9a-f]){one}(?![0-9a-f])") for one in processes]
+    found = sorted(shared_names() - set(before))
+    return [*os.listdir(tempfile.gettempdir()), *(name for name in found if any(one.search(name) for one in named))]
+
+
+def test_only_what_is_named_after_a_process_is_its_litter(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = "joblib_memmapping_folder_11635_c89e1234f_62a84"
+    names = {folder, "torch_1234_0", "sem-1234"}
+    monkeypatch.setattr(sys.modules[__name__], "shared_names", lambda: names)
+    assert litter((1234,)) == ["sem-1234", "torch_1234_0"]
+    assert litter((1234,), before=["torch_1234_0"]) == ["sem-1234"]
+    assert litter((1163,)) == []
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +90,7 @@ class Started:
 
     def __init__(self, folder: Path, world_size: int = 2) -> None:
         self.before = children(), len(os.listdir("/proc/self/fd"))
+        self.shared = shared_names()
         self.world = ProcessWorld(world_size, FileOpener(str(folder)))
         self.processes = self.world.processes
         assert self.world.port is not None
@@ -96,7 +110,7 @@ class Started:
         assert not any(is_running(one) for one in self.processes)
         assert not listens(self.port)
         assert (children(), len(os.listdir("/proc/self/fd"))) == self.before
-        assert litter(self.processes) == []
+        assert litter(self.processes, self.shared) == []
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, HeapFull, PeerLost
+from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, HeapFull, PeerLost, work_of
 from runner.world.rank import failure_answer, take_answer
 from runner.world.world import Outcomes, failure_of
 
@@ -50,3 +50,21 @@ def test_the_rank_of_a_failure_is_named_once(error: BaseException, message: str,
         run.errors[1] = error
     failure = failure_of(run, 5.0)
     assert (failure.rank, failure.message) == (1, message)
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["here", "sent"])
+def test_of_ranks_that_waited_the_one_that_knows_for_what_is_heard(sent: bool) -> None:
+    """Who waits in a barrier for a rank that waits for a library has nothing to tell."""
+    errors = {
+        0: DeadlineExceeded("work on rank 0 is still running", rank=0),
+        1: DeadlineExceeded("work on rank 1 is still running; nvshmem was begun", rank=1, work="nvshmem 256M"),
+    }
+    run = Outcomes(2)
+    for rank, error in errors.items():
+        if sent:
+            take_answer(run, rank, failure_answer(error))
+        else:
+            run.errors[rank] = error
+    failure = failure_of(run, 5.0)
+    assert (failure.status, failure.rank, failure.message) == ("TIMEOUT", 1, str(errors[1]))
+    assert [work_of(one) for one in failure.errors.values()] == ["", "nvshmem 256M"]

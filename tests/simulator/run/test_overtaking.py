@@ -186,7 +186,9 @@ class TestStreams:
         error = run(make_world(2), program).error()
         assert isinstance(error, Deadlock)
         assert re.search(
-            rf"rank 1, block 0, thread 0 spins: sees 0 at .*; PTX line \d+: .*; launch 1 on {name}$", str(error), re.M
+            rf"rank 1, block 0, thread 0 spins: sees 0 at .*; PTX line \d+: .*; launch 1 on {name}, compared with 7 \(setp\.ne\.u32\)$",
+            str(error),
+            re.M,
         )
         assert [(one.rank, one.launch, one.stream) for one in error.places] == [(1, 1, stream)]
 

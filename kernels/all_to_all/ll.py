@@ -1,0 +1,101 @@
+"""all_to_all/ll: every rank stores each chunk, each 4 bytes beside the number of the launch, into its rank's inbox.
+
+When it wins: small chunks: the data takes one trip over the links, and nothing waits for a barrier before or after. It
+stores twice the bytes, so push overtakes it.
+
+Memory: an inbox of n - 1 rows of a chunk, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 (n-1)/n times
+the buffer in symmetric memory. Rows stand in the order of the ring, from the next rank on. Blocks are shared out among
+the ranks that they store to, and later poll for, so that all links are busy at once. A unit of 16 bytes is loaded and
+stored by elements where a chunk begins at no 16-byte boundary.
+
+Protocol: no barrier; kernels/dsl/inbox.py says why data beside a flag is sound, kernels/dsl/rounds.py what keeps a
+fast rank from storing where a slow one still reads. The own chunk is copied while the others' are under way. In place
+would do (who stores a unit of the output has loaded that unit of the input), but the op has no such form.
+
+Rejected: see all_gather/ll.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares
+from kernels.dsl import slots
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.dsl.frame import Frame
+
+# Never measured: the threads are those of a trial in plain CUDA on 2 H200 (2026-11-22), which took 1.8 us with 64
+# threads a block and a unit a thread, 1.9 to 2.0 with 512; a warp more is left for the signals (slots.lanes).
+TUNING = Tuning(
+    (
+        Step(
+            threads=96,
+            blocks=64,
+            loads_in_flight=1,
+            up_to_bytes=64 << 10,
+            reason="a unit a thread",
+        ),
+        Step(threads=256, blocks=128, loads_in_flight=4, reason="several units a thread in flight"),
+    )
+)
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    from kernels.dsl.messages import Message
+    from kernels.dsl.one_way import OneWay
+
+    source, output = frame.address("input"), frame.address("output")
+    chunk = frame.size // frame.world_size
+    if frame.world_size == 1:
+        frame.copy(source, output, frame.size, push=True)
+        return
+    others, mine = frame.world_size - 1, chunk * frame.rank
+    way = OneWay(frame, others, is_flagged=True)
+
+    def send(number: Any, index: Any, lanes: Any) -> None:
+        peer = frame.after(frame.rank, number + 1)
+        way.send(Message(frame, source + chunk * peer, chunk), peer, others - 1 - number, index, lanes)
+
+    def receive(number: Any, index: Any, lanes: Any) -> None:
+        sender = frame.after(frame.rank, number + 1)
+        way.receive(Message(frame, output + chunk * sender, chunk), number, sender, index, lanes)
+
+    frame.each_peer(others, send)
+    way.between()
+    frame.copy(source + mine, output + mine, chunk, push=True)
+    frame.each_peer(others, receive)
+    way.end(0)
+
+
+def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+
+    def workspaces(case: Case) -> tuple[Workspace, ...]:
+        rows = max(case.world_size - 1, 1)
+        return rounds.workspaces(case, slots.chunk_units(case), rows, tuning.max_blocks)
+
+    return spec_with(
+        "all_to_all/ll",
+        body,
+        tuning,
+        summary="each rank stores its chunks, each word beside a flag, to their ranks, and polls for theirs",
+        placements=("out_of_place",),
+        promises=WITH_BARRIERS,
+        why_not={"placement": "the op has no such form", "sizes": "take all_to_all/push"},
+        reduces=False,
+        max_size_bytes=1 << 20,
+        buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
+        vectors=lambda case: slots.lanes(case, slots.chunk_units(case), shares.groups_of_others(case)),
+        groups=shares.groups_of_others,
+        options=lambda case: rounds.choices(tuning.max_blocks),
+        workspaces=workspaces,
+    )
+
+
+SPEC = spec_of(TUNING)

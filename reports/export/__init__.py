@@ -1,0 +1,1 @@
+"""Tables that other libraries load, made of records: NCCL's tuner plugin, vLLM, SGLang."""

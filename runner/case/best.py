@@ -1,0 +1,135 @@
+"""algorithms=best: at each size the kernel and the tuning that a table of choices has (kernels/tuned/table.py).
+
+`best` is a word of requests only: the case, and with it the record, has the name of what runs, such as
+"two_shot@t512b64l8p", which needs no table to be run again. The record says beside it which table chose it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from kernels.spec import Case
+from kernels.tuned.table import FOLDER, Choice, Table, how_to_make, place_for, read, slug_of, tables_in
+from reports.record.record import Record
+from runner.request.chooser import BEST
+from runner.request.sizes import AUTO
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricRequest
+
+SIMULATED = "simulated"
+"""The type of simulated GPUs without fabric.gpu."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChooser:
+    """Chooses from a table, for GPUs of a type and an architecture."""
+
+    table: Table
+    gpu: str
+    arch: str
+    _known: dict[Case, Choice] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def choice(self, case: Case) -> Choice:
+        """Return the choice for a case, whose algorithm does not matter. RequestError if there is none."""
+        asked = replace(case, algorithm=BEST)
+        if asked not in self._known:
+            try:
+                self._known[asked] = self.table.choice(asked, self.arch, self.gpu)
+            except ValueError as error:
+                raise RequestError(f"{error} (algorithms=best)") from None
+        return self._known[asked]
+
+    def name_for(self, case: Case) -> str:
+        return self.choice(case).name
+
+    def described(self, case: Case) -> Mapping[str, Any] | None:
+        found = self.choice(case)
+        if found.name != case.algorithm:
+            return None
+        entry = found.entry
+        return {
+            "by": BEST,
+            "algorithm": found.name,
+            "table": Path(self.table.place).name,
+            "digest": self.table.digest,
+            "gpu": self.table.gpu,
+            "unit": self.table.unit,
+            "searched": {"op": entry.op, "dtype": entry.dtype, "ranks": entry.ranks, "size_bytes": entry.size_bytes},
+            "nearest": found.nearest,
+        }
+
+    def said(self, cases: Iterable[Case]) -> list[str]:
+        """Return lines that say which table chooses, and in what its entries differ from cases."""
+        notes = dict.fromkeys(self.choice(case).nearest for case in cases if self.described(case) is not None)
+        lines = [f"best: {self.table.place} ({self.table.gpu}{', simulated' if self.table.is_simulated else ''})"]
+        return [*lines, *(f"best: the nearest entry, {note}" for note in notes if note)]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChooser:
+    """Chooses what records say that best was, whatever a table has today."""
+
+    records: tuple[Record, ...]
+
+    def name_for(self, case: Case) -> str:
+        """Return the recorded choice; "best" itself where no record has the case, whose id then no record has."""
+        for record in self.records:
+            there = record.case
+            is_same = (there.size_bytes, there.placement) == (case.size_bytes, case.placement)
+            if is_same and record.request.chosen_by == BEST:
+                return there.algorithm
+        return BEST
+
+    def described(self, case: Case) -> Mapping[str, Any] | None:
+        return None
+
+    def said(self, cases: Iterable[Case]) -> list[str]:
+        return []
+
+
+def chooser_for(tuned: str, fabric: FabricRequest, op: str, folder: Path = FOLDER, ranks: int = 2) -> TableChooser:
+    """Return what chooses on a decided fabric. tuned: a table's file, or "auto" for the project's; ranks: of the world,
+    for the advice. RequestError without a table that can be read, and for a table from the simulator on GPUs."""
+    gpu = (fabric.gpu.name if fabric.gpu else SIMULATED) if fabric.simulated else gpu_name() or "an unknown GPU"
+    table = _table(tuned, gpu, fabric, op, ranks, folder)
+    if table.is_simulated and not fabric.simulated:
+        raise RequestError(
+            f"{table.place} was searched in the simulator, which says nothing about times on GPUs (tuned), make one "
+            f"here {how_to_make(op, ranks)}"
+        )
+    return TableChooser(table, gpu, fabric.arch if fabric.simulated else table.arch)
+
+
+def _table(tuned: str, gpu: str, fabric: FabricRequest, op: str, ranks: int, folder: Path) -> Table:
+    try:
+        if tuned != AUTO:
+            return read(Path(tuned).expanduser())
+        own = place_for(gpu, folder)
+        if own.is_file():
+            return read(own)
+        others = [read(one) for one in tables_in(folder)]
+    except ValueError as error:
+        raise RequestError(f"{error} (tuned)") from None
+    others = [one for one in others if fabric.simulated or not one.is_simulated]
+    if not others:
+        raise RequestError(
+            f"there is no table of choices for {gpu} GPUs (algorithms=best), make one {how_to_make(op, ranks)}, then "
+            "give tuned=my-table.json"
+        )
+    return min(others, key=lambda one: (one.arch != fabric.arch, slug_of(one.gpu) != slug_of(gpu), one.place))
+
+
+def gpu_name() -> str:
+    """Return the name of the first GPU that the CUDA driver shows; "" if it shows none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return ""
+    name = ctypes.create_string_buffer(256)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetName(name, 256, 0) != 0:
+        return ""
+    return name.value.decode("utf-8", "replace")

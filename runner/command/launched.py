@@ -1,0 +1,633 @@
+"""Runs the jobs of a command on the workers of one of Hydra's launchers, and watches them.
+
+Workers take jobs, and keep records in the command's folder. This process starts them, takes their records into its
+table and to MLflow as they appear, says how far all of them are, and names what was lost: a worker that the scheduler
+cancelled, a node that died, a job that took its process with it. It keeps no record of its own making, but for workers
+that see another file system: theirs come back with the launcher's job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.utils import JobStatus
+
+from reports.record.record import load
+from reports.record.shared import Known
+from reports.table.text import counted
+from runner.command.console import Console
+from runner.command.plan import Command, PreparedJob
+from runner.command.running import Asked
+from runner.command.worker import MODULE, Content
+from runner.launch import slurm
+from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.lifeline import is_alive
+from runner.launch.supervisor import FINISHED, Returned, Supervisor
+from runner.launch.workers import JOBLIB, SLURM, Group, JobNeeds, groups_of, visible_devices
+from runner.records.command_json import COMMAND_JSON, RecordedWorker
+from runner.records.scrub import scrubbed, scrubbed_values
+from runner.records.store import Store, StoreError
+from runner.request.launching import LaunchRequest
+from runner.request.schema import TimingMode, TrackName
+from runner.request_error import RequestError
+from runner.world.fabrics import look
+
+if TYPE_CHECKING:
+    from reports.record.record import Record
+    from runner.launch.started import Started
+
+LOOK_S, LOOK_SLURM_S = 0.3, 2.0
+"""How often the workers' files are looked at, and how often squeue runs."""
+
+CANCEL_S = 60.0
+"""How long cancelled workers may take to end: Slurm gives a job 30 s after it was told."""
+
+GONE_S = 5.0
+"""How long a local worker's process may be gone before its supervisor says so."""
+
+WAITING_S = 10.0
+"""How long a worker waits in Slurm's queue, and how long Slurm does not answer, before that is said."""
+
+LEAST_ROOM = 1 << 16
+"""Bytes that a folder of records must have room for: with less, a full disk is why workers end."""
+
+MOST_STARTS = 2
+"""Number of times that joblib's workers are started: joblib ends all of them if one is killed."""
+
+MOST_NAMED = 20
+"""Number of lost jobs that are named in full."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A worker, as this process sees it: what it says, what Slurm says of it, and when it was last alive."""
+
+    number: int
+    state: WorkerState | None = None
+    queued: slurm.SlurmJob | None = None
+    gone: str = ""
+    alive_s: float = 0.0
+    starts_told: int = 1
+    waiting_since_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended, or is gone. One that Slurm lists as waiting or running may have been requeued."""
+        if self.queued is not None and not self.queued.is_gone:
+            return False
+        return bool(self.gone) or (self.state is not None and bool(self.state.ended))
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is not None and self.state.job is not None and not self.is_over
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in Slurm's queue."""
+        return self.queued is not None and self.queued.state == "PENDING"
+
+    @property
+    def name(self) -> str:
+        """ "worker 3 on node2, Slurm job 12_3"."""
+        place = (self.state.node or self.state.host) if self.state else (self.queued.node if self.queued else "")
+        slurms = self.queued.submission if self.queued else ""
+        return f"worker {self.number + 1}{f' on {place}' if place else ''}{f', Slurm job {slurms}' if slurms else ''}"
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.queued is not None and self.queued.is_gone and self.queued.state != "COMPLETED":
+            return f"{self.queued.state}{f' ({self.queued.reason})' if self.queued.reason else ''}"
+        if self.state is not None and self.state.ended:
+            return self.state.how
+        return self.gone or FINISHED
+
+
+class Launched:
+    """The jobs of a command on workers."""
+
+    def __init__(
+        self,
+        request: LaunchRequest,
+        command: Command,
+        asked: Asked,
+        store: Store,
+        console: Console,
+        kept: Callable[[Record, Path], None],
+        job_done: Callable[[int], None],
+    ) -> None:
+        """kept is called with each record as it appears, job_done with each job whose records are all there."""
+        self._request = request
+        self._command = command
+        self._asked = asked
+        self._store = store
+        self._console = console
+        self._kept = kept
+        self._job_done = job_done
+        self._files = LaunchFiles(store.folder)
+        self._token = secrets.token_hex(16)
+        self._name = f"{_plain(request.options.get('name'))}-{self._token[:8]}"
+        self._known = Known()
+        self._taken = {path.name for path in store.folder.glob("*.json")}
+        self._missing = {job.composed.number: {case.id for case in job.cases} for job in command.jobs}
+        self._jobs = {job.composed.number: job for job in command.jobs}
+        self._seen: dict[int, _Seen] = {}
+        self._now: list[_Seen] = []
+        self._started: list[tuple[Started, str]] = []
+        self._returned: set[str] = set()
+        self._asked_slurm_s = 0.0
+        self._lost: dict[int, str] = {}
+        self._claimed: dict[int, int] = {}
+        self._names: dict[int, str] = {}
+        self._done = 0
+        self._silent_since_s = 0.0
+        self._silence_told = False
+        self._reasons_told: set[str] = set()
+
+    def run(self) -> None:
+        """Run all jobs, until each is done or lost. KeyboardInterrupt comes through: then call end()."""
+        groups = groups_for(self._request, self._command)
+        self._names = {
+            id(group): f"{self._name}-{number}" if number else self._name for number, group in enumerate(groups)
+        }
+        try:
+            self._files.create(self._token, f"{self._request.name} {','.join(self._names.values())}")
+        except OSError as error:
+            raise StoreError(
+                f"the workers' files can't be written in {self._files.folder}: {error.strerror}"
+            ) from error
+        phases = [groups] if self._request.name == SLURM else [[group] for group in groups]
+        for phase in phases:
+            self._run(phase)
+        self._close()
+
+    def _run(self, groups: Sequence[Group]) -> None:
+        """Start the workers of some groups, and watch them to their end."""
+        for attempt in range(MOST_STARTS):
+            self._now = []
+            for group in groups:
+                self._start(group, self._names[id(group)])
+            self._watch()
+            jobs = [job for group in groups for job in group.jobs if self._missing[job]]
+            died = [started.error for started, _ in self._started if started.error is not None]
+            if not jobs or self._request.name != JOBLIB or not died or attempt + 1 == MOST_STARTS:
+                break
+            self._console.warn(f"symlab: {_first_line(died[0])}; the jobs that it did are started again")
+            for job in jobs:
+                self._files.release(job)
+        self._name_lost([job for group in groups for job in group.jobs])
+
+    def _start(self, group: Group, name: str) -> None:
+        from runner.launch.started import Started
+
+        first = len(self._seen)
+        numbers = [first + place for place in range(group.workers)]
+        content = Content(
+            asked=self._asked,
+            jobs=tuple(_portable(self._jobs[job]) for job in group.jobs),
+            cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
+            base=self._command.folder or Path.cwd(),
+            launcher=self._request.name,
+            first=first,
+            workers=group.workers,
+            beside=group.beside,
+        )
+        is_here = self._request.name != SLURM
+        work = Supervisor(
+            module=MODULE,
+            content=pickle.dumps(content),
+            folder=str(self._store.folder),
+            token=self._token,
+            environments=group.environments,
+            first=first,
+            host=socket.gethostname() if is_here else "",
+            process=os.getpid() if is_here else 0,
+        )
+        for number in numbers:
+            self._seen[number] = _Seen(number, alive_s=time.monotonic())
+            self._now.append(self._seen[number])
+        options = {**group.options, **self._options(group, name)}
+        self._started.append((Started(self._request, work, numbers, options, self._files.folder / "hydra"), name))
+
+    def _options(self, group: Group, name: str) -> dict[str, Any]:
+        """The launcher's options that this process decides."""
+        if self._request.name == JOBLIB:
+            return {"n_jobs": group.workers}
+        from submitit.core.utils import JobPaths
+
+        given = str(self._request.options.get("submitit_folder") or "")
+        place = self._files.folder / "submitit"
+        if given and "${hydra.sweep.dir}" not in given:
+            place = JobPaths.get_first_id_independent_folder(given) / self._asked.command
+        return {"submitit_folder": str(place / "%j"), "name": name}
+
+    def _watch(self) -> None:
+        """Look at the workers until all are over, or all jobs are done."""
+        while True:
+            self._look()
+            if all(one.is_over for one in self._now):
+                break
+            if not any(self._missing.values()) and self._is_shared:
+                self._wait_for_ends()
+                break
+            time.sleep(LOOK_S)
+        if self._request.name == JOBLIB:
+            for started, _ in self._started:
+                started.wait(GONE_S)
+        self._look()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether workers have been seen through the command's folder."""
+        return any(one.state is not None for one in self._now)
+
+    def _wait_for_ends(self) -> None:
+        """All jobs are done: cancel workers that still wait for a place, and let the others end."""
+        deadline_s = time.monotonic() + GONE_S
+        while not all(one.is_over for one in self._now if one.state is not None) and time.monotonic() < deadline_s:
+            time.sleep(LOOK_S)
+            self._look()
+        if self._request.name == SLURM:
+            for _, name in self._started:
+                slurm.cancelled(name, CANCEL_S, lambda: False)
+
+    def _look(self) -> None:
+        """Take what is new: records, what workers say, what Slurm says of them."""
+        for one in self._now:
+            said = self._files.state(one.number)
+            # What a worker returned at its end is newer than a state that a full disk kept it from replacing.
+            if said is not None and (one.state is None or not one.state.ended or said.starts > one.state.starts):
+                one.state = said
+        if self._request.name == SLURM:
+            self._ask_slurm()
+        else:
+            self._look_at_processes()
+        self._take_returned()
+        self._take_records()
+        self._tell()
+
+    def _ask_slurm(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._asked_slurm_s < LOOK_SLURM_S:
+            return
+        self._asked_slurm_s = now_s
+        for started, name in self._started:
+            jobs = slurm.listed(name)
+            if jobs is None:
+                self._silent_since_s = self._silent_since_s or now_s
+                self._look_at_submission(started)
+                continue
+            self._silent_since_s = 0.0
+            by_index = {job.index: job for job in jobs}
+            for index, number in enumerate(started.workers):
+                one = self._seen[number]
+                found = by_index.get(index)
+                if found is None and one.queued is not None and not one.is_over:
+                    one.gone, one.queued = "Slurm no longer lists it", None
+                elif found is not None:
+                    one.queued = found
+                    one.gone = found.state if found.is_gone else ""
+                elif started.error is not None and one.queued is None:
+                    one.gone = _first_line(started.error)
+
+    def _look_at_submission(self, started: Started) -> None:
+        """Slurm does not answer: where it took no job either, and the launcher gave up, there is none to wait for."""
+        if started.error is None or any(self._submitit_folder.rglob("*_submitted.pkl")):
+            return
+        for number in started.workers:
+            one = self._seen[number]
+            if one.state is None and one.queued is None:
+                one.gone = _first_line(started.error)
+
+    def _look_at_processes(self) -> None:
+        """Whether workers of this machine still are: a supervisor that was killed says nothing."""
+        now_s = time.monotonic()
+        for started, _ in self._started:
+            for number in started.workers:
+                one = self._seen[number]
+                if one.is_over:
+                    continue
+                process = one.state.process if one.state is not None else 0
+                if process and is_alive(process):
+                    one.alive_s = now_s
+                elif process and now_s - one.alive_s > GONE_S:
+                    one.gone = "its process is gone"
+                elif started.is_over and (started.error is not None or one.state is None):
+                    one.gone = _first_line(started.error) if started.error is not None else FINISHED
+
+    def _take_returned(self) -> None:
+        """Store the records of workers that see another file system: they came back with the launcher's jobs."""
+        for one in self._returned_now():
+            for name, content in one.files.items():
+                self._store.take(name, content)
+            if one.files or one.state.ended:  # a worker whose disk is full could not write that it ended
+                self._seen[one.state.number].state = one.state
+
+    def _returned_now(self) -> Iterator[Returned]:
+        if self._request.name == JOBLIB:
+            for started, name in self._started:
+                if started.is_over and started.error is None and name not in self._returned:
+                    self._returned.add(name)
+                    values = [one.return_value for one in started.returns if one.status == JobStatus.COMPLETED]
+                    yield from (value for value in values if isinstance(value, Returned))
+            return
+        if self._is_shared:
+            return
+        for path in sorted(self._submitit_folder.rglob("*_0_result.pkl")):
+            if str(path) not in self._returned:
+                self._returned.add(str(path))
+                outcome, found = pickle.loads(path.read_bytes())
+                if outcome != "success" or found.status != JobStatus.COMPLETED:
+                    continue
+                if isinstance(value := found.return_value, Returned):
+                    yield value
+
+    @property
+    def _submitit_folder(self) -> Path:
+        given = str(self._options(Group((), 0, 0), "")["submitit_folder"])
+        return Path(given).parent
+
+    def _take_records(self) -> None:
+        """Take records that have appeared in the command's folder."""
+        with os.scandir(self._store.folder) as entries:
+            names = sorted(
+                entry.name for entry in entries if entry.name.endswith(".json") and entry.name not in self._taken
+            )
+        done = []
+        for name in names:
+            if name == COMMAND_JSON:
+                continue
+            path = self._store.folder / name
+            try:
+                record = load(path, self._known)
+            except (OSError, ValueError):
+                continue  # what it refers to has not come over the network yet: it is looked at again
+            self._taken.add(name)
+            missing = self._missing.get(record.request.job, set())
+            if record.request.command != self._asked.command or record.id not in missing:
+                continue
+            missing.discard(record.id)
+            if not missing:
+                self._done += 1
+                done.append(record.request.job)
+            self._console.spread(self._counts())  # before the record's line, which says it
+            self._kept(record, path)
+        for job in done:
+            self._job_done(job)
+
+    def _tell(self) -> None:
+        """Say how far all workers are, which wait and why, and name those that were requeued."""
+        self._console.spread(self._counts())
+        self._tell_waiting()
+        for one in self._now:
+            if one.state is not None and one.state.starts > one.starts_told:
+                one.starts_told = one.state.starts
+                self._console.warn(f"symlab: {one.name} was requeued and goes on (start {one.state.starts})")
+
+    def _counts(self) -> str:
+        """How far all workers are: "2 running, 5 of 12 jobs done"."""
+        running = sum(one.is_running and self._is_undone(one) for one in self._now)
+        lost = sum(len(one.state.lost) for one in self._seen.values() if one.state is not None)
+        parts = [f"{running} running", f"{self._done} of {counted(len(self._missing), 'job')} done"]
+        parts += [f"{lost} lost"] if lost else []
+        if waiting := sum(one.is_waiting for one in self._now):
+            parts.append(f"{counted(waiting, 'worker')} queued")
+        return ", ".join(parts)
+
+    def _is_undone(self, one: _Seen) -> bool:
+        """Whether records of a worker's job are missing: what it says of itself is older than its last record."""
+        return one.state is not None and bool(self._missing.get(-1 if one.state.job is None else one.state.job))
+
+    def _tell_waiting(self) -> None:
+        """Say which workers wait for Slurm, and why, once for each reason; and that Slurm does not answer."""
+        now_s = time.monotonic()
+        if self._silent_since_s and now_s - self._silent_since_s > WAITING_S and not self._silence_told:
+            self._silence_told = True
+            self._console.warn("symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command")
+        by_reason: dict[str, list[slurm.SlurmJob]] = {}
+        for one in self._now:
+            if not one.is_waiting:
+                one.waiting_since_s = 0.0
+                continue
+            one.waiting_since_s = one.waiting_since_s or now_s
+            if now_s - one.waiting_since_s > WAITING_S and one.queued is not None and one.queued.reason:
+                by_reason.setdefault(one.queued.reason, []).append(one.queued)
+        for reason, jobs in by_reason.items():
+            if reason not in self._reasons_told:
+                self._reasons_told.add(reason)
+                who = f"{counted(len(jobs), 'worker')} {'waits' if len(jobs) == 1 else 'wait'} in Slurm's queue"
+                self._console.warn(f"symlab: {who}: {scrubbed(reason)} (Slurm job {jobs[0].submission})")
+
+    def _name_lost(self, jobs: Collection[int]) -> None:
+        """Say which of some jobs, whose workers are over, have no records, and why."""
+        claims = self._files.claims()
+        disk = self._disk_problem() if any(self._missing[job] for job in jobs) else ""
+        for job in sorted(jobs):
+            if not self._missing[job] or job in self._lost:
+                continue
+            one = self._seen.get(claims.get(job, -1))
+            self._lost[job] = self._why(one, job, disk)
+            if len(self._lost) <= MOST_NAMED:
+                overrides = " ".join(self._jobs[job].composed.overrides)
+                self._console.warn(f"symlab: lost: job {job + 1} ({overrides}): {self._lost[job]}")
+
+    def _why(self, one: _Seen | None, job: int, disk: str) -> str:
+        """Why a job has no records. one is the worker that took it, disk why nothing can be written, if so."""
+        if one is None:
+            others = [other for other in self._now if other.is_over and other.how != FINISHED]
+            worker = f"{others[0].name}: {others[0].how}" if others else ""
+            return scrubbed(disk or worker or "no worker took it")
+        state = one.state
+        said = "" if state is None else state.lost.get(job) or state.problems.get(job) or ""
+        return scrubbed(f"{one.name}: {said or disk or one.how}")
+
+    def _disk_problem(self) -> str:
+        """Why nothing more can be written in the command's folder; "" if it can. Workers on a full disk say nothing."""
+        path = self._files.folder / "room"
+        try:
+            path.write_bytes(bytes(LEAST_ROOM))
+        except OSError as error:
+            return f"nothing can be written in {self._store.folder.name}: {error.strerror}"
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        return ""
+
+    @property
+    def problem(self) -> str:
+        """Why jobs have no records, as a clause; "" if all have theirs."""
+        missing = sum(bool(one) for one in self._missing.values())
+        if not missing:
+            return ""
+        why = next(iter(self._lost.values()), "no worker took them")
+        return f"{counted(missing, 'job')} {'was' if missing == 1 else 'were'} lost ({why})"
+
+    def end(self) -> None:
+        """End all workers, as an interrupt asks for: nothing stays in the queue. Takes what they have finished."""
+        self._files.stop()
+        if self._request.name == SLURM:
+            for started, name in self._started:
+                self._cancel(started, name)
+        else:
+            self._end_processes()
+        self._look()
+        self._close()
+
+    def _cancel(self, started: Started, name: str) -> None:
+        deadline_s = time.monotonic() + CANCEL_S
+        found = False
+
+        def is_submitting() -> bool:
+            nonlocal found
+            found = found or bool(slurm.listed(name)) or started.is_over
+            return not found and time.monotonic() < deadline_s
+
+        left = slurm.cancelled(name, CANCEL_S, is_submitting)
+        if left:
+            names = ", ".join(job.submission for job in left)
+            self._console.warn(f"symlab: warning: still in Slurm's queue: {names}; scancel --name={name} ends them")
+
+    def _end_processes(self) -> None:
+        deadline_s = time.monotonic() + CANCEL_S / 4
+        while time.monotonic() < deadline_s and not all(one.is_over for one in self._now):
+            if all(started.is_over for started, _ in self._started):
+                break
+            time.sleep(LOOK_S)
+            self._look()
+        for process in self._processes():
+            with contextlib.suppress(OSError):
+                os.killpg(process, signal.SIGKILL)
+
+    def _processes(self) -> list[int]:
+        """The processes of workers of this machine that are still there."""
+        states = [one.state for one in self._now if one.state is not None and not one.state.ended]
+        return [one.process for one in states if one.process and is_alive(one.process)]
+
+    @property
+    def still_there(self) -> str:
+        """What is still there if this process leaves now, and what ends it; "" if nothing is."""
+        self._files.stop()
+        if self._request.name == SLURM:
+            left = [one.queued.submission for one in self._now if one.queued is not None and not one.queued.is_gone]
+            names = " ".join(f"--name={name}" for _, name in self._started)
+            if not self._started or (not left and all(one.is_over for one in self._now)):
+                return ""
+            return f"Slurm jobs {', '.join(left) or 'that were just submitted'}; scancel {names} ends them"
+        processes = self._processes()
+        if self._request.name == JOBLIB:
+            _end_joblib()
+        return f"processes {', '.join(map(str, processes))}, which end by themselves" if processes else ""
+
+    @property
+    def workers(self) -> tuple[RecordedWorker, ...]:
+        """What command.json says of the workers."""
+        claims = self._files.claims() if not self._claimed else self._claimed
+        found = []
+        for one in self._seen.values():
+            if one.state is None and one.number not in claims.values() and one.how == FINISHED:
+                continue  # no job was left for it
+            jobs = tuple(sorted(job for job, worker in claims.items() if worker == one.number))
+            state = one.state or WorkerState(one.number)
+            found.append(
+                RecordedWorker(
+                    number=one.number,
+                    resumed=self._asked.extra.get("resumed", 0),
+                    launcher=self._request.name,
+                    host=state.host,
+                    node=state.node or (one.queued.node if one.queued else ""),
+                    submission=one.queued.submission if one.queued else state.submission,
+                    gpus=state.gpus,
+                    starts=state.starts if one.state else 0,
+                    started=state.started,
+                    ended=state.ended,
+                    how=scrubbed(one.how),
+                    jobs=jobs,
+                    lost=tuple(job for job in jobs if self._missing.get(job)),
+                )
+            )
+        return tuple(found)
+
+    def _close(self) -> None:
+        """Remove the files of the launch, and those that killed workers had not finished writing."""
+        self._claimed = self._files.claims()
+        if self._request.name == JOBLIB:
+            _end_joblib()
+        if self._request.name != JOBLIB and self._submitit_folder.parent != self._files.folder:
+            shutil.rmtree(self._submitit_folder, ignore_errors=True)
+        self._files.remove()
+        self._store.sweep()
+
+
+def groups_for(request: LaunchRequest, command: Command) -> list[Group]:
+    """Return the groups of a command's jobs on workers. RequestError for what the launcher can't give."""
+    needs = [_needs(job) for job in command.jobs]
+    has_gpus = request.name != SLURM and any(not one.simulated for one in needs)
+    return groups_of(request, needs, visible_devices(look().gpu_count) if has_gpus else ())
+
+
+def check_no_worker(folder: Path) -> None:
+    """RequestError if workers of a command that is gone still write in its folder."""
+    files = LaunchFiles(folder)
+    launcher, name = files.name
+    if not launcher:
+        return
+    if launcher == SLURM:
+        if found := [job for job in slurm.listed(name) or [] if not job.is_gone]:
+            names = ", ".join(job.submission for job in found)
+            raise RequestError(
+                f"{folder.name}: Slurm jobs {names} still work in it (RECORDS), wait for them, or end them: "
+                f"scancel {' '.join(job.submission for job in found)}"
+            )
+    else:
+        states = [one for one in files.states() if one.host == socket.gethostname() and not one.ended]
+        if alive := [str(one.process) for one in states if one.process and is_alive(one.process)]:
+            raise RequestError(
+                f"{folder.name}: processes {', '.join(alive)} still work in it (RECORDS), wait for their end"
+            )
+    files.remove()
+
+
+def _needs(job: PreparedJob) -> JobNeeds:
+    asked = job.request
+    timed = not asked.fabric.simulated and asked.timing.mode != TimingMode.none and bool(asked.check)
+    return JobNeeds(job.composed.number, asked.world_size, asked.fabric.simulated, timed, asked.timing.shared)
+
+
+def _portable(job: PreparedJob) -> Any:
+    """A composed job as it goes to a worker: on the fabric that was decided, without secrets and without MLflow."""
+    composed = job.composed
+    asked = composed.request
+    fabric = replace(asked.fabric, name=job.request.fabric.name)
+    request = replace(asked, fabric=fabric, track=replace(asked.track, name=TrackName.none, uri=""))
+    return replace(composed, request=request, configuration=scrubbed_values(composed.configuration))
+
+
+def _plain(name: object) -> str:
+    """A launcher's name for its jobs, as it was given; "symlab" if Hydra would fill it in."""
+    text = str(name or "")
+    return "symlab" if not text or "${" in text else text
+
+
+def _first_line(error: BaseException | None) -> str:
+    lines = str(error).strip().splitlines() if error is not None else []
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _end_joblib() -> None:
+    """End joblib's workers, which would wait for more work for minutes after this process has ended."""
+    with contextlib.suppress(Exception):
+        from joblib.externals.loky import reusable_executor
+
+        if reusable_executor._executor is not None:
+            reusable_executor._executor.terminate(kill_workers=True)

@@ -1,0 +1,47 @@
+"""Work that one process of a launcher's world does, and that the others follow."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from runner.interrupt import exit_code_of
+from runner.request_error import RequestError
+from runner.world.launcher import find
+
+if TYPE_CHECKING:
+    from runner.world.launched import Leader, OwnCommand
+
+
+def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand], runs: bool = True) -> int:
+    """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
+
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. compose makes the same
+    command in another rank's process. runs says whether work needs the others at all. RequestError as work raises it.
+    """
+    outer = find(os.environ)
+    if outer is None:
+        return work(None)
+    # One of many processes that a launcher started: rank 0 alone speaks.
+    from runner.world.launched import Leader, follow
+
+    if outer.rank > 0:
+        return follow(outer, compose) if runs else 0
+    if not runs:
+        return work(None)
+    leader = Leader(outer)
+    code = 1
+    try:
+        code = work(leader)
+    except KeyboardInterrupt as interrupt:
+        code = exit_code_of(interrupt)
+        raise
+    except RequestError as error:
+        # At once: the other processes may take a while to end.
+        print(f"symlab: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        code = 2
+    finally:
+        leader.end(code)
+    return code

@@ -1,0 +1,215 @@
+"""Runs jobs of a command, one after another: the world that is kept between them, and their records, kept at once.
+
+A command does so in its own process, and each of its workers in theirs: what both need is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from omegaconf import OmegaConf
+
+from reports.record.record import RecordedRequest
+from runner.command.plan import PreparedJob, is_isolated
+from runner.environment.capture import capture
+from runner.environment.of_command import Surroundings
+from runner.interrupt import shielded
+from runner.records.scrub import scrubbed_record, scrubbed_values
+from runner.records.store import Store
+from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
+
+if TYPE_CHECKING:
+    from kernels.spec import Case
+    from memory.fabric import Executable
+    from reports.record.record import Record
+    from runner.command.job import Means
+    from runner.track.background import Connection
+    from runner.world.world import World, WorldFailure
+
+MAX_FAILED_STARTS = 2
+"""Maximum number of failed starts of a world in one job; its remaining cases then fail for the same reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
+
+    make_world: WorldMaker = make_world
+    capture: Callable[[Path], dict[str, Any]] = capture
+    means: Means | None = None
+    connect: Callable[[], Connection] | None = None
+
+
+class Listener(Protocol):
+    """Hears how the work goes on: a console, or nothing in a worker."""
+
+    def starting(self, case: Case, job: int = 1) -> None:
+        """A case of a job, counted from 1, begins."""
+        ...
+
+    def starting_up(self) -> AbstractContextManager[None]:
+        """Within, time is that of a world's start."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Say a line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What all records of a command say of it: its name, its command line, its number of jobs.
+
+    extra stands beside: the folder of --config-dir, what a replay repeats, the number of a resumption.
+    """
+
+    command: str
+    command_line: tuple[str, ...]
+    jobs: int
+    extra: dict[str, Any]
+
+
+class JobRunner:
+    """Runs jobs. job.Keeper for each of them."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        store: Store,
+        tools: Tools,
+        surroundings: Surroundings,
+        listener: Listener,
+        kept: Callable[[Record, Path], None],
+    ) -> None:
+        """kept is called with each record that is stored, and its file."""
+        self._asked = asked
+        self._store = store
+        self._tools = tools
+        self._surroundings = surroundings
+        self._listener = listener
+        self._kept = kept
+        self._kept_texts: dict[str, dict[str, Any]] = {}
+        self._job: PreparedJob | None = None
+        self._world: World | None = None
+        self._world_key: tuple[FabricRequest, int] | None = None
+        self._failed_starts = 0
+        self._start_failure: WorldFailure | None = None
+        self._isolated = False
+
+    def run(self, job: PreparedJob, means: Means) -> None:
+        """Run a job and keep its records. Raises StoreError if one can't be kept."""
+        from runner.command.job import run_job
+
+        self._job = job
+        self._failed_starts = 0
+        if self._isolated or is_isolated(job.request):
+            self.close()
+        self._isolated = is_isolated(job.request)
+        self._write_configuration(job)
+        run_job(self._runnable(job), self, means)
+
+    def world(self) -> World:
+        """The kept world, if it is healthy and what the job wants; else a new one.
+
+        Raises WorldFailure if none can be started; the third time in a job without trying: a start takes long.
+        """
+        from runner.world.world import WorldFailure
+
+        assert self._job is not None
+        key = (self._job.request.fabric, self._job.request.world_size)
+        if self._world is None or not self._world.healthy or self._world_key != key:
+            self.close()
+            if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
+                raise self._start_failure
+            try:
+                with self._listener.starting_up():
+                    self._world = self._tools.make_world(*key, self._listener.say)
+            except WorldFailure as failure:
+                self._failed_starts += 1
+                self._start_failure = failure
+                raise
+            self._failed_starts = 0
+            self._world_key = key
+            if not key[0].simulated and not self._surroundings.ask(self._world):
+                return self.world()
+        return self._world
+
+    def starting(self, case: Case) -> None:
+        assert self._job is not None
+        self._listener.starting(case, self._job.composed.number + 1)
+
+    @contextmanager
+    def preparing(self, what: str) -> Iterator[None]:
+        self._listener.say(what)
+        with self._listener.starting_up():
+            yield
+
+    def keep(self, record: Record, executable: Executable | None) -> None:
+        """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
+        assert self._job is not None
+        record = scrubbed_record(record)
+        if executable is not None:
+            self._store.write_ptx(executable.digest, executable.ptx)
+        number = numbered(self._job.composed.number, self._asked.jobs)
+        with shielded():  # a record on disk, and in the table and in MLflow: all or none
+            self._kept(record, self._store.write(record, number))
+
+    def request_of(self, job: PreparedJob) -> RecordedRequest:
+        """The request part of a job's records: with it, a record can be understood, sent and run again."""
+        said = scrubbed_values(
+            {
+                "command": self._asked.command,
+                "command_line": list(self._asked.command_line),
+                "experiment": job.composed.experiment,
+                "job": job.composed.number,
+                "jobs": self._asked.jobs,
+                "overrides": list(job.composed.overrides),
+                "configuration": job.composed.configuration,
+                "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
+                **self._brought(job),
+                **self._asked.extra,
+            }
+        )
+        return RecordedRequest.read(said)
+
+    def close(self) -> None:
+        """Close the world that is kept."""
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+    def _runnable(self, job: PreparedJob) -> Any:
+        from runner.command.job import Job
+
+        asked = self.request_of(job)
+        return Job(
+            job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs, job.custom
+        )
+
+    def _brought(self, job: PreparedJob) -> dict[str, Any]:
+        """What the job's records say of the kernels that it brings; their text is kept once."""
+        from runner.case.bringing import described
+
+        for one in (*job.brought, *((job.custom,) if job.custom else ())):
+            if one.digest not in self._kept_texts:
+                files = [(source.name, source.content) for source in one.sources]
+                self._kept_texts[one.digest] = self._store.write_brought(one.digest, files)
+        said = described(job.brought, self._kept_texts)
+        if job.custom is not None:
+            entry = {"place": job.custom.place, "digest": job.custom.digest}
+            said = {job.custom.case.algorithm: {**entry, **self._kept_texts[job.custom.digest]}}
+        return {"brought": said} if said else {}
+
+    def _write_configuration(self, job: PreparedJob) -> None:
+        number = numbered(job.composed.number, self._asked.jobs)
+        name = f"{number}-configuration.yaml" if number else "configuration.yaml"
+        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self.request_of(job).configuration)), name)
+
+
+def numbered(job: int, jobs: int) -> str:
+    """Return how names of files begin that belong to a job of a sweep; "" in a command of one job."""
+    return f"{job:02d}" if jobs > 1 else ""

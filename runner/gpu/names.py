@@ -1,0 +1,23 @@
+"""The names of the types of GPUs that there are. A shell asks for them at each key, so this imports nothing heavy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+SUFFIX = ".yaml"
+
+
+def gpu_names(folders: Iterable[Path] = (CONF,)) -> list[str]:
+    """Return the names of the types that folders of configurations describe in gpu/, in order."""
+    return sorted({name for folder in folders for name in _names(folder / "gpu")})
+
+
+def _names(folder: Path) -> list[str]:
+    """The names of the files of a folder; none where there is no folder."""
+    try:
+        return [name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX)]
+    except OSError:
+        return []

@@ -1,0 +1,119 @@
+"""Hands workers to Hydra's launcher: the plugin starts them, where it likes and with its own options.
+
+A worker is one job to Hydra, whose number tells it which worker it is. It gets no overrides: the jobs of the command
+are composed and checked before, here. The launcher's launch() returns when all its jobs have, so it has a thread of its
+own, and the caller watches the workers meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from runner.request.launching import LaunchRequest
+
+_QUIET = ("hydra/hydra_logging=none", "hydra/job_logging=none", "hydra.output_subdir=null", "hydra.run.dir=.")
+
+CONFIGURATION = "workers"
+"""The name of the configuration that workers are composed from: nothing but Hydra's own section."""
+
+
+class Work(Protocol):
+    """What a worker does. It is pickled; what it returns comes back with the launcher's job."""
+
+    def __call__(self, worker: int) -> Any: ...
+
+
+class _Task:
+    """The function that Hydra's launcher runs for each of its jobs."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, config: DictConfig) -> Any:
+        return self._work(int(HydraConfig.get().job.num))
+
+
+class Started:
+    """Workers that a launcher has been given, while it starts and runs them."""
+
+    def __init__(
+        self,
+        request: LaunchRequest,
+        work: Work,
+        workers: Sequence[int],
+        options: dict[str, Any],
+        folder: Path,
+        launcher: Launcher | None = None,
+    ) -> None:
+        """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes its files.
+
+        launcher is Hydra's plugin, if it is made already (see made_launcher).
+        """
+        self.workers = tuple(workers)
+        self.error: BaseException | None = None
+        self.returns: Sequence[JobReturn] = ()
+        made = launcher or made_launcher(request, work, options, folder)
+        self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the launcher has returned or raised."""
+        return not self._thread.is_alive()
+
+    def wait(self, patience_s: float | None = None) -> None:
+        """Wait until the launcher has returned or raised, for at most this time."""
+        self._thread.join(patience_s)
+
+    def _launch(self, launcher: Launcher) -> None:
+        try:
+            self.returns = launcher.launch([[] for _ in self.workers], self.workers[0])
+        except BaseException as error:
+            self.error = error
+
+
+def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
+    """Return Hydra's plugin, set up to run work. The other arguments are those of Started."""
+    ConfigStore.instance().store(name=CONFIGURATION, node={"symlab": "workers"})
+    empty = folder / "conf"
+    empty.mkdir(parents=True, exist_ok=True)
+    with initialize_config_dir(config_dir=str(empty.resolve()), version_base="1.3", job_name="symlab"):
+        hydra = GlobalHydra.instance().hydra
+        assert hydra is not None
+        # As a line, because workers compose again: without it they would make a folder of Hydra's, multirun/.
+        place = str(folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        lines = [*request.lines, *_QUIET, f"hydra.sweep.dir='{place}'", "hydra.mode=MULTIRUN"]
+        config = hydra.compose_config(CONFIGURATION, lines, run_mode=RunMode.MULTIRUN, with_log_configuration=False)
+        with open_dict(config):
+            for key, value in options.items():
+                OmegaConf.update(config, f"hydra.launcher.{key}", value)
+        context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=context, task_function=_Task(work), config=config
+        )
+    if request.name.startswith("submitit"):
+        _quieten()
+    return launcher
+
+
+def _quieten() -> None:
+    """Keep submitit from asking sacct for workers, whose states come from squeue here, and from saying so."""
+    logging.getLogger("submitit").setLevel(logging.ERROR)
+    from submitit.slurm.slurm import SlurmJob
+
+    setattr(SlurmJob.watcher, "_make_command", lambda: None)  # noqa: B010

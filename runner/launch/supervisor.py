@@ -1,0 +1,297 @@
+"""What a launcher's worker runs: a watched process that does the jobs, started again for the others if a job ends it.
+
+The process is another one because launchers take liberties with theirs: joblib ends all of its workers if one dies, and
+submitit handles signals in its own way. Here a job that takes its process with it (the kernel's out-of-memory killer,
+a crash in a library) costs that job alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from reports.second_process import module_command
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from runner.launch.lifeline import is_alive
+from runner.world.launcher import find
+
+FINISHED = "finished"
+LOOK_S = 0.2
+PATIENCE_S = 10.0
+"""How long a process may take to end after it was told to; then it is killed."""
+
+MOST_LOG = 2000
+"""Characters of what a process said last that are kept to say why it ended."""
+
+INTERRUPTED = {128 + int(number): number.name for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a worker gives back. files is empty where its records are in the command's folder already; else they are all
+    files of the worker's own folder, by name."""
+
+    state: WorkerState
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Supervisor:
+    """Work of one launch, for every worker of it (runner.launch.started.Work).
+
+    module has main(), which reads what to do from its standard input: a pickle of Orders. folder is that of the
+    command's records, token its launch's. environments are variables by worker. host and process are those of the
+    command, if workers must end with it: those of this machine; "" and 0 for others, which end by their scheduler.
+    """
+
+    module: str
+    content: bytes
+    folder: str
+    token: str
+    environments: tuple[Mapping[str, str], ...] = ()
+    first: int = 0
+    host: str = ""
+    process: int = 0
+
+    def __call__(self, worker: int) -> Returned:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_without_interrupts())
+            stack.enter_context(_at_work(self.process if self.host == socket.gethostname() else 0))
+            folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
+            is_shared = files.is_of(self.token)
+            if not is_shared:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="symlab-worker-"))) / folder.name
+                files = LaunchFiles(folder)
+                files.create(self.token)
+            state = _Watch(self, worker, folder, files, is_shared).run()
+            outer = find(os.environ)
+            if outer is not None and outer.rank > 0:
+                return Returned(state, {})
+            return Returned(state, {} if is_shared else _contents(folder))
+
+    def environment(self, worker: int) -> dict[str, str]:
+        """Return the variables of a worker's process."""
+        given = self.environments[worker - self.first] if self.environments else {}
+        return {**os.environ, **given}
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The orders of a worker's process: the launch's content, its number, its folder, whether the command has the same
+    folder."""
+
+    content: bytes
+    worker: int
+    folder: str
+    is_shared: bool
+
+
+class _Watch:
+    """One worker at work."""
+
+    def __init__(self, launch: Supervisor, worker: int, folder: Path, files: LaunchFiles, is_shared: bool) -> None:
+        self._launch = launch
+        self._worker = worker
+        self._files = files
+        outer = find(os.environ)
+        self._follows = outer is not None and outer.rank > 0
+        self._orders = pickle.dumps(Orders(launch.content, worker, str(folder), is_shared))
+        before = files.state(worker)
+        self._state = WorkerState(
+            worker,
+            host=socket.gethostname(),
+            node=os.environ.get("SLURMD_NODENAME", ""),
+            submission=_submission(os.environ),
+            gpus=launch.environment(worker).get("CUDA_VISIBLE_DEVICES", ""),
+            starts=before.starts + 1 if before else 1,
+            lost=before.lost if before else {},
+            problems=before.problems if before else {},
+            started=_now(),
+        )
+
+    def run(self) -> WorkerState:
+        """Run processes until all jobs are done, or this worker is to end. Return its last state."""
+        self._keep()
+        while True:
+            code, said = self._one_process()
+            self._take()
+            if code == 0:
+                return self._ended(FINISHED)
+            if code in INTERRUPTED or self._is_to_end():
+                return self._ended(INTERRUPTED.get(code, "SIGINT"))
+            why = f"{_ended_by(code)}{f': {said}' if said else ''}"
+            job = self._state.job
+            if job is None or job in self._state.lost:
+                return self._ended(why)
+            self._state = replace(self._state, lost={**self._state.lost, job: why}, job=None)
+            self._keep()
+
+    def _one_process(self) -> tuple[int, str]:
+        """Run a process to its end. Return its exit code, and what it said last."""
+        with tempfile.TemporaryFile() as log:
+            with _ignored_by_children():
+                process = subprocess.Popen(
+                    module_command(self._launch.module),
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self._launch.environment(self._worker),
+                    start_new_session=True,
+                )
+            assert process.stdin is not None
+            try:
+                with contextlib.suppress(OSError):
+                    process.stdin.write(len(self._orders).to_bytes(8, "little") + self._orders)
+                    process.stdin.flush()
+                while process.poll() is None and not self._is_to_end():
+                    time.sleep(LOOK_S)
+            finally:
+                _end(process)
+            return process.returncode, _tail(log)
+
+    def _is_to_end(self) -> bool:
+        """Whether the command was interrupted, or is gone where this worker must end with it."""
+        if self._files.is_stopped:
+            return True
+        launch = self._launch
+        return launch.process > 0 and launch.host == socket.gethostname() and not is_alive(launch.process)
+
+    def _take(self) -> None:
+        """Take what the process said of itself."""
+        self._state = self._files.state(self._worker) or self._state
+
+    def _ended(self, how: str) -> WorkerState:
+        self._state = replace(self._state, ended=_now(), how=how)
+        self._keep()
+        return self._state
+
+    def _keep(self) -> None:
+        if self._follows:
+            return
+        with contextlib.suppress(OSError):
+            self._files.write_state(self._state)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs: it keeps what is finished, and is killed if that takes too long."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()  # which is its sign to end
+    try:
+        process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+_working: list[int] = []
+"""The commands of the workers that are at work in this process."""
+
+_watched: set[int] = set()
+"""Commands that this process ends with."""
+
+
+@contextlib.contextmanager
+def _at_work(command: int) -> Iterator[None]:
+    """Within, this process does a worker's work. Once it has none, it ends with the command that started it.
+
+    joblib's processes would wait for more work for minutes after the command was killed, and keep its output open.
+    Other processes end by themselves: only one that is the command's own child is watched.
+    """
+    if command and command == os.getppid() and command not in _watched:
+        _watched.add(command)
+        threading.Thread(target=_end_with, args=(command,), name="end-with-command", daemon=True).start()
+    _working.append(command)
+    try:
+        yield
+    finally:
+        _working.remove(command)
+
+
+def _end_with(command: int) -> None:
+    """End this process once its parent, the command, is gone and no worker is at work in it."""
+    while os.getppid() == command:
+        time.sleep(LOOK_S)
+    while command in _working:
+        time.sleep(LOOK_S)
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C of a terminal, which all processes below it get: the command tells its workers to end."""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _ignored_by_children() -> Iterator[None]:
+    """Let processes that start within ignore the signal that submitit handles here: Slurm sends it to all of a job."""
+    name = f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"
+    number = getattr(signal, name, signal.SIGUSR2)
+    try:
+        before = signal.signal(number, signal.SIG_IGN)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """All files of a worker's own folder, by name, but for those of the launch."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(".tmp")]
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(f"{LAUNCH}/")}
+
+
+def _submission(environment: Mapping[str, str]) -> str:
+    """The number of the scheduler's job that this process is of; "" outside one."""
+    array, index = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
+    if array:
+        return f"{array}_{index}"
+    return environment.get("SLURM_JOB_ID", "") or environment.get("SUBMITIT_LOCAL_JOB_ID", "")
+
+
+def _ended_by(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    try:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"its process was ended by signal {-code}"
+
+
+def _tail(log: IO[bytes]) -> str:
+    """The last line that a process said, in one line."""
+    log.seek(0)
+    text = log.read().decode("utf-8", errors="replace")[-MOST_LOG:]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

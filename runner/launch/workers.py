@@ -1,0 +1,182 @@
+"""How many workers a command gets, what each may use, and what is refused before any of them starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from reports.table.text import counted
+from runner.request.launching import LaunchRequest
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName, HostOffer
+
+SLURM, SUBMITIT_LOCAL, JOBLIB = "submitit_slurm", "submitit_local", "joblib"
+
+NOT_COUNTED = 1 << 16
+"""Number of GPUs that a node is taken to have if the launcher's options don't say: the scheduler decides."""
+
+_GPU_OPTIONS = ("gpus_per_node", "gpus_per_task", "gres")
+
+
+@dataclass(frozen=True, slots=True)
+class JobNeeds:
+    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, and whether
+    it may be timed beside others (timing.shared)."""
+
+    number: int
+    world_size: int
+    simulated: bool
+    timed: bool = False
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Jobs whose workers are alike. options are those of the launcher that the group needs beside what was given, and
+    environments the variables of each worker. beside is the number of workers that may be on one machine at once."""
+
+    jobs: tuple[int, ...]
+    workers: int
+    beside: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environments: tuple[Mapping[str, str], ...] = ()
+
+
+def offer(request: LaunchRequest, wanted: Sequence[FabricName]) -> HostOffer:
+    """Return what Slurm's nodes offer to a command, by the options of its launcher: this machine may have no GPU."""
+    given = _gpus_given(request.options)
+    if given is None and FabricName.nvshmem not in wanted:
+        return HostOffer(0, "no GPU was asked for (hydra.launcher.gpus_per_node)", True)
+    return HostOffer(NOT_COUNTED if given is None else given, "", True)
+
+
+def _gpus_given(options: Mapping[str, Any]) -> int | None:
+    """GPUs of a node by the options; None if no option says."""
+    if isinstance(options.get("gpus_per_node"), int):
+        return int(options["gpus_per_node"])
+    return NOT_COUNTED if any(options.get(name) for name in _GPU_OPTIONS) else None
+
+
+def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequence[str]) -> list[Group]:
+    """Return the groups of a command's jobs, in the order of their first jobs.
+
+    devices are the GPUs of this machine, as CUDA_VISIBLE_DEVICES names them; Slurm's nodes have their own. Simulated
+    jobs are one group; jobs on GPUs are grouped by their number of ranks, because a worker has the GPUs of one world.
+    Slurm's workers of all groups run at the same time, and without additional_parameters.exclusive=true several of
+    them may be on one node (see beside_here). RequestError for what the launcher can't give.
+    """
+    by_kind: dict[int, list[JobNeeds]] = {}
+    for job in jobs:
+        by_kind.setdefault(0 if job.simulated else job.world_size, []).append(job)
+    groups = [_group(request, ranks, members, devices) for ranks, members in by_kind.items()]
+    if request.name != SLURM:
+        return groups
+    beside = 1 if _is_exclusive(request.options) else sum(group.workers for group in groups)
+    if beside > 1 and any(job.timed and not job.shared for job in jobs):
+        raise RequestError(
+            f"{beside} workers may share the links of a node, which their times would show (timing.shared), "
+            "give +hydra.launcher.additional_parameters.exclusive=true, hydra.launcher.array_parallelism=1, "
+            "timing.mode=none, or timing.shared=true"
+        )
+    return [replace(group, beside=beside) for group in groups]
+
+
+def _is_exclusive(options: Mapping[str, Any]) -> bool:
+    """Whether Slurm is asked for whole nodes. exclusive=user is none: a command's workers have one user."""
+    return options.get("exclusive") is True or (options.get("additional_parameters") or {}).get("exclusive") is True
+
+
+def beside_here(most: int, environment: Mapping[str, str], cores: int, gpus: int) -> int:
+    """Return how many workers of at most this number may be on this machine at once, by what Slurm gave to one of them.
+
+    environment is that of a worker; cores and gpus are those of the machine, free or not (gpus: 0 if unknown).
+    """
+    for variable, there in (("SLURM_CPUS_ON_NODE", cores), ("SLURM_GPUS_ON_NODE", gpus)):
+        given = environment.get(variable, "")
+        if there and given.isdecimal() and int(given):
+            most = min(most, max(1, there // int(given)))
+    return most
+
+
+def gpu_files() -> int:
+    """Return the number of GPUs of this machine by its device files, which Slurm does not hide; 0 if there are none."""
+    return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _group(request: LaunchRequest, ranks: int, jobs: Sequence[JobNeeds], devices: Sequence[str]) -> Group:
+    numbers = tuple(job.number for job in jobs)
+    most = min(workers_given(request), len(jobs))
+    _check_tasks(request, jobs)
+    if request.name == SLURM:
+        return Group(numbers, most, 1, _slurm_options(request.options, ranks))
+    if not ranks:
+        threads = str(max(1, usable_cores() // most))
+        each = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
+        return Group(numbers, most, most, environments=(each,) * most)
+    most = min(most, len(devices) // ranks)
+    if most < 1:
+        raise RequestError(f"{counted(ranks, 'rank')} need as many GPUs, and {len(devices)} are here (world_size)")
+    if most > 1 and any(job.timed and not job.shared for job in jobs):
+        alone = "hydra.launcher.n_jobs=1" if request.name == JOBLIB else "hydra/launcher=basic"
+        raise RequestError(
+            f"{most} jobs at once on GPUs of one machine share its links, which their times would show "
+            f"(timing.shared), give {alone}, timing.mode=none, or timing.shared=true"
+        )
+    each_devices = [",".join(devices[worker * ranks : (worker + 1) * ranks]) for worker in range(most)]
+    return Group(numbers, most, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))
+
+
+def _slurm_options(options: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """GPUs that Slurm is asked for: one node with as many as the world has ranks, unless the options say otherwise."""
+    if not ranks or any(options.get(name) for name in _GPU_OPTIONS):
+        return {}
+    return {"gpus_per_node": ranks}
+
+
+def _check_tasks(request: LaunchRequest, jobs: Sequence[JobNeeds]) -> None:
+    """RequestError for numbers of tasks and nodes that no job can use."""
+    nodes, tasks = (int(request.options.get(name) or 1) for name in ("nodes", "tasks_per_node"))
+    if request.name == SUBMITIT_LOCAL and tasks > 1:
+        raise RequestError(
+            f"submitit_local starts {tasks} tasks that have no world (hydra.launcher.tasks_per_node), leave it out: "
+            "a job starts its own ranks"
+        )
+    if nodes * tasks > 1:
+        for job in jobs:
+            if not job.simulated and job.world_size != nodes * tasks:
+                raise RequestError(
+                    f"job {job.number + 1} has {counted(job.world_size, 'rank')}, and srun starts {nodes * tasks} "
+                    f"(hydra.launcher.tasks_per_node), give {job.world_size}, or leave it out: a job starts its ranks"
+                )
+    elif nodes > 1:
+        raise RequestError("a job's ranks are on one node (hydra.launcher.nodes), leave it out")
+
+
+def workers_given(request: LaunchRequest) -> int:
+    """Return the maximum number of workers that the launcher's options ask for. RequestError for none."""
+    options = request.options
+    if request.name == SLURM:
+        found = int(options.get("array_parallelism") or 1)
+    elif request.name == SUBMITIT_LOCAL:
+        found = max(1, usable_cores() // int(options.get("cpus_per_task") or 1))
+    else:
+        given = int(options.get("n_jobs") or 0)
+        found = given if given >= 0 else max(1, usable_cores() + 1 + given)
+    if found < 1:
+        key = "array_parallelism" if request.name == SLURM else "n_jobs"
+        raise RequestError(f"no worker was asked for (hydra.launcher.{key}), give 1 or more")
+    return found
+
+
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def visible_devices(count: int) -> tuple[str, ...]:
+    """Return the GPUs of this machine that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    given = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
+    return tuple(given) if len(given) == count else tuple(map(str, range(count)))

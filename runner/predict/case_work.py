@@ -1,0 +1,70 @@
+"""What a kernel does in one launch of a case, apart from how long a GPU takes for it: what the model begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Steps = Mapping[str, float]
+"""Number of steps on a critical path by kind, as simulator/clock/costs.py names them. Not whole where they were
+extended along a line."""
+
+EXTENSIONS = ("simulated", "blocks", "rounds")
+"""How the profile of a case was made (extension.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """Bytes that go one way over one GPU's link to the switch in a launch.
+
+    written: of stores and copies into another GPU's memory. answered: the data that loads from another GPU's memory
+    get. asked: the data that loads get whose requests go this way, and whose answers go the other.
+    """
+
+    written: float
+    answered: float
+    asked: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWork:
+    """A case's critical path and traffic.
+
+    least: the steps of the same code with the least work that it can have, a message of 1 KiB: what a launch waits for
+    however small the message is. steps: those of the case itself. directions: what goes over links, each direction of
+    each GPU, alike ones once. how: of EXTENSIONS.
+    """
+
+    least: Steps
+    steps: Steps
+    directions: tuple[Direction, ...]
+    how: str = "simulated"
+
+    def __post_init__(self) -> None:
+        if self.how not in EXTENSIONS:
+            raise ValueError(f"a profile is {', '.join(EXTENSIONS)}, not {self.how!r}")
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "least": dict(self.least),
+            "steps": dict(self.steps),
+            "directions": [[one.written, one.answered, one.asked] for one in self.directions],
+            "how": self.how,
+        }
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> CaseWork:
+        """Return the profile that a document holds. ValueError or KeyError if it holds none."""
+        return CaseWork(
+            {name: float(count) for name, count in document["least"].items()},
+            {name: float(count) for name, count in document["steps"].items()},
+            tuple(Direction(*map(float, one)) for one in document["directions"]),
+            document["how"],
+        )
+
+
+def weighed(steps: Steps, costs: Mapping[str, float]) -> float:
+    """Return what steps take together, in microseconds, by the cost of each kind. KeyError for a kind without one."""
+    return sum(count * costs[kind] for kind, count in steps.items())

@@ -1,0 +1,96 @@
+"""symlab predict --explain: the critical path of each predicted case, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path as File
+
+from kernels.catalogue import find
+from kernels.spec import Case
+from runner.predict.predicting import runnable_of
+from runner.predict.profiling import WHOLE_BYTES, clocked, shrunk
+from runner.predict.rates import Known
+from runner.request.sizes import format_bytes
+from simulator.clock.costs import Costs
+from simulator.clock.profile import Path, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A case's path by the floors of a type of GPU.
+
+    size_bytes and blocks: what was simulated for it; whole_blocks: of the case itself. gpu: whose floors weigh the
+    path. is_timed: whether they are its own; without, the steps have an order and no times.
+    """
+
+    case: Case
+    size_bytes: int
+    blocks: int
+    whole_blocks: int
+    gpu: str
+    is_timed: bool
+    path: Path
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines that tell who does what, from when to when, and what it waited for."""
+        is_whole = (self.size_bytes, self.blocks) == (self.case.size_bytes, self.whole_blocks)
+        shown = f"{format_bytes(self.size_bytes)} on {self.blocks} of {self.whole_blocks} blocks"
+        instead = "" if is_whole else f", shown by {shown}"
+        case = f"{self.case.name} {format_bytes(self.case.size_bytes)} {self.case.placement}"
+        by = f"by the floors of {self.gpu}" if self.is_timed else f"in order, for {self.gpu} has no floors"
+        yield f"\npath of {case}{instead}, {by}:"
+        if not self.is_timed:
+            yield f"  steps: {', '.join(f'{count} {kind}' for kind, count in self.path.counts.items())}"
+        for number, one in enumerate(self.path.segments, start=1):
+            when = f"{one.from_us:8.2f} to {one.to_us:8.2f} us" if self.is_timed else f"{number:4d}."
+            yield f"  {when}  {_told(one)}".rstrip()
+
+    def document(self) -> dict[str, object]:
+        """Return the same as plain values; from_us and to_us are None for a type without floors."""
+        return {
+            "size_bytes": self.size_bytes,
+            "blocks": self.blocks,
+            "whole_blocks": self.whole_blocks,
+            "floors_of": self.gpu if self.is_timed else None,
+            "counts": self.path.counts,
+            "steps": [self._step(one) for one in self.path.segments],
+        }
+
+    def _step(self, one: Segment) -> dict[str, object]:
+        times = (one.from_us, one.to_us) if self.is_timed else (None, None)
+        names = ("rank", "block", "warp", "line")
+        return {
+            "kind": one.kind,
+            "from_us": times[0],
+            "to_us": times[1],
+            **{name: getattr(one, name) for name in names},
+            "source": one.source,
+            "awaited": None if one.awaited is None else dict(zip(names, one.awaited, strict=True)),
+        }
+
+
+def explained(case: Case, known: Known, cache_dir: File, arch: str) -> Explanation:
+    """Return a case's path.
+
+    Of a message larger than WHOLE_BYTES the path is that of the same code with as much for each block on fewer blocks,
+    or of a smaller message.
+    """
+    runnable = runnable_of(case, find(case.name), arch, cache_dir)
+    size_bytes, blocks = shrunk(case.size_bytes, runnable.blocks, runnable.least_blocks)
+    while size_bytes > WHOLE_BYTES:
+        size_bytes //= 2
+    is_whole = (size_bytes, blocks) == (case.size_bytes, runnable.blocks)
+    costs = Costs.of(dict(known.rates.costs_us))
+    found = clocked(runnable if is_whole else runnable.resized(size_bytes, blocks), costs)
+    return Explanation(case, size_bytes, blocks, runnable.blocks, known.name, known.is_calibrated, found.path)
+
+
+def _told(one: Segment) -> str:
+    who = f"rank {one.rank} block {one.block} warp {one.warp}"
+    waited = ""
+    if one.awaited is not None:
+        rank, block, warp, line = one.awaited
+        waited = f"; rank {rank} block {block} warp {warp} stored at PTX line {line}"
+    where = f"PTX line {one.line}{f', {one.source}' if one.source else ''}" if one.line else ""
+    return f"{one.kind:<18} {who}  {where}{waited}"

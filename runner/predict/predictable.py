@@ -1,0 +1,68 @@
+"""Which requests can be predicted: those whose settings the model is of. All others are refused, in one line each.
+
+The model is of launches in a CUDA graph, one after another, with data in turn, timed on 2 and 4 GPUs without stress.
+"""
+
+from __future__ import annotations
+
+from kernels.baselines import names_for
+from kernels.stress import Stress
+from kernels.tuned_name import has_tuning, is_dependent_alone, step_of
+from reports.record.timing import L2State, Window
+from runner.gpu.gpu_type import GpuType
+from runner.gpu.reading import KEY
+from runner.request.schema import TimingMode
+from runner.request.validate import CUSTOM, Request
+from runner.request_error import RequestError
+
+DEPENDENT = "dependent launches are not predicted"
+
+
+def check_predictable(request: Request) -> None:
+    """RequestError for a request with a setting that changes times, and of which the model knows nothing."""
+    if request.op == CUSTOM:
+        raise RequestError("a custom kernel has no collective to predict (op), name an op such as all_reduce")
+    if request.fabric.gpu is None:
+        raise RequestError(f"a prediction is of a type of GPU ({KEY}), name one: fabric.gpu=h200")
+    timing = request.timing
+    for key, value, predicted in (
+        ("timing.mode", timing.mode, TimingMode.graph),
+        ("timing.window", timing.window, Window.kernel),
+        ("timing.l2", timing.l2, L2State.rotate),
+        ("stress", request.stress, Stress.none),
+    ):
+        if value != predicted:
+            raise RequestError(f"{key}={value} is not predicted ({key}), leave it at {predicted}")
+    if timing.dependent_launch:
+        raise RequestError(f"{DEPENDENT} (timing.dependent_launch), leave it false")
+    if request.baselines != "auto" and request.baselines:
+        raise RequestError(f"{_library(request.baselines[0])} (baselines), give baselines=none")
+    for name in request.algorithms if isinstance(request.algorithms, tuple) else ():
+        if name in names_for(request.op):
+            raise RequestError(f"{_library(name)} (algorithms), name kernels of the catalogue")
+        if is_dependent(name):
+            raise RequestError(f"{DEPENDENT}: {name} (algorithms), give it without d")
+
+
+def check_ranks(type_: GpuType, ranks: int) -> None:
+    """RequestError for a number of ranks that GPUs of a type can't have over their links."""
+    if ranks < 2:
+        raise RequestError("world_size is 1, and the model is of kernels between GPUs (world_size), give 2 or more")
+    if ranks > type_.switch.gpus:
+        raise RequestError(
+            f"world_size is {ranks}, and {type_.switch.gpus} GPUs of {type_.name} reach each other over their links "
+            f"(world_size, switch.gpus), give 2 to {type_.switch.gpus}"
+        )
+
+
+def is_dependent(name: str) -> bool:
+    """Return whether a name asks for dependent launches, such as lamport@d. A name without a tuning that can be read
+    does not."""
+    try:
+        return has_tuning(name) and (is_dependent_alone(name) or step_of(name).dependent)
+    except ValueError:
+        return False
+
+
+def _library(name: str) -> str:
+    return f"{name} is a library's, and the model is of the catalogue's kernels"

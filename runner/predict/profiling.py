@@ -1,0 +1,177 @@
+"""The profile of a case by the simulator's clock: its own size where that is worth it, else extended.
+
+A block's critical path depends on the bytes that the block moves, not on how many other blocks there are: so a large
+message is simulated on fewer blocks with as much for each of them ("blocks"). Where one block has more than is worth
+simulating, its rounds go along the line through two smaller sizes ("rounds"). Bytes over links grow with the message.
+tests/runner/predict hold both against simulations of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from kernels.catalogue import collective
+from kernels.spec import Case, KernelSpec
+from memory.fabric import Executable, Fabric, Launch
+from memory.pool import SymmetricPool
+from runner.case.allocation import GUARD_BYTES
+from runner.case.binding import bind
+from runner.case.inputs import CPU, make_input
+from runner.case.layout import layout_of
+from runner.predict.case_work import CaseWork, Direction
+from runner.world.threads import ThreadWorld
+from simulator.clock.costs import Costs
+from simulator.clock.profile import LaunchProfile
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+WHOLE_BYTES = 1 << 20
+"""Messages up to this size are simulated as they are: a second or less each."""
+
+LEAST_BYTES = 1 << 10
+"""The message whose path is CaseWork.least."""
+
+LAUNCHES = 3
+"""Launches in a row; the last one counts. The first finds flags and banks as they are allocated."""
+
+DEADLINE_S = 300.0
+
+_SPARE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """A case with what runs it. least_blocks: the fewest blocks that the kernel can be launched with, of which its
+    grids are multiples."""
+
+    case: Case
+    spec: KernelSpec
+    executable: Executable
+    launch: Launch
+    least_blocks: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of the launch."""
+        return self.launch.grid[0]
+
+    def resized(self, size_bytes: int, blocks: int) -> Runnable:
+        """Return the same code with another message and other blocks; it keeps its workspaces. The message is cut to a
+        whole number of elements for each rank."""
+        spaces = self.spec.workspaces(self.case)
+        unit = self.case.itemsize * (self.case.world_size if collective(self.case.op).chunked else 1)
+        size_bytes = max(size_bytes // unit, 1) * unit if size_bytes else 0
+        return replace(
+            self,
+            case=replace(self.case, size_bytes=size_bytes),
+            spec=replace(self.spec, workspaces=lambda _: spaces),
+            launch=Launch(blocks, self.launch.block, shared_bytes=self.launch.shared_bytes),
+        )
+
+
+def profiled(runnable: Runnable, costs: Costs, least: Mapping[str, float] | None = None) -> CaseWork:
+    """Return the profile of a case. least: that of the same code, if it is known (CaseWork.least).
+
+    Raises WorldFailure if the kernel fails in the simulator.
+    """
+    if least is None:
+        least = least_steps(runnable, costs)
+    size_bytes = runnable.case.size_bytes
+    if size_bytes <= WHOLE_BYTES:
+        return _profile(least, clocked(runnable, costs), 1.0, "simulated")
+    size_bytes, blocks = shrunk(size_bytes, runnable.blocks, runnable.least_blocks)
+    if size_bytes <= WHOLE_BYTES:
+        times = runnable.case.size_bytes / size_bytes
+        return _profile(least, clocked(runnable.resized(size_bytes, blocks), costs), times, "blocks")
+    upper = size_bytes
+    while upper > WHOLE_BYTES:
+        upper //= 2
+    high, low = (clocked(runnable.resized(size, blocks), costs) for size in (upper, upper // 2))
+    whole = _profile(least, high, runnable.case.size_bytes / upper, "rounds")
+    return replace(whole, steps=extended(low.path.counts, high.path.counts, (size_bytes - upper) / (upper // 2)))
+
+
+def least_steps(runnable: Runnable, costs: Costs) -> dict[str, float]:
+    """Return the critical path of the same code with the least work."""
+    size_bytes = min(LEAST_BYTES, runnable.case.size_bytes)
+    return _steps(clocked(runnable.resized(size_bytes, runnable.least_blocks), costs))
+
+
+def shrunk(size_bytes: int, blocks: int, least_blocks: int) -> tuple[int, int]:
+    """Return a size and a number of blocks with as many bytes a block, halved until the size is WHOLE_BYTES
+    or the blocks can't be halved: grids are multiples of least_blocks."""
+    while size_bytes > WHOLE_BYTES and blocks % 2 == 0 and blocks // 2 % least_blocks == 0:
+        size_bytes, blocks = size_bytes // 2, blocks // 2
+    return size_bytes, blocks
+
+
+def extended(low: Mapping[str, float], high: Mapping[str, float], times: float) -> dict[str, float]:
+    """Return counts on the line from low to high, times as far beyond high as high is from low; none below 0."""
+    kinds = dict.fromkeys((*high, *low))
+    found = {kind: high.get(kind, 0) + (high.get(kind, 0) - low.get(kind, 0)) * times for kind in kinds}
+    return {kind: count for kind, count in found.items() if count > 0}
+
+
+def clocked(runnable: Runnable, costs: Costs) -> LaunchProfile:
+    """Return what the simulator's clock says of the last of some launches in a row."""
+    case = runnable.case
+    payload_bytes = sum(layout_of(case).payloads_bytes)
+    spaces = sum(-(-one.size_bytes // 512) * 512 + 2 * GUARD_BYTES for one in runnable.spec.workspaces(case))
+    heap_bytes = -(-(payload_bytes + spaces + 6 * GUARD_BYTES + _SPARE_BYTES) // 4096) * 4096
+    options = SimulatorOptions(arch=runnable.executable.arch, heap_bytes=heap_bytes, clock=costs)
+    machine = SimulatedWorld(case.world_size, options)
+    simulated = ThreadWorld(case.world_size, machine=machine)
+    try:
+        simulated.run(_launch_in_a_row, runnable, DEADLINE_S)
+        return machine.profiles[-1]
+    finally:
+        simulated.close()
+
+
+def directions(profile: LaunchProfile, times: float) -> tuple[Direction, ...]:
+    """Return what goes over links in a launch, times as much: of each rank's two directions, alike ones once."""
+    out = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
+    into = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
+    for one in (traffic for phase in profile.phases for traffic in phase.traffic):
+        if one.viewer == one.target:
+            continue
+        moved = one.bytes * times
+        if one.action in ("read", "reduce"):
+            answering = into if one.target < 0 else out  # the switch's answers leave no GPU of their own
+            if one.target >= 0:
+                answering[one.target][1] += moved
+                into[one.target][2] += moved
+            into[one.viewer][1] += moved
+            out[one.viewer][2] += moved
+        else:
+            out[one.viewer][0] += moved
+            for rank in (one.target,) if one.target >= 0 else profile.ranks:
+                into[rank][0] += moved
+    found = [Direction(*values) for values in (*out.values(), *into.values()) if any(values)]
+    return tuple(dict.fromkeys(found))
+
+
+def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
+    """A per-rank program: launches of a case one after another, as a graph has them."""
+    case = runnable.case
+    with SymmetricPool(fabric) as pool:
+        binding = bind(fabric, pool, runnable.spec, case, GUARD_BYTES, patience_s=10.0)
+        numel = binding.input.size_bytes // case.itemsize
+        data = make_input(case, fabric.rank, numel, CPU) if numel else torch.empty(0)
+        binding.input.write(fabric, data)
+        fabric.synchronize()
+        fabric.barrier()
+        for _ in range(LAUNCHES):
+            fabric.launch(runnable.executable, runnable.launch, binding.arguments)
+        fabric.synchronize()
+        fabric.barrier()
+
+
+def _profile(least: Mapping[str, float], found: LaunchProfile, times: float, how: str) -> CaseWork:
+    return CaseWork(dict(least), _steps(found), directions(found, times), how)
+
+
+def _steps(profile: LaunchProfile) -> dict[str, float]:
+    return {kind: float(count) for kind, count in profile.path.counts.items() if kind != "instruction"}

@@ -1,0 +1,89 @@
+"""From what is known of a type of GPU (runner/gpu) to what the model takes of it.
+
+Floors that were not measured are assumed, and named: a step's cost is that of the clock's own trial, a link's rates
+are shares of what its datasheet says, those that SMs reached on H200. Without any floors a type is uncalibrated:
+launches and waits are then another GPU's, so only what the links decide is worth telling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runner.gpu.gpu_type import Floors, GpuType
+from runner.gpu.names import gpu_names
+from runner.gpu.reading import gpu_type
+from runner.predict.model import Rates
+from simulator.clock.costs import H200_TRIAL
+
+PUSH_SHARE, PULL_SHARE, PULL_BOTH_SHARE = 1 / 1.248, 1 / 1.223, 1 / (1.223 + 0.135)
+"""Of a link's datasheet rate: what a packet's header and flow control leave of it, storing, loading, and loading both
+ways. From the trial on published records of H200 (November 2026): 361, 368 and 331 of 450 GB/s. That day a copy by SMs
+alone reached 364 to 367 pushing, and 333 pulling both ways."""
+
+USUAL = "h200"
+"""The type whose launches and waits stand in for those of an uncalibrated one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Rates of a type, and what of them is not its own: assumed names floors that were not measured; is_calibrated says
+    whether there are floors at all."""
+
+    name: str
+    rates: Rates
+    assumed: tuple[str, ...]
+    is_calibrated: bool
+
+
+def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
+    """Return what the model takes of a type. stand_in: floors for a type that has none; None: those of USUAL.
+
+    Of floors by number of blocks the empty node of one block and the fastest copies count.
+    """
+    floors = type_.floors
+    own = floors or stand_in or gpu_type(USUAL).floors
+    assert own is not None, "the usual type has floors"
+    costs, assumed = _costs(own)
+    link_gbps = type_.links.one_way_gbps
+    links: dict[str, float] = {}
+    for name, share in (
+        ("push_gbps", PUSH_SHARE),
+        ("pull_gbps", PULL_SHARE),
+        ("pull_both_gbps", PULL_BOTH_SHARE),
+    ):
+        measured: Mapping[int, float] = getattr(floors, name) if floors is not None else {}
+        links[name] = max(measured.values()) if measured else link_gbps * share
+        if not measured:
+            assumed.append(name)
+    launch_us = own.empty_node_us[min(own.empty_node_us)] if own.empty_node_us else 0.0
+    rates = Rates(launch_us, costs, l2_bytes=type_.memory.l2_bytes, **links)
+    return Known(type_.name, rates, tuple(assumed), floors is not None)
+
+
+def known_rates() -> dict[str, Rates]:
+    """Return the rates of all types of GPU in conf/gpu, by name."""
+    return {name: rates_of(gpu_type(name)).rates for name in gpu_names()}
+
+
+def _costs(floors: Floors) -> tuple[dict[str, float], list[str]]:
+    """Return the cost of each kind of step in microseconds, and the floors that had to be assumed for it."""
+    costs, assumed = H200_TRIAL.document(), []
+    release_us = floors.release_acquire_us
+    for kinds, name, value in (
+        (("hop", "switch_hop"), "relaxed_us", floors.relaxed_us),
+        (("own_load", "look", "own_hop", "own_atomic"), "load_own_l2_us", floors.load_own_l2_us),
+        (("remote_load", "switch_load", "remote_atomic"), "load_remote_hot_us", floors.load_remote_hot_us),
+    ):
+        if value is None:
+            assumed.append(name)
+        else:
+            costs |= dict.fromkeys(kinds, value)
+    if release_us and floors.relaxed_us is not None:
+        costs["fence"] = release_us[min(release_us)] - floors.relaxed_us
+        stored = [count for count in release_us if count]
+        after = release_us[min(stored)] - floors.relaxed_us if stored else costs["fence"]
+        costs["fence_after_stores"] = after
+    else:
+        assumed.append("release_acquire_us")
+    return costs, assumed

@@ -1,0 +1,150 @@
+"""What symlab predict prints of its predictions: tables, CSV, JSON. All say that they are predicted.
+
+A line of CSV or JSON stands for each case, those that were refused included, with all that the text says below its
+table. Ranks are among the cases of one size and placement; equal times have the same rank.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernels.spec import Case
+from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.timed_table import time_text
+from runner.predict.explaining import Explanation
+from runner.predict.predicting import Prediction, ranking
+from runner.predict.rates import Known
+from runner.request.sizes import format_bytes
+
+FORMATS = ("text", "csv", "json")
+_KEYS = (
+    "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
+    "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed", "refused",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The predictions of one job, in the job's order of cases; refused says why cases have none, paths has what
+    --explain tells of a case."""
+
+    known: Known
+    predictions: tuple[Prediction, ...]
+    refused: Mapping[Case, str]
+    paths: Mapping[Case, Explanation] = field(default_factory=dict)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """A line for each kernel and size that has no prediction."""
+        lines = (f"{case.name} {format_bytes(case.size_bytes)}: {reason}" for case, reason in self.refused.items())
+        return tuple(dict.fromkeys(lines))
+
+    def ranked(self) -> Iterator[tuple[int, Prediction]]:
+        """Yield the predictions by size and placement, the shortest first, each with its rank from 1."""
+        for group in dict.fromkeys(map(_group, self.predictions)):
+            order = ranking([one for one in self.predictions if _group(one) == group])
+            for one in order:
+                yield 1 + sum(other.time_us < one.time_us for other in order), one
+
+
+def document(found: Sequence[Series], form: str) -> str:
+    """Return predictions in one of FORMATS; CSV without the paths."""
+    if form == "text":
+        sheets = [one for series in found for one in tables(series)]
+        lines = [line for series in found for one in series.paths.values() for line in one.lines()]
+        return "\n".join([text(sheets, _captions(found), room_here()), *lines, ""])
+    lines_of_all = [line for one in found for line in _lines(one)]
+    if form == "json":
+        return f"{json.dumps(lines_of_all, indent=1)}\n"
+    file = io.StringIO()
+    writer = csv.DictWriter(file, _KEYS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines_of_all)
+    return file.getvalue()
+
+
+def tables(series: Series) -> list[Sheet]:
+    """Return a job's predictions as a table for each placement: a line for each size, a column for each algorithm, both
+    in the job's order."""
+    found = list(series.ranked())
+    order = list(dict.fromkeys(one.case.algorithm for one in series.predictions))
+    placements = dict.fromkeys(one.case.placement for one in series.predictions)
+    sheets = []
+    for placement in placements:
+        ranked = [(rank, one) for rank, one in found if one.case.placement == placement]
+        present = {one.case.algorithm for _, one in ranked}
+        names = [name for name in order if name in present]
+        sheets.append(_table(ranked, names, series.known, len(placements)))
+    return sheets
+
+
+def _table(ranked: Sequence[tuple[int, Prediction]], names: Sequence[str], known: Known, placements: int) -> Sheet:
+    """The table of one placement. names: of its columns."""
+    case = ranked[0][1].case
+    lines = []
+    for size_bytes in dict.fromkeys(one.case.size_bytes for _, one in ranked):
+        cells = {"size": format_bytes(size_bytes)} | dict.fromkeys(names, "-")
+        marks: dict[str, str] = {}
+        for rank, one in ranked:
+            if one.case.size_bytes == size_bytes:
+                cells[one.case.algorithm] = _cell(one, rank)
+                marks |= {one.case.algorithm: "bold"} if rank == 1 else {}
+        lines.append(Line(cells, marks))
+    arithmetic = "" if case.reduction == "none" else f", accumulator {case.accumulator}, {case.reduction}"
+    placing = f", {case.placement}" if placements > 1 else ""
+    root = f", root {case.root}" if case.root else ""
+    heading = (
+        f"PREDICTED, not measured: {case.op} {case.dtype}{arithmetic}{placing}{root}, {case.world_size} ranks of "
+        f"{known.name}: us (from-to in 90 % of cases, bus GB/s), * the shortest"
+    )
+    return Sheet(heading, ("size", *names), (tuple(lines),), frozenset({"size", *names}))
+
+
+def _cell(one: Prediction, rank: int) -> str:
+    star = "*" if rank == 1 else ""
+    if not one.is_worth_telling:
+        return f"no. {rank}{star}"
+    interval = f"{time_text(one.low_us)}-{time_text(one.high_us)}, " if one.is_calibrated else ""
+    return f"{time_text(one.time_us)} ({interval}{one.busbw_gbps:.1f}){star}"
+
+
+def _captions(found: Sequence[Series]) -> list[str]:
+    remarks: dict[str, None] = {}
+    for one in found:
+        remarks |= {remark: None for prediction in one.predictions for remark in prediction.remarks}
+        if one.known.assumed:
+            remarks[f"floors of {one.known.name} that are assumed: {', '.join(one.known.assumed)}"] = None
+        if not one.known.is_calibrated:
+            remarks["no. N: the order alone; times where the links decide; symlab calibrate would give floors"] = None
+        remarks |= {f"refused: {line}": None for line in one.refusals}
+    return list(remarks)
+
+
+def _lines(series: Series) -> Iterator[dict[str, object]]:
+    """Yield a job's cases as plain values, unrounded; None for times that are not worth telling."""
+    for rank, one in series.ranked():
+        told = one.is_worth_telling
+        interval = (one.low_us, one.high_us) if one.is_calibrated else (None, None)
+        times = (one.time_us, *interval, one.busbw_gbps) if told else (None,) * 4
+        line = _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)), "")
+        if one.case in series.paths:
+            line["path"] = series.paths[one.case].document()
+        yield line
+    for case, reason in series.refused.items():
+        yield _line(series.known, case, (None,) * 6 + ("",), reason)
+
+
+def _line(known: Known, case: Case, found: Sequence[object], refused: str) -> dict[str, object]:
+    values = (
+        True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
+        case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), refused,
+    )  # fmt: skip
+    return dict(zip(_KEYS, values, strict=True))
+
+
+def _group(one: Prediction) -> tuple[int, str]:
+    return one.case.size_bytes, one.case.placement

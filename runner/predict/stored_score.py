@@ -1,0 +1,103 @@
+"""The committed score: the constants that predictions take, their intervals, and the table in README.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.record.bundle import write_file
+from reports.table.sheet import Line, Sheet, markdown, text
+from runner.predict.model import Fitted
+from runner.predict.score import Score
+
+PLACE = Path(__file__).with_name("score.json")
+README = Path(__file__).with_name("README.md")
+SCORED_RANKS = (2, 4)
+"""Numbers of ranks of the cases that the committed score is of."""
+
+_SECTION = re.compile(r"(<!-- score -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_COLUMNS = ("left out", "predictor", "cases", "median", "p95", "max", "regret mean", "regret p95", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What predictions take of a score: the type of GPU it is of, the number of cases, the constants, and measured /
+    predicted (from, to) by regime."""
+
+    gpu: str
+    cases: int
+    constants: Fitted
+    intervals: Mapping[str, tuple[float, float]]
+
+
+def stored(path: Path = PLACE) -> Stored:
+    """Return the committed constants. ValueError, naming the file, if it holds none."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        intervals = {name: (float(low), float(high)) for name, (low, high) in document["intervals"].items()}
+        return Stored(document["gpu"], int(document["cases"]), Fitted(**document["constants"]), intervals)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a score ({error})") from error
+
+
+def score_text(score: Score) -> str:
+    """Return a score as one JSON document, as it is committed."""
+    return json.dumps(score.document(), indent=1) + "\n"
+
+
+def write(score: Score, path: Path = PLACE, readme: Path = README) -> None:
+    """Write a score and its table in the README."""
+    write_file(path, score_text(score).encode())
+    write_file(readme, with_table(readme.read_text(encoding="utf-8"), score.document()).encode())
+
+
+def with_table(page: str, document: Mapping[str, Any]) -> str:
+    """Return a page with the table of a score's document between its marks."""
+    body = f"\n{markdown([sheet(document)], captions(document))}\n\n"
+    return _SECTION.sub(lambda match: f"{match[1]}{body}{match[3]}", page)
+
+
+def shown(document: Mapping[str, Any], width: int | None) -> str:
+    """Return the table as text. width: see reports.table.sheet.text."""
+    return text([sheet(document)], captions(document), width)
+
+
+def captions(document: Mapping[str, Any]) -> list[str]:
+    """Return what stands below the table."""
+    constants = document["constants"]
+    regimes = ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in document["intervals"].items())
+    return [
+        f"fitted to all {document['cases']} cases of {document['gpu']}: begin {constants['begin_us']:.3f} us, stretch "
+        f"{constants['stretch']:.3f}, cold {constants['cold_us']:.3f} us",
+        f"measured / predicted of 90 % of the cases, op and algorithm left out: {regimes}",
+    ]
+
+
+def sheet(document: Mapping[str, Any]) -> Sheet:
+    """Return a score's rows as a table: relative errors in percent, regret in percent."""
+    groups: dict[str, list[Line]] = {}
+    for row in document["rows"]:
+        errors, regret = row["errors"], row["regret"]
+        cells = {"left out": row["split"], "predictor": row["predictor"]}
+        if errors is None:
+            cells["cases"] = "no records"
+        else:
+            cells |= {"cases": str(errors["cases"])}
+            cells |= {name: _percent(errors[key]) for name, key in _ERRORS.items()}
+        if regret is not None:
+            cells |= {"regret mean": _percent(regret["mean"]), "regret p95": _percent(regret["p95"])}
+            cells["right"] = f"{100 * regret['right']:.0f} %"
+        groups.setdefault(row["split"], []).append(Line({name: cells.get(name, "") for name in _COLUMNS}))
+    heading = f"Errors and regret of predictions, {document['gpu']}"
+    return Sheet(heading, _COLUMNS, tuple(map(tuple, groups.values())), frozenset(_COLUMNS[2:]))
+
+
+_ERRORS = {"median": "median", "p95": "p95", "max": "largest"}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

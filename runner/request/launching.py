@@ -1,0 +1,161 @@
+"""hydra/launcher=NAME and hydra.launcher.*: which launcher spreads the jobs of a sweep, and with what options.
+
+These lines say where jobs run, not what they are. So they belong to the command and to no job: the records of a sweep
+are the same under every launcher, and they can be composed again where the launcher is not installed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from runner.request_error import RequestError, near
+
+BASIC = "basic"
+
+PACKAGES = {
+    "joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
+    "submitit_local": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+}
+"""By launcher: its package, and the extra of this project that installs it."""
+
+_CONFIGURATIONS = {
+    "joblib": "JobLibLauncherConf",
+    "submitit_local": "LocalQueueConf",
+    "submitit_slurm": "SlurmQueueConf",
+}
+"""The dataclass with each launcher's options, in the module config of its package."""
+
+_LEAST = {
+    "array_parallelism": 1,
+    "cpus_per_task": 1,
+    "tasks_per_node": 1,
+    "nodes": 1,
+    "timeout_min": 1,
+    "gpus_per_node": 0,
+    "mem_gb": 0,
+}
+"""The smallest value of options that are numbers; Slurm takes a memory of 0 for all of a node's."""
+
+_ONLY: dict[str, tuple[object, ...]] = {"backend": (None, "loky"), "prefer": (None, "processes"), "require": (None,)}
+"""Values of joblib's options that Hydra's launcher obeys: its workers are loky's processes."""
+
+_LINE = re.compile(r"[+~]*hydra(/launcher\b|\.launcher[.=@])")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """The launcher of a command: its name, the lines that chose it, and its options as Hydra composed them.
+
+    Options that Hydra fills in while it launches, such as the folder of submitit's files, hold their interpolations.
+    """
+
+    name: str
+    lines: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_of_launcher(line: str) -> bool:
+    """Return whether an override line chooses a launcher or sets one of its options."""
+    return _LINE.match(line) is not None
+
+
+def without_launcher(lines: Iterable[str]) -> list[str]:
+    """Return the lines that are no launcher's."""
+    return [line for line in lines if not is_of_launcher(line)]
+
+
+def check_installed(lines: Iterable[str]) -> None:
+    """RequestError for a launcher that is unknown, chosen twice or with a +, or whose package is missing."""
+    chosen = [line for line in lines if line.partition("=")[0].endswith("hydra/launcher")]
+    if len(chosen) > 1:
+        raise RequestError(f"one command has one launcher ({' '.join(chosen)}; hydra/launcher), leave out the others")
+    for line in chosen:
+        key, _, value = line.partition("=")
+        name = value.strip("'\"")
+        if key.startswith("+"):
+            raise RequestError(f"a launcher needs no + ({key}), leave it out: hydra/launcher={value}")
+        if name == BASIC:
+            continue
+        if name not in PACKAGES:
+            raise RequestError(f"unknown launcher '{value}' (hydra/launcher), known: {', '.join((BASIC, *PACKAGES))}")
+        package, extra = PACKAGES[name]
+        if not _installed(package):
+            raise RequestError(
+                f"the launcher {name} is not installed (hydra/launcher), pip install 'symlab[{extra}]', or leave it out"
+            )
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def launch_request(hydra: DictConfig, lines: Sequence[str]) -> LaunchRequest | None:
+    """Return the launcher that a composed hydra section has; None for Hydra's basic one, which runs jobs here.
+
+    RequestError for one that this program does not know: its workers would not be watched.
+    """
+    name = str(hydra.runtime.choices.get("hydra/launcher") or BASIC)
+    if name == BASIC:
+        if wrong := [line for line in lines if re.match(r"[+~]*hydra\.launcher", line)]:
+            raise without_effect(wrong[0])
+        return None
+    if name not in PACKAGES:
+        raise RequestError(f"unknown launcher '{name}' (hydra/launcher), known: {', '.join((BASIC, *PACKAGES))}")
+    options = OmegaConf.to_container(hydra.launcher, resolve=False)
+    assert isinstance(options, dict)
+    given = {str(key): value for key, value in options.items()}
+    _check_options(name, given)
+    return LaunchRequest(name, tuple(filter(is_of_launcher, lines)), given)
+
+
+def without_effect(line: str) -> RequestError:
+    """Return the error for a launcher's option in a command without a launcher."""
+    return RequestError(f"'{line}' has no effect without a launcher (hydra/launcher), add hydra/launcher=joblib")
+
+
+def options_of(name: str) -> list[str]:
+    """Return the names of a launcher's options; none for one that is unknown or not installed."""
+    if name not in PACKAGES or not _installed(PACKAGES[name][0]):
+        return []
+    module = importlib.import_module(f"{PACKAGES[name][0]}.config")
+    found = {one.name for one in dataclasses.fields(getattr(module, _CONFIGURATIONS[name]))} - {"_target_"}
+    if name == "submitit_local":
+        found.add("setup")
+    elif name == "submitit_slurm":
+        from submitit.slurm.slurm import SlurmExecutor
+
+        found |= SlurmExecutor._valid_parameters()
+    return sorted(found)
+
+
+def launcher_of_options(kind: str) -> str:
+    """Return the launcher whose options a dataclass has, by the dataclass's name; "" if none has."""
+    return next((name for name, one in _CONFIGURATIONS.items() if one == kind), "")
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """RequestError for an option that the launcher does not know, and for a value that it can't obey."""
+    known = options_of(name)
+    for option, value in options.items():
+        where = f"hydra.launcher.{option}"
+        if option != "_target_" and option not in known:
+            raise RequestError(f"{name} has no option '{option}' ({where}), {near(option, known)}")
+        least = _LEAST.get(option)
+        if least is not None and isinstance(value, int) and value < least:
+            raise RequestError(f"{option} is {value} ({where}), give {least} or more")
+        if name == "joblib" and option in _ONLY and value not in _ONLY[option]:
+            raise RequestError(f"joblib's workers are processes of loky ({where}={value}), leave it out")
+    if name == "joblib" and options.get("n_jobs") == 0:
+        raise RequestError("no worker was asked for (hydra.launcher.n_jobs), give 1 or more, or -1: one for each core")

@@ -1,0 +1,104 @@
+"""What a search has measured so far, in a file beside its table, so that one that was cut short goes on.
+
+The file is of one machine, one set of kernels and one way to measure (its key); anything else begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from kernels.tuned_name import step_of
+from memory.atomic_file import replacing
+
+VERSION = 1
+MAX_BYTES = 64 << 20
+
+
+class State:
+    """The points of a search by the id of their case. note says why an earlier file was of no use; "" if it was, or if
+    there is none."""
+
+    def __init__(self, path: Path, key: dict[str, Any]) -> None:
+        self.path = path
+        self.note = ""
+        self._key = json.loads(json.dumps(key))
+        self._points: dict[str, Any] = {}
+        if path.exists():
+            self._points = self._read()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is something to go on with."""
+        return bool(self._points)
+
+    def rungs(self, point: str) -> dict[str, Any]:
+        """Return what was measured of a point, by rung and name; changes of it are kept by save()."""
+        rungs: dict[str, Any] = self._point(point)["rungs"]
+        return rungs
+
+    def found(self, point: str) -> dict[str, Any] | None:
+        """Return what the finished search of a point found; None if it did not end."""
+        found: dict[str, Any] | None = self._point(point)["found"]
+        return found
+
+    def finish(self, point: str, found: dict[str, Any]) -> None:
+        """Keep what the search of a point found."""
+        self._point(point)["found"] = found
+        self.save()
+
+    def save(self) -> None:
+        """Write the file, whole or not at all. OSError if that can't be done."""
+        document = {"symlab_search": VERSION, "key": self._key, "points": self._points}
+        with replacing(self.path) as beside:
+            beside.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+
+    def remove(self) -> None:
+        """Remove the file: the search is done."""
+        self.path.unlink(missing_ok=True)
+
+    def _point(self, point: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._points.setdefault(point, {"rungs": {}, "found": None})
+        return found
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            if self.path.stat().st_size > MAX_BYTES:
+                raise ValueError("it is too large")
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+            if not isinstance(document, dict) or document.get("symlab_search") != VERSION:
+                raise ValueError("it is no search of this version")
+            if document.get("key") != self._key:
+                self.note = (
+                    f"{self.path} is of another machine, other kernels or other settings: the search begins anew"
+                )
+                return {}
+            points: dict[str, Any] = document["points"]
+            for point in points.values():
+                _check(point)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
+            return {}
+        return points
+
+
+def _check(point: Any) -> None:
+    """ValueError, KeyError, TypeError or AttributeError for a point that no search wrote."""
+    if set(point) != {"rungs", "found"}:
+        raise ValueError("a point has other keys")
+    for rung, scores in point["rungs"].items():
+        int(rung)
+        for name, score in scores.items():
+            step_of(name)
+            if not isinstance(score, str) and not (type(score) in (int, float) and math.isfinite(score) and score > 0):
+                raise ValueError(f"{name} has the score {score!r}")
+    found = point["found"]
+    if found is not None:
+        if set(found) != {"best", "timed", "failed", "left_out"} or not found["best"]:
+            raise ValueError("what a point found has other keys")
+        for name in found["best"]:
+            step_of(name)
+        if not all(type(found[key]) is int for key in ("timed", "failed", "left_out")):
+            raise ValueError("what a point found has other numbers")

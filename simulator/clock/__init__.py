@@ -1,0 +1,1 @@
+"""How long a launch takes by its critical path, and what it moves: a listener of the simulator's events."""

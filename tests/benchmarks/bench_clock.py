@@ -1,0 +1,68 @@
+"""What the clock costs: CPU time of a launch with and without it, at several sizes. Prints a table; no test.
+
+python tests/benchmarks/bench_clock.py [RANKS [BYTES,BYTES,.. [KERNEL ..]]]: all kernels on 8 ranks at 16 KiB, 256 KiB
+and 1 MiB if nothing is given. Runs with and without take turns, so that a busy machine slows down both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from kernels.catalogue import NAMES, find
+from kernels.compile import executable
+from kernels.spec import Case
+from runner.case.program import Plan, run_case
+from runner.world.threads import ThreadWorld
+from simulator.clock.costs import H200_TRIAL
+from simulator.run import schedule
+from simulator.world import SimulatedWorld, SimulatorOptions
+
+RANKS = 8
+SIZES_BYTES = (16 << 10, 256 << 10, 1 << 20)
+TURNS, LAUNCHES = 3, 3
+
+
+def seconds(name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
+    """Return the median CPU seconds of a launch on all ranks, without and with."""
+    spent: list[float] = []
+    original = schedule.Scheduler.run
+
+    def timed(self: schedule.Scheduler, batches: list[schedule.Batch]) -> bool:
+        start = time.thread_time()
+        done = original(self, batches)
+        spent.append(time.thread_time() - start)
+        return done
+
+    spec = find(name)
+    accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
+    case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
+    compiled = executable(spec, case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels")
+    options = [SimulatorOptions(clock=one) for one in (None, H200_TRIAL)]
+    worlds = [ThreadWorld(ranks, machine=SimulatedWorld(ranks, one)) for one in options]
+    found: list[list[float]] = [[], []]
+    schedule.Scheduler.run = timed  # type: ignore[method-assign]
+    try:
+        for _ in range(TURNS):
+            for world, times in zip(worlds, found, strict=True):
+                spent.clear()
+                world.run(run_case, Plan(case, spec, compiled, launches=LAUNCHES, check=False, between=0), 600)
+                times += [one for one in spent if one > 1e-4]
+    finally:
+        schedule.Scheduler.run = original  # type: ignore[method-assign]
+        for world in worlds:
+            world.close()
+    return statistics.median(found[0]), statistics.median(found[1])
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    ranks = int(given[0]) if given else RANKS
+    sizes = [int(one) for one in given[1].split(",")] if given[1:] else SIZES_BYTES
+    for kernel in given[2:] or NAMES:
+        for size in sizes if not kernel.startswith("barrier/") else sizes[:1]:
+            without, with_clock = seconds(kernel, ranks, size)
+            times = f"{without:8.3f} s {with_clock:8.3f} s  {with_clock / without:5.2f}x"
+            print(f"{kernel:32} {size:>9} B {times}", flush=True)

@@ -1,0 +1,293 @@
+"""Pieces that are added as they arrive: what the PTX contains, that sums are right, and that each wait is missed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from kernels_launching import Launches, as_int32
+
+from kernels.catalogue import collective, find
+from kernels.dsl import bulk, device, pieces
+from kernels.reduce import bulk as reduce
+from kernels.reduce_scatter import bulk as reduce_scatter
+from kernels.reduce_scatter import push_rounds
+from kernels.spec import Case, KernelSpec, refuses
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable, Traits
+from simulator.observe.events import Access, CopyMoment, Listener
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+Opcodes = Callable[[str], Counter[str]]
+
+MODULES = {
+    "reduce_scatter/bulk": reduce_scatter,
+    "reduce/bulk": reduce,
+    "reduce_scatter/push_rounds": push_rounds,
+}
+BY_BULK = [name for name in MODULES if name.endswith("/bulk")]
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=2, reason="64 threads add, a piece has 1,024 bytes"),))
+ROUND_BYTES = 2 * 2 * 1024
+"""Of two blocks with two stages each; by stores, where 32 threads add, two rounds."""
+SPECS = {
+    name: replace(module.spec_of(SMALL), algorithm=f"{module.SPEC.algorithm}_small") for name, module in MODULES.items()
+}
+
+
+def case_of(name: str, world_size: int, message_bytes: int, **changes: Any) -> Case:
+    """bfloat16 unless changed; message_bytes is what goes from one rank to another."""
+    op = SPECS[name].op
+    size_bytes = message_bytes * (world_size if op == "reduce_scatter" else 1)
+    case = Case(op, SPECS[name].algorithm, "bfloat16", "float32", "sum", size_bytes, world_size)
+    return replace(case, **changes)
+
+
+def launches_of(compiled: Compiled, spec: KernelSpec, case: Case, count: int = 2) -> Launches:
+    return Launches(spec, case, compiled(spec, case, "sm_90a"), count=count)
+
+
+@pytest.mark.parametrize("name", BY_BULK)
+@pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_100a", marks=pytest.mark.slow)])
+def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, name: str, arch: str) -> None:
+    spec = MODULES[name].SPEC
+    ptx = compiled(spec, replace(case_of(name, 2, 64 << 20), algorithm="bulk"), arch).ptx
+    found = opcodes(ptx)
+    # Four stages are filled first, and then each wherever the one before it was stored.
+    assert found[LOAD] == found["mbarrier.arrive.expect_tx.shared::cta.b64"] == 8
+    assert found[STORE] == found["mbarrier.init.shared::cta.b64"] == found["mbarrier.inval.shared::cta.b64"] == 4
+    assert found["cp.async.bulk.commit_group"] == found["cp.async.bulk.wait_group.read"] == 4
+    shared = re.findall(r"\.shared \.align (\d+) \.b8 \S+\[(\d+)\];", ptx)
+    assert sorted(shared) == [("128", str(4 * 8192)), ("8", "32")]
+    # A round is signalled when all but the next one's copies are written; the last one when all are.
+    order = ["fence.proxy.async;", LOAD, STORE, "cp.async.bulk.wait_group 4;", "cp.async.bulk.wait_group 0;"]
+    assert [ptx.index(one) for one in order] == sorted(ptx.index(one) for one in order)
+    between, after = (ptx[ptx.index(order[at]) :].split("\n", 12)[:12] for at in (3, 4))
+    for lines in (between, after):
+        assert any("st.release.sys.global.u32" in line for line in lines)
+    assert ptx.count("bar.warp.sync") == 1
+
+
+def test_loads_of_a_round_are_under_way_together(compiled: Compiled) -> None:
+    """Four vectors that arrived and four own ones, before the first addition."""
+    ptx = compiled(
+        reduce_scatter.SPEC, replace(case_of("reduce_scatter/bulk", 2, 64 << 20), algorithm="bulk"), "sm_90a"
+    ).ptx
+    before = re.split(r"\sadd\S*\.f32", ptx[ptx.index("bar.warp.sync") :])[0]
+    assert len(re.findall(r"ld\.global\.v4", before)) == 8
+
+
+SLOW = pytest.mark.slow
+SHAPES = {
+    1: (16, ROUND_BYTES),
+    2: (16, 2 * ROUND_BYTES - 1024 + 16, 3 * ROUND_BYTES + 48),
+    3: (2 * ROUND_BYTES + 48,),
+    9: (2 * ROUND_BYTES + 48,),
+    34: (48,),
+}
+"""By ranks: less than a piece, and several rounds, the last of which not whole."""
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(9, marks=SLOW), pytest.param(34, marks=SLOW)])
+def test_they_are_right(compiled: Compiled, name: str, world_size: int) -> None:
+    """Few peers, more than registers hold, more than a warp has lanes."""
+    for number, message in enumerate(SHAPES[world_size]):
+        case = case_of(name, world_size, message, root=world_size - 1 if name == "reduce/bulk" else 0)
+        if world_size > 3:
+            case = replace(case, dtype="float32")  # whose sums of so many are exact
+        options = {"schedule": "random", "seed": number} if number % 2 else {}
+        work = launches_of(compiled, SPECS[name], case)
+        work.run(**options)
+        assert work.seen() == "right", (number, work.errors)
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    ("dtype", "offset", "placement"), [("bfloat16", 5, "in_place"), ("float64", 1, "out_of_place")]
+)
+def test_elements_around_the_boundaries_are_added_one_by_one(
+    compiled: Compiled, name: str, dtype: str, offset: int, placement: str
+) -> None:
+    accumulator = "float32" if dtype == "bfloat16" else "native"
+    for message in (16, ROUND_BYTES + 32):
+        case = case_of(name, 2, message, dtype=dtype, accumulator=accumulator, offset=offset, placement=placement)
+        work = launches_of(compiled, SPECS[name], case)
+        work.run(schedule="random", seed=message)
+        assert work.seen() == "right", work.errors
+
+
+def test_a_reduce_has_any_size(compiled: Compiled) -> None:
+    for size_bytes in (2, 14, 18, ROUND_BYTES + 6):
+        work = launches_of(compiled, SPECS["reduce/bulk"], case_of("reduce/bulk", 3, size_bytes, root=1))
+        work.run()
+        assert work.seen() == "right"
+
+
+def test_rounds_count_on_the_epochs_of_barriers(compiled: Compiled) -> None:
+    """Each launch takes as many epochs as it has rounds, and one for its exit, across the wrap."""
+    before, rounds, launches = 0x7FFFFFF9, 5, 3
+    work = launches_of(compiled, SPECS["reduce/bulk"], case_of("reduce/bulk", 2, rounds * ROUND_BYTES), count=launches)
+    work.epoch = before
+    work.run(schedule="random", seed=1)
+    assert work.seen() == "right"
+    for rank in range(2):
+        epochs = work.found[rank].workspaces["epochs"].view(torch.int32)
+        assert epochs.tolist() == [as_int32(before + launches * (rounds + 1))] * 2
+
+
+def _nothing(*arguments: Any, **names: Any) -> None:
+    return None
+
+
+def _without(module: Any, name: str, instead: Callable[..., Any] = _nothing) -> Callable[[Any], None]:
+    """The kernel with a function left out while it is traced."""
+
+    def sabotage(kernel: Any) -> None:
+        body = kernel.body
+
+        def broken(frame: Any) -> None:
+            with mock.patch.object(module, name, instead):
+                body(frame)
+
+        kernel.body = broken
+
+    return sabotage
+
+
+def _relaxed(address: Any, value: Any, order: str = "release") -> None:
+    RIGHT_SIGNAL(address, value, "relaxed")
+
+
+RIGHT_SIGNAL = device.signal
+
+
+def _read_only(but: int = 0) -> None:
+    bulk.await_read()
+
+
+def _no_exit_barrier(kernel: Any) -> None:
+    kernel.exit_barrier = False
+
+
+ALWAYS: dict[str, Callable[[Any], None]] = {
+    "no_exit_barrier": _no_exit_barrier,
+    "rounds_not_awaited": _without(pieces, "await_round"),
+    "warps_not_joined": _without(pieces.cute.arch, "sync_warp"),
+    "signals_relaxed": _without(device, "signal", _relaxed),
+}
+BULK: dict[str, Callable[[Any], None]] = {
+    "loads_not_awaited": _without(bulk, "await_loaded"),
+    "stages_not_awaited": _without(bulk, "await_read"),
+    "stores_not_awaited": _without(bulk, "await_written"),
+    "stores_only_read": _without(bulk, "await_written", _read_only),
+    "no_fence": _without(bulk, "fence_proxies"),
+}
+STORES: dict[str, Callable[[Any], None]] = {"senders_not_met": _without(pieces.cute.arch, "barrier")}
+SABOTAGE = {**ALWAYS, **BULK, **STORES}
+CHECKER_ALONE = ("no_exit_barrier", "warps_not_joined", "signals_relaxed", "no_fence")
+"""No order of threads shows them, or few do."""
+
+
+def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
+    def build(case: Case) -> Any:
+        kernel = spec.build(case)
+        SABOTAGE[defect](kernel)
+        return kernel
+
+    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, files=(*spec.files, __file__))
+
+
+def found(compiled: Compiled, spec: KernelSpec, right: str, seed: int, **options: Any) -> tuple[str, int]:
+    """What a run on two ranks of a spec, which the right one is to be, comes to, and the number of the checker's
+    findings."""
+    case = replace(case_of(right, 2, 2 * ROUND_BYTES), algorithm=spec.algorithm)
+    work = launches_of(compiled, spec, case)
+    world = work.run(schedule="random", seed=seed, **options)
+    return work.seen(), len(world.findings)
+
+
+DEFECTS = [
+    pytest.param(name, defect, marks=() if name == "reduce/bulk" or defect in STORES else SLOW, id=f"{name}-{defect}")
+    for name in MODULES
+    for defect in {**ALWAYS, **(BULK if name in BY_BULK else STORES)}
+]
+
+
+@pytest.mark.parametrize(("name", "defect"), DEFECTS)
+def test_each_wait_is_missed_under_the_checker(compiled: Compiled, name: str, defect: str) -> None:
+    """By a finding, or by a read of what was never written, which ends the run."""
+    assert found(compiled, sabotaged(SPECS[name], defect), name, 1, races=True) != ("right", 0)
+
+
+@pytest.mark.parametrize(("name", "defect"), [one for one in DEFECTS if one.values[1] not in CHECKER_ALONE])
+def test_each_wait_is_missed_by_some_order(compiled: Compiled, name: str, defect: str) -> None:
+    broken = sabotaged(SPECS[name], defect)
+    assert any(found(compiled, broken, name, seed)[0] != "right" for seed in range(24))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_right_kernel_is_never_accused(compiled: Compiled, name: str) -> None:
+    for memory in ("strong", "weak"):
+        assert found(compiled, SPECS[name], name, 1, races=True, memory=memory) == ("right", 0)
+
+
+def test_each_contribution_crosses_a_link_once(compiled: Compiled) -> None:
+    message, n = 4 * ROUND_BYTES, 3
+    counts = {"reduce_scatter/bulk": n * (n - 1), "reduce/bulk": n - 1, "reduce_scatter/push_rounds": n * (n - 1)}
+    for name, senders in counts.items():
+        work = launches_of(compiled, SPECS[name], case_of(name, n, message), count=1)
+        accesses = work.run().counters()["accesses"]
+        assert accesses["peer_write"]["bytes"] == senders * message
+        assert accesses["peer_read"]["bytes"] == 0
+
+
+def test_what_arrives_is_added_while_more_is_on_its_way(compiled: Compiled) -> None:
+    """The point of rounds: an owner stores the first of its output before a peer has sent the last piece."""
+    case = case_of("reduce_scatter/bulk", 2, 6 * ROUND_BYTES)
+    work = launches_of(compiled, SPECS["reduce_scatter/bulk"], case, count=1)
+    seen = work.listener = Moments()
+    work.run()
+    assert work.seen() == "right"
+    assert seen.order.index("added") < seen.order.index("sent", len(seen.order) // 2)
+    assert seen.order.count("sent") == 2 * 6 * ROUND_BYTES // 1024
+
+
+class Moments(Listener):
+    """When pieces are sent, and when vectors of the output are stored."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def access(self, event: Access) -> None:
+        if event.action == "store" and event.width_bytes == 16:
+            self.order.append("added")
+
+    def copy(self, event: CopyMoment) -> None:
+        if event.moment == "issued" and not event.is_load:
+            self.order.append("sent")
+
+
+@pytest.mark.parametrize("algorithm", ["bulk", "push_rounds"])
+@pytest.mark.parametrize("world_size", [1, 4])
+def test_chunks_that_begin_between_boundaries_are_refused(world_size: int, algorithm: str) -> None:
+    spec = find(f"reduce_scatter/{algorithm}")
+    traits = Traits("simulator", "sm_90a", world_size, 1 << 30, True)
+    case = replace(case_of("reduce_scatter/bulk", world_size, 24), algorithm=algorithm)
+    reason = refuses(spec, collective("reduce_scatter"), case, traits)
+    assert (reason is None) == (world_size == 1)
+    assert world_size == 1 or "chunks of 24 bytes don't begin at 16-byte boundaries" in str(reason)
+
+
+def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(compiled: Compiled) -> None:
+    tuning = Tuning((Step(threads=1024, blocks=2, loads_in_flight=4, reason="too much"),))
+    spec = reduce.spec_of(tuning)
+    with pytest.raises(RuntimeError, match=r"4 stages of 15872 bytes: bulk copies take 2 or more"):
+        compiled(spec, replace(case_of("reduce/bulk", 2, 4096), algorithm="bulk"), "sm_90a")

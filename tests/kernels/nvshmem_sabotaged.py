@@ -1,0 +1,74 @@
+"""A kernel on NVSHMEM's device functions, with one mistake or none: one code, and a word in memory that says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.family import address, spec_with
+from kernels.spec import KernelSpec, Workspace
+from kernels.tuning import Step, Tuning
+
+TUNING = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="one block"),))
+UNFENCED, UNAWAITED, UNALLOWED, UNTOLD = 1, 2, 4, 8
+
+
+def body(frame: Any) -> None:
+    """send_recv by a non-blocking put of the block, a fence and a signal; the mistakes leave out a part each."""
+    from kernels.dsl import device
+    from kernels.dsl.device_nvshmem import EQUAL, Nvshmem
+    from kernels.dsl.signalled import number_of, sync_block
+
+    shmem = Nvshmem.of(frame)
+    mistakes = device.load_word(frame.address("mistakes"))
+    ready = frame.address("words")
+    arrived = ready + 8
+    number = number_of(frame)
+    after = frame.after(frame.rank, 1)
+    before = frame.after(frame.rank, frame.world_size - 1)
+
+    def unless(mistake: int, what: Any) -> None:
+        frame.when((frame.thread == 0) & ((mistakes & mistake) == 0), what)
+
+    def allow() -> None:
+        shmem.fence()
+        shmem.signal_op(ready, number, before)
+        shmem.signal_wait_until(ready, EQUAL, number)
+
+    unless(UNALLOWED, allow)
+    shmem.put(frame.address("output"), frame.address("input"), frame.size, after, nbi=True)
+    sync_block()
+    unless(UNFENCED, shmem.fence)
+    unless(UNTOLD, lambda: shmem.signal_op(arrived, number, after))
+    unless(UNAWAITED, lambda: shmem.signal_wait_until(arrived, EQUAL, number))
+    sync_block()
+    frame.keep_epoch()
+
+
+def spec_of(mistake: int) -> KernelSpec:
+    """The kernel with a mistake; 0: none. All share one compiled code."""
+
+    def workspaces(case: Any) -> tuple[Workspace, ...]:
+        return Workspace("words", 2, "uint64"), Workspace("mistakes", 1, fill=mistake.to_bytes(4, "little"))
+
+    return spec_with(
+        "send_recv/sabotaged",
+        body,
+        TUNING,
+        summary="send_recv with a mistake",
+        placements=("out_of_place",),
+        reduces=False,
+        buffers=(address("input"), address("output"), address("words"), address("mistakes")),
+        vectors=lambda case: 1,
+        options=lambda case: {"without_barriers": True},
+        workspaces=workspaces,
+        nvshmem=(
+            "nvshmem_fence",
+            "nvshmemx_signal_op",
+            "nvshmem_signal_wait_until",
+            "nvshmemx_putmem_nbi_block",
+        ),
+    )
+
+
+SPECS = {mistake: spec_of(mistake) for mistake in (0, UNFENCED, UNAWAITED, UNALLOWED, UNTOLD)}
+RIGHT, OVERTAKEN, UNREAD, REUSED, SILENT = SPECS.values()

@@ -1,0 +1,87 @@
+"""Names with a tuning: what they mean, that they cross processes, and that equal code is compiled once."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import NAMES, find, is_known, takes_push, tuning_of
+from kernels.compile import executable
+from kernels.spec import Case, refuses
+from kernels.tuned_name import base_of, step_of, values_of, with_step
+from memory.fabric import Traits
+from runner.case.cases import collective
+
+
+def case_of(name: str, size_bytes: int = 4096) -> Case:
+    spec = find(name)
+    return Case(spec.op, spec.algorithm, "float32", "float32", "sum", size_bytes, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kernel_takes_a_tuning(name: str) -> None:
+    step = step_of("x@t128b8l4")
+    spec = find(with_step(name, step))
+    assert spec.name == f"{name}@t128b8l4"
+    case = Case(spec.op, spec.algorithm, spec.dtypes[0], spec.accumulators[0], spec.reductions[0], 1 << 20, 2)
+    assert spec.launch(case).block == (128, 1, 1)
+    assert 1 <= spec.launch(case).blocks <= 8
+    assert pickle.loads(pickle.dumps(spec)) is spec
+    assert takes_push(name) == (name == "all_reduce/two_shot")
+
+
+def test_a_name_says_all_of_a_step() -> None:
+    assert values_of("two_shot@t512b64l8p") == {"threads": 512, "blocks": 64, "loads_in_flight": 8, "push": True}
+    step = step_of("two_shot@t512b64l8p")
+    assert with_step("two_shot", step) == "two_shot@t512b64l8p"
+    assert base_of("all_reduce/two_shot@t512b64l8p") == "all_reduce/two_shot"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("all_reduce/two_shot@", "names no tuning: give t<threads>"),
+        ("all_reduce/two_shot@t512b64", "names no tuning"),
+        ("all_reduce/two_shot@t512b64l8q", "names no tuning"),
+        ("all_reduce/two_shot@t512b64l8\n", "names no tuning"),
+        ("all_reduce/two_shot@t500b64l8", "in whole warps, not 500"),
+        ("all_reduce/two_shot@t2048b64l8", "64 to 1024"),
+        ("all_reduce/two_shot@t512b1000l8", "1 to 132, not 1000"),
+        ("all_reduce/one_shot@t512b64l8p", "all_reduce/one_shot has no push"),
+        ("all_reduce/twoshot@t512b64l8", "did you mean all_reduce/two_shot"),
+        ("all_reduce/two_shot@t512b64l8@t512b64l8", "names no tuning"),
+        ("all_reduce/two_shot@t\u066512b64l8", "names no tuning"),
+    ],
+)
+def test_another_name_is_refused_in_one_line(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("(", r"\(")) as caught:
+        find(name)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not is_known(name)
+
+
+def test_too_few_blocks_for_the_groups_are_a_refusal() -> None:
+    spec = find("all_gather/push@t128b1l4")
+    case = Case("all_gather", spec.algorithm, "float32", "none", "none", 4096, 2)
+    found = refuses(spec, collective("all_gather"), case, Traits("any", "sm_90a", 2, 1 << 30, False))
+    assert found is not None
+    assert "can't be divided into 2 groups" in str(found)
+
+
+def test_equal_code_is_compiled_once_and_has_the_name_asked_for(tmp_path: Path) -> None:
+    few, many = "all_reduce/one_shot@t128b4l8", "all_reduce/one_shot@t128b8l8"
+    made = [executable(find(name), case_of(name), "sm_90a", tmp_path) for name in (few, many)]
+    assert [one.name for one in made] == [few, many]
+    assert made[0].ptx == made[1].ptx
+    assert len(list(tmp_path.glob("*.json"))) == 1
+    assert "@" not in made[0].entry
+    assert executable(find(few), case_of(few), "sm_90a", tmp_path).name == few
+
+
+def test_the_catalogues_own_tuning_is_code_of_the_catalogue(tmp_path: Path) -> None:
+    name = "all_reduce/two_shot"
+    own = with_step(name, tuning_of(name).step(case_of(name)))
+    made = [executable(find(one), case_of(one), "sm_90a", tmp_path) for one in (name, own)]
+    assert made[0].digest == made[1].digest

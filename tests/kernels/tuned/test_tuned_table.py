@@ -1,0 +1,232 @@
+"""Tables of choices: what they give, the nearest entry, and files that someone has edited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.spec import Case
+from kernels.tuned.table import (
+    INSTRUCTIONS,
+    MAX_BYTES,
+    MICROSECONDS,
+    Entry,
+    Figure,
+    Searched,
+    Table,
+    digest_of,
+    place_for,
+    read,
+    slug_of,
+    tables_in,
+)
+
+DIGEST = f"sha256:{'0' * 64}"
+H200 = "NVIDIA H200"
+
+
+def entry(name: str, size: int, first: int, last: int, **changes: Any) -> Entry:
+    fields: dict[str, Any] = {
+        "op": "all_reduce",
+        "dtype": "bfloat16",
+        "accumulator": "float32",
+        "reduction": "sum",
+        "placement": "out_of_place",
+        "ranks": 2,
+        "size_bytes": size,
+        "from_bytes": first,
+        "up_to_bytes": last,
+        "choice": Figure(name, 3.5, 3.25, 4.0, 50),
+        "runner_up": Figure("two_shot", 4.5, 4.25, 5.0, 50),
+        "searched": Searched(40, 1, 0),
+        "records": (DIGEST,),
+    }
+    return Entry(**fields | changes)
+
+
+SMALL = entry("lamport@t128b4l8", 4096, 512, 8191)
+LARGE = entry("two_shot@t512b64l8p", 1 << 24, 8192, 1 << 25)
+TABLE = Table(H200, "sm_90a", MICROSECONDS, {"date": "2026-11-22"}, (SMALL, LARGE))
+
+
+def case(size_bytes: int, **changes: Any) -> Case:
+    fields = {"dtype": "bfloat16", "accumulator": "float32", "reduction": "sum", "world_size": 2}
+    return Case("all_reduce", "best", **fields | {"size_bytes": size_bytes} | changes)
+
+
+def chosen(size_bytes: int, gpu: str = H200, table: Table = TABLE, **changes: Any) -> tuple[str, str]:
+    found = table.choice(case(size_bytes, **changes), "sm_90a", gpu)
+    return found.name, found.nearest
+
+
+def test_a_case_within_a_range_has_its_entry() -> None:
+    assert chosen(512) == ("lamport@t128b4l8", "")
+    assert chosen(8190) == ("lamport@t128b4l8", "")
+    assert chosen(8192) == ("two_shot@t512b64l8p", "")
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "changes", "name", "said"),
+    [
+        (64, {}, "lamport@t128b4l8", "searched for 512 to 8191 bytes, not 64"),
+        (1 << 28, {}, "two_shot@t512b64l8p", "searched for 8192 to 33554432 bytes, not 268435456"),
+        (4096, {"world_size": 8}, "lamport@t128b4l8", "searched for ranks 2, not 8"),
+        (4096, {"dtype": "float16"}, "lamport@t128b4l8", "searched for dtype bfloat16, not float16"),
+        (4096, {"placement": "in_place"}, "lamport@t128b4l8", "searched for placement out_of_place, not in_place"),
+        (4096, {"gpu": "NVIDIA H100 80GB HBM3"}, "lamport@t128b4l8", "searched on NVIDIA H200, not on NVIDIA H100"),
+    ],
+)
+def test_the_nearest_entry_says_in_what_it_differs(size_bytes: int, changes: Any, name: str, said: str) -> None:
+    found = chosen(size_bytes, **changes)
+    assert found[0] == name
+    assert said in found[1]
+
+
+def test_an_entry_whose_kernel_refuses_the_case_is_passed_over() -> None:
+    # lamport has no integers: the entry of the next range does it
+    name, said = chosen(4096, dtype="int32", accumulator="native")
+    assert name == "two_shot@t512b64l8p"
+    assert "8192 to 33554432 bytes, not 4096" in said
+
+
+def test_a_nearer_world_comes_before_a_nearer_size() -> None:
+    four = entry("ll@t128b4l8", 1024, 512, 2047, ranks=4)
+    table = Table(H200, "sm_90a", MICROSECONDS, {}, (SMALL, LARGE, four))
+    assert chosen(1 << 17, table=table, world_size=4)[0] == "ll@t128b4l8"
+    assert chosen(4096, table=table, world_size=2)[0] == "lamport@t128b4l8"
+
+
+def test_no_entry_is_one_line() -> None:
+    with pytest.raises(ValueError, match="has no entry of broadcast: .*symlab tune op=broadcast world_size=4"):
+        TABLE.choice(Case("broadcast", "best", "bfloat16", "none", "none", 4096, 4), "sm_90a", H200)
+    integers = Table(H200, "sm_90a", MICROSECONDS, {}, (SMALL,))
+    with pytest.raises(ValueError, match="takes the case .*an integer has no spare value"):
+        chosen(4096, table=integers, dtype="int32", accumulator="native")
+
+
+def test_a_file_gives_the_same_table(tmp_path: Path) -> None:
+    path = tmp_path / "h200.json"
+    path.write_text(TABLE.text())
+    found = read(path)
+    assert found.entries == TABLE.entries
+    assert (found.gpu, found.arch, found.unit, found.is_simulated) == (H200, "sm_90a", MICROSECONDS, False)
+    assert found.digest == digest_of(TABLE.text())
+    assert tables_in(tmp_path) == (path,)
+    assert place_for(H200, tmp_path) == path
+
+
+def test_the_unit_of_simulated_figures_is_said(tmp_path: Path) -> None:
+    document = Table("simulated", "sm_90a", INSTRUCTIONS, {}, (SMALL,)).document()
+    assert "no time" in document["figures"]
+    document["unit"] = MICROSECONDS
+    assert "unit" in refused(tmp_path, json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"),
+    [(H200, "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA GB200", "gb200"), ("h100", "h100"), ("?!", "gpu")],
+)
+def test_names_of_files(gpu: str, slug: str) -> None:
+    assert slug_of(gpu) == slug
+
+
+def refused(folder: Path, text: str | bytes) -> str:
+    """The one line that a file is refused with."""
+    path = folder / "table.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match="table.json: ") as caught:
+        read(path)
+    said = str(caught.value)
+    assert len(said.splitlines()) == 1
+    assert said.startswith(str(path))
+    assert len(said) < 600
+    return said
+
+
+def changed(at: tuple[Any, ...], value: Any) -> Callable[[dict[str, Any]], None]:
+    """What sets a value of the document; ... removes it."""
+
+    def change(document: dict[str, Any]) -> None:
+        inside: Any = document
+        for key in at[:-1]:
+            inside = inside[key]
+        if value is ...:
+            del inside[at[-1]]
+        else:
+            inside[at[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed(("symlab_tuned",), 2), "symlab_tuned is 2"),
+        (changed(("symlab_tuned",), ...), "no table of symlab tune"),
+        (changed(("gpu",), 5), "gpu is 5, give a text"),
+        (changed(("gpu",), "a\x1b[31mb"), "gpu is"),
+        (changed(("arch",), ...), "the table has no arch"),
+        (changed(("more",), 1), 'unknown key "more"'),
+        (changed(("unit",), "seconds"), 'unit is "seconds"'),
+        (changed(("figures",), "times of GPUs"), "with other figures"),
+        (changed(("made",), []), "made is no object"),
+        (changed(("entries",), {}), "entries is no list"),
+        (changed(("entries",), []), "entries is no list"),
+        (changed(("entries", 0), 7), "entries[0] is no object"),
+        (changed(("entries", 0, "op"), "all_reduces"), "entries[0].op is"),
+        (changed(("entries", 0, "dtype"), "bf16"), "entries[0].dtype is"),
+        (changed(("entries", 0, "placement"), "there"), "entries[0].placement is"),
+        (changed(("entries", 0, "ranks"), True), "entries[0].ranks is true"),
+        (changed(("entries", 0, "ranks"), 0), "entries[0].ranks is 0"),
+        (changed(("entries", 0, "size_bytes"), 1 << 20), "outside 512 to 8191"),
+        (changed(("entries", 0, "up_to_bytes"), 9000), "entries[1].from_bytes is 8192, within the range of entries[0]"),
+        (changed(("entries", 0, "choice", "name"), "lamport"), "entries[0].choice.name: 'lamport' names no tuning"),
+        (changed(("entries", 0, "choice", "name"), "lamport@t1b1l1"), "in whole warps"),
+        (changed(("entries", 0, "choice", "name"), "os@t128b4l8"), "entries[0].choice.name: unknown kernel"),
+        (changed(("entries", 0, "choice", "name"), "../x@t128b4l8"), "entries[0].choice.name: unknown kernel"),
+        (changed(("entries", 0, "choice", "value"), 0), "entries[0].choice.value is 0"),
+        (changed(("entries", 0, "choice", "value"), "3"), 'entries[0].choice.value is "3"'),
+        (changed(("entries", 0, "choice", "low"), 3.75), "outside its interval"),
+        (changed(("entries", 0, "choice", "samples"), 0), "entries[0].choice.samples is 0"),
+        (changed(("entries", 0, "runner_up"), "two_shot"), "entries[0].runner_up is no object"),
+        (changed(("entries", 0, "searched", "timed"), -1), "entries[0].searched.timed is -1"),
+        (changed(("entries", 0, "records"), ["abc"]), "entries[0].records"),
+        (changed(("entries", 0, "records"), "abc"), "entries[0].records"),
+    ],
+)
+def test_an_edited_table_is_refused_by_its_key(tmp_path: Path, change: Callable[[Any], None], said: str) -> None:
+    document = TABLE.document()
+    change(document)
+    assert said in refused(tmp_path, json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{" * 100_000,
+        "[" * 100_000,
+        b"\xff\xfe\x00",
+        '{"symlab_tuned": 1, "symlab_tuned": 1}',
+        f'{{"symlab_tuned": {"9" * 5000}}}',
+        TABLE.text().replace("3.5", "NaN", 1),
+        TABLE.text().replace("3.5", "1e999", 1),
+    ],
+    ids=["empty", "list", "null", "braces", "brackets", "bytes", "twice", "digits", "NaN", "infinity"],
+)
+def test_what_is_no_table_is_refused(tmp_path: Path, text: str | bytes) -> None:
+    refused(tmp_path, text)
+
+
+def test_a_file_that_is_too_large_or_missing(tmp_path: Path) -> None:
+    assert "more than" in refused(tmp_path, " " * (MAX_BYTES + 1))
+    with pytest.raises(ValueError, match="No such file.*symlab tune"):
+        read(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="directory"):
+        read(tmp_path)

@@ -1,0 +1,78 @@
+"""`symlab export`: files, refusals, and that simulated and wrong records never become a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.commands import CONSUMERS, reports
+from reports.export import command
+from reports.record import bundle
+from tests.reports.export.serving import serving
+from tests.reports.export.sweeps import OWN, sweep
+from tests.reports.export.tuner_reader import choice
+
+PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    place = tmp_path / "sweep.jsonl.xz"
+    bundle.write(sweep(), place)
+    return str(place)
+
+
+def run(*arguments: str) -> None:
+    reports(["export", *arguments], standalone_mode=False)
+
+
+def test_a_file_is_written_and_what_it_says_is_printed(
+    records: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "tuner.csv"
+    run("--to", "nccl", records, "-o", str(output))
+    said = capsys.readouterr().out
+    assert "regret on sizes left out" in said
+    assert said.endswith(f"{output}: written\n")
+    assert choice(output.read_text(), "allreduce", 1 << 20, 4)[:2] == ("ring", "ll128")
+    run("--to", "nccl", records)
+    assert capsys.readouterr().out == output.read_text()
+
+
+def test_the_same_records_give_the_same_file(tmp_path: Path) -> None:
+    backwards = command.exported("nccl", list(reversed(sweep())))
+    assert command.exported("nccl", sweep()) == backwards
+    assert command.exported("vllm", serving()) == command.exported("vllm", list(reversed(serving())))
+
+
+@pytest.mark.parametrize("consumer", sorted(command.REFUSED))
+def test_others_are_refused_by_name_with_the_reason(consumer: str, records: str) -> None:
+    said = rf"^no table for {consumer} \(--to\): .*; run its .*; known: nccl, vllm, sglang$"
+    with pytest.raises(ValueError, match=said):
+        run("--to", consumer, records)
+
+
+def test_the_command_and_the_room_know_the_same_consumers() -> None:
+    assert CONSUMERS == command.CONSUMERS
+
+
+def test_published_records_entitle_to_no_table_yet() -> None:
+    """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
+    found = bundle.read([PUBLISHED / "h200-x2"], is_alone=True)
+    for consumer in command.WRITERS:
+        with pytest.raises(ValueError, match=r"\(RECORDS\), run") as caught:
+            command.exported(consumer, found)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_place_that_cant_be_written_is_known_before_the_records_are_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such folder"):
+        run("--to", "nccl", str(tmp_path / "none"), "-o", str(tmp_path / "no" / "x.csv"))
+
+
+def test_own_choice_alone_is_no_sweep(tmp_path: Path) -> None:
+    place = tmp_path / "own.jsonl.xz"
+    bundle.write(sweep(settings=(OWN,)), place)
+    with pytest.raises(ValueError, match=r"run symlab run \+exp=nccl_sweep"):
+        run("--to", "nccl", str(place))

@@ -1,0 +1,292 @@
+"""A stand-in for flashinfer.comm whose ranks are threads of one process and whose device memory is the host's.
+
+Functions have the names, parameters and defaults of flashinfer's (a test holds them against its source). Memory is
+handed out full of ones, as a device may, and a ledger says what was not given back. Each all-reduce checks what the
+real one rests on: whole vectors, addresses that were registered, counters that begin at zero, a workspace of the right
+size; it adds in float32 in the order of ranks, or in the dtype itself (accumulator), or leaves a rank out (drops).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+META_BYTES = 256
+
+
+class AllReduceFusionPattern:
+    kAllReduce = 0
+
+
+def bytes_at(address: int, size_bytes: int) -> torch.Tensor:
+    return torch.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), dtype=torch.uint8)
+
+
+@dataclass
+class Vllm:
+    """What a rank's handle knows."""
+
+    signals: list[int]
+    table: torch.Tensor
+    rank: int
+    registered: dict[int, list[int]] = field(default_factory=dict)
+    in_graphs: list[int] = field(default_factory=list)
+    graph_calls: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    given: list[list[int]] = field(default_factory=list)
+
+
+class Workspace:
+    """What create_allreduce_fusion_workspace gives."""
+
+    backend = "trtllm"
+
+    def __init__(self, library: StandIn, rank: int, world_size: int, elements: int, dtype: torch.dtype) -> None:
+        self.library, self.rank, self.world_size = library, rank, world_size
+        self.elements, self.dtype = elements, dtype
+        self.ipc_handles: Any = [[library.allocate("workspace", 16)]]
+        library.kept[id(self.ipc_handles)] = self.ipc_handles
+        self.metadata: Any = {"control_flag_ptr": library.allocate("flags", 20)}
+
+    def destroy(self) -> None:
+        """As the real one: the references that flashinfer keeps stay, and so do the flags."""
+        del self.ipc_handles, self.metadata
+
+
+class StandIn:
+    """flashinfer.comm for all ranks of a world of threads. live: what was allocated and not given back, by address."""
+
+    AllReduceFusionPattern = AllReduceFusionPattern
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.meeting = threading.Barrier(ranks)
+        self.lock = threading.Lock()
+        self.live: dict[int, str] = {}
+        self.memory: dict[int, Any] = {}
+        self.kept: dict[int, Any] = {}
+        self.handles: dict[int, Vllm] = {}
+        self.shown: dict[str, dict[int, Any]] = {}
+        self.calls: list[dict[str, Any]] = []
+        self.accumulator: torch.dtype | None = None
+        self.drops: int | None = None
+        self.is_capturing = False
+        self.local = threading.local()
+
+    def allocate(self, what: str, size_bytes: int) -> int:
+        memory = (ctypes.c_uint8 * (size_bytes + 256))()
+        ctypes.memset(memory, 0xFF, size_bytes + 256)
+        address = -(-ctypes.addressof(memory) // 256) * 256
+        with self.lock:
+            self.live[address], self.memory[address] = what, memory
+        return address
+
+    def free(self, address: int) -> None:
+        with self.lock:
+            del self.live[address], self.memory[address]
+
+    def everyone(self, what: str, rank: int, mine: Any) -> list[Any]:
+        """What all ranks bring, by rank."""
+        with self.lock:
+            self.shown.setdefault(what, {})[rank] = mine
+        self.meeting.wait(20)
+        found = [self.shown[what][one] for one in range(self.ranks)]
+        self.meeting.wait(20)
+        return found
+
+    def create_shared_buffer(self, size_in_bytes: int, group: Any = None) -> list[int]:
+        return self.everyone("shared", self.local.rank, self.allocate("shared", size_in_bytes))
+
+    def free_shared_buffer(self, pointers: list[int], group: Any = None) -> None:
+        self.everyone("freed", self.local.rank, None)
+        self.free(pointers[self.local.rank])
+
+    def vllm_meta_size(self) -> int:
+        return META_BYTES
+
+    def vllm_init_custom_ar(self, ipc_tensors: list[int], rank_data: Any, rank: int, full_nvlink: bool) -> int:
+        assert full_nvlink, "without it the kernel is not launched on more than two ranks"
+        assert not bytes_at(ipc_tensors[rank], META_BYTES).any(), "a rank waits for ever: its counters begin elsewhere"
+        handle = 1000 + rank
+        self.handles[handle] = Vllm(ipc_tensors, rank_data, rank)
+        return handle
+
+    def vllm_dispose(self, fa: int) -> None:
+        del self.handles[fa]
+
+    def vllm_register_buffer(self, fa: int, fake_ipc_ptrs: list[int]) -> None:
+        own = self.handles[fa]
+        own.registered[fake_ipc_ptrs[own.rank]] = list(fake_ipc_ptrs)
+
+    def vllm_all_reduce(
+        self, fa: int, inp: Any, out: Any, reg_buffer: int, reg_buffer_sz_bytes: int, num_ctas: int
+    ) -> None:
+        own = self.handles[fa]
+        assert reg_buffer == 0
+        assert num_ctas <= 36
+        assert inp.numel() * inp.itemsize % 16 == 0
+        assert (inp.dtype, inp.numel()) == (out.dtype, out.numel())
+        self.calls.append({"rank": own.rank, "blocks": num_ctas})
+        if self.is_capturing:
+            own.in_graphs.append(inp.data_ptr())
+            own.graph_calls.append((inp, out))
+            return
+        addresses = own.registered[inp.data_ptr()]
+        self.reduce(own.rank, out, [bytes_at(one, inp.numel() * inp.itemsize).view(inp.dtype) for one in addresses])
+
+    def vllm_get_graph_buffer_ipc_meta(self, fa: int) -> tuple[list[int], list[int]]:
+        addresses = self.handles[fa].in_graphs
+        return [byte for one in addresses for byte in one.to_bytes(64, "little")], [0] * len(addresses)
+
+    def vllm_register_graph_buffers(self, fa: int, handles: list[list[int]], offsets: list[list[int]]) -> None:
+        own = self.handles[fa]
+        calls = len(own.in_graphs)
+        assert all(len(one) == 64 * calls for one in handles)
+        assert all(len(one) == calls for one in offsets)
+        by_rank = [
+            [int.from_bytes(one[64 * call : 64 * call + 8], "little") for call in range(calls)] for one in handles
+        ]
+        own.given = [list(one) for one in zip(*by_rank, strict=True)]
+        own.in_graphs = []
+
+    def replay(self, rank: int) -> None:
+        """Run the calls that a rank's graph holds: by the addresses that it was given."""
+        own = self.handles[1000 + rank]
+        for (inp, out), addresses in zip(own.graph_calls, own.given, strict=True):
+            self.reduce(rank, out, [bytes_at(one, inp.numel() * inp.itemsize).view(inp.dtype) for one in addresses])
+
+    def create_allreduce_fusion_workspace(
+        self,
+        backend: str = "auto",
+        world_size: Any = None,
+        rank: Any = None,
+        max_token_num: Any = None,
+        hidden_dim: Any = None,
+        dtype: Any = None,
+        gpus_per_node: Any = None,
+        comm_backend: Any = None,
+        force_oneshot_support: bool = False,
+        group: Any = None,
+        *,
+        top_k: Any = None,
+        rms_eps: Any = None,
+        weight_bias: Any = None,
+        routed_scaling_factor: Any = None,
+        include_shared_expert: Any = None,
+        add_residual: Any = None,
+        write_residual_output: Any = None,
+        apply_rms_norm: Any = None,
+        output_dtype: Any = None,
+        dynamic_fp8: Any = None,
+        write_norm_output: Any = None,
+        config: Any = None,
+    ) -> Workspace:
+        assert backend == "trtllm", "the others want multicast"
+        assert group is not None
+        made = Workspace(self, rank, world_size, max_token_num * hidden_dim, dtype)
+        self.everyone("workspace", rank, None)
+        return made
+
+    def allreduce_fusion(
+        self,
+        input: Any,
+        workspace: Any,
+        pattern: int,
+        launch_with_pdl: bool = False,
+        trigger_completion_at_end: bool = True,
+        output: Any = None,
+        residual_out: Any = None,
+        norm_out: Any = None,
+        quant_out: Any = None,
+        scale_out: Any = None,
+        residual_in: Any = None,
+        rms_gamma: Any = None,
+        rms_eps: float = 1e-6,
+        scale_factor: Any = None,
+        layout_code: Any = None,
+        use_oneshot: Any = None,
+        fp32_acc: bool = False,
+        moe_reduction_device_num_experts: Any = None,
+        moe_reduction_scale_input: Any = None,
+        moe_reduction_active_experts_token_input: Any = None,
+        moe_reduction_token_input: Any = None,
+        expanded_idx_to_permuted_idx: Any = None,
+        expert_scale_factor: Any = None,
+        shared_expert_output: Any = None,
+        block_quant_group_size: Any = None,
+        weight_bias: float = 0.0,
+        *,
+        moe_finalize_backend: str = "trtllm",
+    ) -> Any:
+        rows, length = input.shape
+        vectors = length * input.itemsize // 16
+        assert pattern == AllReduceFusionPattern.kAllReduce
+        assert not launch_with_pdl
+        assert rows * length <= workspace.elements
+        assert length * input.itemsize % 16 == 0
+        assert vectors <= 1024
+        assert fp32_acc is (input.dtype != torch.float32), "float32 has no kernel that widens"
+        if not use_oneshot:
+            assert rows > workspace.world_size, "flashinfer asserts it"
+            assert vectors >= workspace.world_size
+        self.calls.append({"rank": workspace.rank, "one_shot": use_oneshot, "rows": rows})
+        self.reduce(workspace.rank, output.view(-1), self.everyone("inputs", workspace.rank, input.reshape(-1).clone()))
+        return output
+
+    def trtllm_destroy_ipc_workspace_for_all_reduce_fusion(self, workspace: Any, group: Any = None) -> None:
+        self.free(self.kept.pop(id(workspace))[0][0])
+
+    def CudaRTLibrary(self, so_file: Any = None) -> Any:
+        library = self
+
+        class Runtime:
+            def cudaFree(self, devPtr: Any) -> None:
+                library.free(devPtr.value)
+
+        return Runtime()
+
+    def reduce(self, rank: int, out: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+        """All ranks meet, add, and meet again before anything is overwritten."""
+        self.meeting.wait(20)
+        kept = [one for index, one in enumerate(inputs) if index != self.drops]
+        total = kept[0].to(self.accumulator or torch.float32)
+        for one in kept[1:]:
+            total = total + one.to(total.dtype)
+        self.meeting.wait(20)
+        out.copy_(total.to(out.dtype))
+
+    @contextlib.contextmanager
+    def as_module(self, monkeypatch: Any) -> Any:
+        """Within, `from flashinfer import comm` gives this."""
+        import sys
+        from types import ModuleType
+
+        package: Any = ModuleType("flashinfer")
+        package.comm = self
+        monkeypatch.setitem(sys.modules, "flashinfer", package)
+        yield self
+
+
+PUBLIC: dict[str, Callable[..., Any]] = {
+    name: getattr(StandIn, name)
+    for name in (
+        "create_shared_buffer",
+        "free_shared_buffer",
+        "vllm_meta_size",
+        "vllm_init_custom_ar",
+        "vllm_dispose",
+        "vllm_register_buffer",
+        "vllm_all_reduce",
+        "vllm_get_graph_buffer_ipc_meta",
+        "vllm_register_graph_buffers",
+        "create_allreduce_fusion_workspace",
+        "allreduce_fusion",
+        "trtllm_destroy_ipc_workspace_for_all_reduce_fusion",
+    )
+}
+"""All functions of flashinfer.comm that the runner calls, by their names there."""

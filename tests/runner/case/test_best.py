@@ -1,0 +1,177 @@
+"""algorithms=best in requests: which table, what is refused, and what a case of it is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.tuned.table import INSTRUCTIONS
+from reports.audit.bound_requests import of_record
+from reports.sent import series_of
+from reports.table.compare import contestants, rows, split
+from runner.__main__ import main
+from runner.case import best
+from runner.case.best import RecordedChooser, chooser_for
+from runner.case.cases import cases_of
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName, FabricRequest
+from tests.kernels.tuned.test_tuned_table import H200, TABLE, case
+from tests.reports.synthetic import record, with_request
+from tests.runner.conftest import on_its_fabric
+
+
+def fabric(**changes: Any) -> FabricRequest:
+    with hydra_over():
+        (job,) = compose_jobs(["fabric=simulator"], False)
+    return replace(job.request.fabric, **changes)
+
+
+def kept(folder: Path, name: str, **changes: Any) -> Path:
+    path = folder / name
+    path.write_text(replace(TABLE, **changes).text())
+    return path
+
+
+def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(best, "tables_in", lambda folder: ())
+    monkeypatch.setattr(best, "place_for", lambda gpu, folder: tmp_path / "none.json")
+    assert main(["op=all_reduce", "algorithms=best", "sizes=[1K]", "fabric=simulator", "track=none"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "there is no table of choices for simulated GPUs (algorithms=best)" in line
+    assert "symlab tune op=all_reduce world_size=2" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_of_the_gpu_comes_first_then_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path, "h200.json")
+    kept(tmp_path, "b200.json", gpu="NVIDIA B200", arch="sm_100a")
+    real = fabric(name=FabricName.nvshmem)
+    for gpu, wanted in ((H200, H200), ("NVIDIA B200", "NVIDIA B200"), ("NVIDIA H20", H200)):
+        monkeypatch.setattr(best, "gpu_name", lambda gpu=gpu: gpu)
+        found = chooser_for("auto", real, "all_reduce", tmp_path)
+        assert found.table.gpu == wanted
+        assert (found.choice(case(4096)).nearest == "") == (gpu == wanted)
+    assert "searched on NVIDIA H200, not on NVIDIA H20" in found.choice(case(4096)).nearest
+
+
+def test_gpus_do_not_choose_by_a_simulated_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(best, "gpu_name", lambda: H200)
+    path = kept(tmp_path, "h200.json", unit=INSTRUCTIONS)
+    real = fabric(name=FabricName.nvshmem)
+    for tuned in ("auto", str(path)):
+        with pytest.raises(RequestError, match="was searched in the simulator, which says nothing about times"):
+            chooser_for(tuned, real, "all_reduce", tmp_path)
+    path.rename(tmp_path / "h100.json")
+    with pytest.raises(RequestError, match="there is no table of choices for NVIDIA H200 GPUs"):
+        chooser_for("auto", real, "all_reduce", tmp_path)
+    assert chooser_for(str(tmp_path / "h100.json"), fabric(), "all_reduce").table.is_simulated
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "No such file"), ("{", "no table"), (TABLE.text().replace("512", "9000", 1), "outside 9000 to 8191")],
+)
+def test_a_hostile_table_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "t.json").write_text(text)
+    line = ["op=all_reduce", "algorithms=best", "sizes=[1K]", "fabric=simulator", "track=none", "tuned=t.json"]
+    assert main(line) == 2
+    (err,) = capsys.readouterr().err.splitlines()
+    assert said in err
+    assert "(tuned)" in err
+
+
+def cases(tmp_path: Path, *overrides: str) -> list[tuple[str, int]]:
+    path = kept(tmp_path, "t.json", gpu="simulated", unit=INSTRUCTIONS)
+    with hydra_over():
+        (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", f"tuned='{path}'", *overrides], False)
+    return [(one.algorithm, one.size_bytes) for one in cases_of(on_its_fabric(job.request))]
+
+
+def test_a_case_has_the_name_of_what_runs(tmp_path: Path) -> None:
+    small, large = "lamport@t128b4l8", "two_shot@t512b64l8p"
+    assert cases(tmp_path, "algorithms=best", "sizes=[1K,1M]") == [(small, 1024), (large, 1 << 20)]
+    beside = cases(tmp_path, "algorithms=[ll,best]", "sizes=[1K,1M]")
+    assert beside == [("ll", 1024), (small, 1024), ("ll", 1 << 20), (large, 1 << 20)]
+
+
+def test_what_is_named_and_chosen_runs_once(tmp_path: Path) -> None:
+    assert cases(tmp_path, "algorithms=[best,lamport@t128b4l8]", "sizes=[1K]") == [("lamport@t128b4l8", 1024)]
+
+
+def test_a_name_with_a_wrong_tuning_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["op=all_reduce", "algorithms=[two_shot@t500b4l8]", "sizes=[1K]", "fabric=simulator", "track=none"]
+    assert main(line) == 2
+    (err,) = capsys.readouterr().err.splitlines()
+    assert "in whole warps, not 500 (algorithms)" in err
+
+
+# Audits
+
+
+def test_records_say_what_best_was() -> None:
+    what = {"by": "best", "algorithm": "ll@t128b4l8"}
+    made = with_request(record("ll@t128b4l8", 4096), kernel={"chosen": what})
+    chooser = RecordedChooser((record("two_shot", 4096), made))
+    assert chooser.name_for(case(4096)) == "ll@t128b4l8"
+    assert chooser.name_for(case(8192)) == "best", "an id that no record has: it is missing"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ({"chosen": {"by": "best", "algorithm": "lamport@t128b4l8"}}, "a table chose lamport@t128b4l8"),
+        ({"tuning": {"threads": 256, "blocks": 4, "loads_in_flight": 8, "push": False}}, "was given the tuning"),
+    ],
+)
+def test_an_audit_finds_a_choice_that_did_not_run(kernel: dict[str, Any], said: str) -> None:
+    honest = {
+        "chosen": {"by": "best", "algorithm": "ll@t128b4l8"},
+        "tuning": {"threads": 128, "blocks": 4, "loads_in_flight": 8, "push": False},
+    }
+    made = record("ll@t128b4l8", 4096)
+    assert list(of_record(with_request(made, kernel=honest))) == []
+    assert any(said in one.sentence for one in of_record(with_request(made, kernel={**honest, **kernel})))
+
+
+def test_a_table_without_the_op_is_one_line(tmp_path: Path) -> None:
+    path = kept(tmp_path, "t.json", gpu="simulated", unit=INSTRUCTIONS)
+    chooser = chooser_for(str(path), fabric(), "broadcast")
+    with pytest.raises(RequestError, match=r"has no entry of broadcast: .* \(algorithms=best\)"):
+        chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
+
+
+def test_one_contestant_in_pictures_and_in_mlflow() -> None:
+    made = [
+        with_request(record(name, size), kernel={"chosen": {"by": "best", "algorithm": name}})
+        for name, size in (("lamport@t128b4l8", 1024), ("two_shot@t512b64l8p", 4096))
+    ]
+    records = [*made, record("two_shot@t512b64l8p", 1024), record("nccl", 1024), record("nccl", 4096)]
+    (section,), _ = split(records)
+    found = contestants(rows(section))
+    assert {name: [row.size_bytes for row in own] for name, own in found.items()} == {
+        "best": [1024, 4096],
+        "two_shot@t512b64l8p": [1024],
+        "nccl": [1024, 4096],
+    }
+    assert {series_of(one) for one in made} == {"0/all_reduce/best"}
+    assert series_of(records[2]) == "0/all_reduce/two_shot@t512b64l8p"
+
+
+@pytest.mark.parametrize("kernel", [None, {}, {"chosen": 5}, {"chosen": {"by": 7}}, {"chosen": {"by": None}}])
+def test_what_no_table_chose(kernel: Any) -> None:
+    made = with_request(record("two_shot@t512b64l8p", 1024), kernel=kernel)
+    assert made.request.chosen_by == ""

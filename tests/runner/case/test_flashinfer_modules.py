@@ -1,0 +1,224 @@
+"""Compiling a module of flashinfer's: who does it, how long it may take, what is left of it, and what is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.case import flashinfer_build, flashinfer_modules
+from runner.case.flashinfer_modules import Brought, ModulePlan, bring_module, first_error, run_builder
+from runner.request.validate import CONF
+from runner.world.threads import ThreadWorld
+from simulator.world import SimulatorOptions
+
+
+def builder(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_the_last_line_says_what_compiled_it() -> None:
+    code = "print('ninja: no work to do'); print('{\"compiled_with\": \"PyTorch 2.11.0, nvcc 13.0\"}')"
+    assert run_builder(builder(code), "vllm_comm", 30) == Brought("", "PyTorch 2.11.0, nvcc 13.0")
+
+
+def test_a_failure_is_told_by_the_compilers_first_error() -> None:
+    code = (
+        "import sys; print('[1/2] nvcc -c a.cu'); print('a.cu(3): error: no such type', file=sys.stderr); sys.exit(1)"
+    )
+    assert run_builder(builder(code), "vllm_comm", 30) == Brought(
+        "vllm_comm did not compile: a.cu(3): error: no such type"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", "no message"),
+        ("all is well\n\n", "all is well"),
+        (
+            "[1/2] nvcc -DX -c not found " + "x" * 600 + "\n/usr/bin/ld: cannot find -lcuda\nninja: stopped",
+            "/usr/bin/ld: cannot find -lcuda",
+        ),
+        ("Traceback\nModuleNotFoundError: No module named 'tvm_ffi'", "ModuleNotFoundError: No module named 'tvm_ffi'"),
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_90a'\nsh: error",
+            "nvcc fatal   : Unsupported gpu architecture 'compute_90a'",
+        ),
+    ],
+)
+def test_the_line_that_names_the_error_is_found(output: str, line: str) -> None:
+    assert first_error(output) == line
+
+
+def gone(process: int) -> bool:
+    """Whether a process ends within some seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        state = Path(f"/proc/{process}/stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+CHILD = (
+    "import subprocess, sys; child = subprocess.Popen(['sleep', '60']); open(sys.argv[1], 'w').write(str(child.pid))"
+)
+
+
+def child_of(place: Path) -> int:
+    end = time.monotonic() + 20
+    while not (place.exists() and place.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return int(place.read_text())
+
+
+def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    place = tmp_path / "child"
+    code = f"{CHILD}; child.wait()"
+    found = run_builder([*builder(code), str(place)], "trtllm_comm", 1.5)
+    assert found == Brought("compiling trtllm_comm took longer than 1.5 s")
+    assert gone(child_of(place))
+
+
+def test_the_builder_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    """A rank that is killed runs no code of its own: its end of the builder's standard input closes."""
+    place = tmp_path / "child"
+    code = f"""
+import threading
+from runner.case.flashinfer_build import _end_with_input
+threading.Thread(target=_end_with_input, daemon=True).start()
+{CHILD}
+child.wait()
+"""
+    process = subprocess.Popen(
+        [*builder(code), str(place)], stdin=subprocess.PIPE, cwd=CONF.parent, start_new_session=True
+    )
+    child = child_of(place)
+    assert process.poll() is None
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(20) == -signal.SIGKILL
+    assert gone(child)
+
+
+def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "child"
+
+    def interrupted(process: Any, limit_s: float) -> tuple[str, str]:
+        child_of(place)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flashinfer_modules, "_all_it_says", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_builder([*builder(f"{CHILD}; child.wait()"), str(place)], "vllm_comm", 60)
+    assert gone(child_of(place))
+
+
+def brought(monkeypatch: pytest.MonkeyPatch, hosts: str, compiled: Any, load: Any) -> list[Brought]:
+    """What bring_module gives each of four ranks on these hosts, one letter a rank."""
+    monkeypatch.setattr(flashinfer_modules, "compiled", compiled)
+    monkeypatch.setattr(flashinfer_modules, "load", load)
+
+    class OnAHost:
+        def __init__(self, fabric: Any) -> None:
+            self.fabric, self.rank, self.told = fabric, fabric.rank, 0
+
+        def exchange(self, note: str) -> tuple[str, ...]:
+            self.told += 1
+            found = self.fabric.exchange(hosts[self.rank] if self.told == 1 else note)
+            return tuple(found)
+
+    def program(fabric: Any, plan: ModulePlan) -> Brought:
+        return bring_module(OnAHost(fabric), plan)  # type: ignore[arg-type]
+
+    world = ThreadWorld(len(hosts), SimulatorOptions(heap_bytes=1 << 20))
+    return world.run(program, ModulePlan("vllm_comm", 5.0), 30.0)
+
+
+def test_the_first_rank_of_each_host_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[str, float]] = []
+    loaded: list[str] = []
+
+    def compile_it(module: str, limit_s: float) -> Brought:
+        compiled.append((module, limit_s))
+        return Brought("", "PyTorch 2.11.0, nvcc 13.0")
+
+    found = brought(monkeypatch, "abab", compile_it, loaded.append)
+    assert found == [Brought("", "PyTorch 2.11.0, nvcc 13.0")] * 4
+    assert compiled == [("vllm_comm", 5.0)] * 2
+    assert loaded == ["vllm_comm"] * 4
+
+
+def test_what_one_host_can_not_compile_no_rank_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = iter(["", "vllm_comm did not compile: error"])
+    loaded: list[str] = []
+    found = brought(monkeypatch, "aabb", lambda module, limit_s: Brought(next(problems)), loaded.append)
+    assert [one.problem for one in found] == ["vllm_comm did not compile: error"] * 4
+    assert loaded == []
+
+
+def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = iter(range(4))
+
+    def load(module: str) -> None:
+        if next(ranks) == 2:
+            raise OSError("libcudart.so.13: cannot open shared object file")
+
+    found = brought(monkeypatch, "aaaa", lambda module, limit_s: Brought("", "it"), load)
+    expected = "vllm_comm could not be loaded: OSError: libcudart.so.13: cannot open shared object file"
+    assert [one.problem for one in found] == [expected] * 4
+
+
+def test_a_module_is_compiled_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        flashinfer_modules, "run_builder", lambda command, module, limit_s: commands.append(command) or Brought("")
+    )
+    flashinfer_modules.compiled.cache_clear()
+    try:
+        assert flashinfer_modules.compiled("vllm_comm", 1.0) is flashinfer_modules.compiled("vllm_comm", 1.0)
+    finally:
+        flashinfer_modules.compiled.cache_clear()
+    assert commands == [[sys.executable, "-m", "runner.case.flashinfer_build", "vllm_comm"]]
+
+
+FAKE = """
+import os
+from types import SimpleNamespace
+class Spec:
+    is_aot = {aot}
+    def build_and_load(self):
+        assert os.path.isdir({place!r})
+        print("nvcc says something")
+gen_vllm_comm_module = Spec
+gen_trtllm_comm_module = None
+"""
+
+
+@pytest.mark.parametrize(("aot", "said"), [(True, "module brought compiled"), (False, "nvcc 13.0")])
+def test_the_builder_asks_flashinfer_and_says_what_it_used(
+    aot: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jit = tmp_path / "flashinfer" / "jit"
+    jit.mkdir(parents=True)
+    (tmp_path / "flashinfer" / "__init__.py").touch()
+    (jit / "__init__.py").touch()
+    (jit / "comm.py").write_text(FAKE.format(aot=aot, place=str(jit)))
+    (jit / "cpp_ext.py").write_text("def get_cuda_version(): return '13.0'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = run_builder([sys.executable, "-m", "runner.case.flashinfer_build", "vllm_comm"], "vllm_comm", 60)
+    assert found.problem == ""
+    assert found.compiled_with.endswith(f", {said}")
+    assert found.compiled_with.startswith("PyTorch 2")
+    assert flashinfer_build.compiled_with(SimpleNamespace(is_aot=True)).endswith("module brought compiled")
+    assert os.path.isdir(jit)

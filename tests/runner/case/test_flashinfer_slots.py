@@ -1,0 +1,280 @@
+"""flashinfer's all-reduces on slots: what they are called with, what they are given, and what is given back."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.baselines import find_baseline
+from kernels.flashinfer import MODULES, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
+from kernels.spec import Case
+from memory.pool import SymmetricPool
+from runner.case import flashinfer_modules, flashinfer_slots
+from runner.case.check import check_rank, merge
+from runner.case.inputs import make_input
+from runner.case.libraries import open_baseline
+from runner.case.library_program import BaselinePlan, run_baseline
+from runner.request.validate import CONF
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.runner.case.flashinfer_stand_in import PUBLIC, StandIn, bytes_at
+
+PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flashinfer"))
+
+
+class GpuLike:
+    """A rank of the simulator that passes for a GPU's."""
+
+    def __init__(self, fabric: Any, library: StandIn) -> None:
+        self.fabric = fabric
+        self.device = torch.device("cpu")
+        library.local.rank = fabric.rank
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+    def note_queued(self, what: str) -> None:
+        assert what.startswith("all_reduce/flashinfer/")
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    yield from stand_in(2, monkeypatch)
+
+
+@pytest.fixture
+def four(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    yield from stand_in(4, monkeypatch)
+
+
+def stand_in(ranks: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    library = StandIn(ranks)
+    monkeypatch.setattr(flashinfer_slots, "process_group", lambda: "the group")
+    monkeypatch.setattr(flashinfer_slots, "lent_bytes", lambda address, size, device: (bytes_at(address, size), None))
+    with library.as_module(monkeypatch):
+        yield library
+
+
+def case_of(name: str, ranks: int, dtype: str = "bfloat16", size_bytes: int = 4096, **changes: Any) -> Case:
+    return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, **changes)
+
+
+def checked(library: StandIn, case: Case, launches: int = 3) -> Any:
+    """The check of a case that ran on all ranks."""
+    baseline = find_baseline(case.algorithm)
+    assert baseline is not None
+
+    def program(fabric: Any, plan: BaselinePlan) -> Any:
+        return run_baseline(GpuLike(fabric, library), plan)  # type: ignore[arg-type]
+
+    world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
+    outcomes = world.run(program, BaselinePlan(case, baseline, launches=launches), 60.0)
+    return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", [VLLM_ONE_SHOT, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT])
+def test_each_runs_is_checked_and_gives_everything_back(name: str, dtype: str, two: StandIn) -> None:
+    check = checked(two, case_of(name, 2, dtype))
+    assert (check.method, check.wrong, check.launches) == ("bound", 0, 3)
+    assert check.ranks_equal_promised
+    assert (two.live, two.handles, two.kept) == ({}, {}, {})
+    assert len(two.calls) == 3 * 2
+
+
+def test_two_stages_have_room_for_what_a_rank_reduces(four: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    allocate = four.allocate
+    monkeypatch.setattr(four, "allocate", lambda what, size: asked.append(size) or allocate(what, size))  # type: ignore[func-returns-value]
+    size_bytes = (512 << 10) + 3 * 16
+    assert checked(four, case_of(VLLM_TWO_SHOT, 4, size_bytes=size_bytes), launches=1).wrong == 0
+    share_bytes = size_bytes // 16 // 4 * 16 + 3 * 16
+    assert sorted(asked)[:4] == [256 + share_bytes] * 4, "the last rank takes the three vectors that are left over"
+
+
+@pytest.mark.parametrize("name", [VLLM_ONE_SHOT, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT])
+def test_a_sum_in_bfloat16_and_a_dropped_rank_are_found(name: str, four: StandIn) -> None:
+    """Sums are held to float32's bound: what NCCL's own bound would let pass is wrong here."""
+    case = case_of(name, 4, size_bytes=1 << 14)
+    four.accumulator = torch.bfloat16
+    assert checked(four, case, launches=1).wrong > 100
+    four.accumulator, four.drops = None, 2
+    assert checked(four, case, launches=1).wrong > case.numel
+
+
+def test_a_librarys_accumulator_is_in_the_bound() -> None:
+    case = case_of(TRTLLM_LAMPORT, 4, size_bytes=1 << 14)
+    parts = [make_input(case, rank, case.numel) for rank in range(4)]
+    narrow = parts[0] + parts[1] + parts[2] + parts[3]
+    flashinfer, nccl = find_baseline(TRTLLM_LAMPORT), find_baseline("nccl")
+    assert flashinfer is not None
+    assert nccl is not None
+    other = replace(case, algorithm="nccl", placement="in_place")
+    assert check_rank(other, nccl, 0, [narrow], ()).wrong == 0
+    assert check_rank(case, flashinfer, 0, [narrow], ()).wrong > 100
+    right = sum((part.float() for part in parts), torch.zeros(case.numel)).bfloat16()
+    assert check_rank(case, flashinfer, 0, [right], ()).wrong == 0
+
+
+def test_trtllm_is_asked_for_the_shot_and_the_rows(two: StandIn) -> None:
+    checked(two, case_of(TRTLLM_LAMPORT, 2, size_bytes=64 << 10), launches=1)
+    checked(two, case_of(TRTLLM_TWO_SHOT, 2, size_bytes=64 << 10), launches=1)
+    assert [(one["one_shot"], one["rows"]) for one in two.calls] == [(True, 4)] * 2 + [(False, 4)] * 2
+
+
+def opened(library: StandIn, case: Case, use: Any) -> list[Any]:
+    """What use(fabric, contestant) gives on each rank, with three slots open."""
+
+    def program(fabric: Any, _: None) -> Any:
+        with SymmetricPool(fabric) as pool:
+            like: Any = GpuLike(fabric, library)
+            with open_baseline(case.algorithm, like, pool, case, 3) as contestant:
+                return use(fabric, contestant)
+
+    return ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20)).run(program, None, 60.0)
+
+
+def test_calls_in_graphs_get_their_peers_addresses_once_the_graph_was_made(two: StandIn) -> None:
+    case = case_of(VLLM_ONE_SHOT, 2, "float32", 64)
+
+    def use(fabric: Any, contestant: Any) -> list[float]:
+        for slot in range(3):
+            contestant.write(slot, torch.full((16,), float(1 + fabric.rank + 10 * slot)))
+        fabric.barrier()
+        two.is_capturing = True
+        for slot in (0, 1, 2, 1):
+            contestant.launch(slot)
+        assert all(contestant.output(slot).isnan().all() for slot in range(3)), "nothing runs while it is captured"
+        fabric.barrier()
+        two.is_capturing = False
+        contestant.captured()
+        two.replay(fabric.rank)
+        return [float(contestant.output(slot)[0]) for slot in range(3)]
+
+    assert opened(two, case, use) == [[3.0, 23.0, 43.0]] * 2
+    assert two.live == {}
+
+
+def test_ranks_whose_graphs_differ_are_told(two: StandIn) -> None:
+    def use(fabric: Any, contestant: Any) -> None:
+        two.is_capturing = True
+        for _ in range(1 + fabric.rank):
+            contestant.launch(0)
+        fabric.barrier()
+        contestant.captured()
+
+    with pytest.raises(WorldFailure, match=r"the ranks' graphs have 1 and 2 calls of flashinfer's"):
+        opened(two, case_of(VLLM_ONE_SHOT, 2, "float32", 64), use)
+
+
+def test_more_calls_than_the_table_has_room_for_are_named(two: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flashinfer_slots, "VLLM_TABLE_BYTES", 64 * 5)
+
+    def use(fabric: Any, contestant: Any) -> None:
+        two.is_capturing = True
+        for _ in range(3):
+            contestant.launch(0)
+        fabric.barrier()
+        contestant.captured()
+
+    with pytest.raises(
+        WorldFailure, match=r"flashinfer's table has room for 2 calls in graphs, not for 3 \(timing.calls\)"
+    ):
+        opened(two, case_of(VLLM_ONE_SHOT, 2, "float32", 64), use)
+
+
+@pytest.mark.parametrize("name", [VLLM_ONE_SHOT, TRTLLM_LAMPORT])
+def test_after_a_failure_nothing_waits_for_the_others(name: str, two: StandIn) -> None:
+    """Giving back is collective, and what ran may run still: the world ends with its processes."""
+
+    def use(fabric: Any, contestant: Any) -> None:
+        raise KeyError(fabric.rank)
+
+    with pytest.raises(WorldFailure, match="KeyError"):
+        opened(two, case_of(name, 2), use)
+    assert two.live, "the processes' end gives it back"
+
+
+def _definitions(path: Path) -> dict[str, ast.FunctionDef | ast.ClassDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
+
+
+def _real(name: str, comm: Path) -> ast.FunctionDef:
+    """The function that flashinfer.comm has by a name."""
+    for one in ast.parse((comm / "__init__.py").read_text(encoding="utf-8")).body:
+        for alias in one.names if isinstance(one, ast.ImportFrom) and one.module else ():
+            if (alias.asname or alias.name) == name:
+                assert isinstance(one, ast.ImportFrom)
+                # Modules define inner functions of the same names before the public ones.
+                tree = ast.parse((comm / f"{one.module}.py").read_text(encoding="utf-8")).body
+                (found,) = (two for two in tree if isinstance(two, ast.FunctionDef) and two.name == alias.name)
+                return found
+    raise AssertionError(f"flashinfer.comm has no {name}")
+
+
+def _shape(function: ast.FunctionDef) -> list[tuple[str, bool, str]]:
+    """Of each parameter its name, whether it is for keywords only, and its default."""
+    given = function.args
+    defaults = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
+    plain = [(one.arg, False, default) for one, default in zip(given.args, defaults, strict=True)]
+    named = [(one.arg, True, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return [(name, keyword, ast.unparse(default) if default else "-") for name, keyword, default in [*plain, *named]]
+
+
+@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_stand_in_has_flashinfers_own_signatures(name: str) -> None:
+    ours = [
+        (
+            one.name,
+            one.kind is one.KEYWORD_ONLY,
+            "-" if one.default is one.empty else repr(one.default),
+        )
+        for one in list(inspect.signature(PUBLIC[name]).parameters.values())[1:]
+    ]
+    assert ours == _shape(_real(name, PLACES[-1] / "comm"))
+
+
+@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
+def test_flashinfer_has_what_else_is_rested_on() -> None:
+    """The names that are loaded, the limits in its source, and what its destroy() leaves to us."""
+    comm = PLACES[-1] / "comm"
+    ipc, trtllm, vllm = (_definitions(comm / f"{name}.py") for name in ("cuda_ipc", "trtllm_ar", "vllm_ar"))
+    assert {"cudaMalloc", "cudaFree"} <= set(ipc)
+    assert "get_trtllm_comm_module" in trtllm
+    assert "get_vllm_comm_module" in vllm
+    text = (comm / "trtllm_ar.py").read_text(encoding="utf-8")
+    assert "_symm_workspace_refs[id(ipc_handles)] = symm_refs" in text
+    assert "_symm_workspace_refs.pop(id(workspace), None)" in text
+    assert 'metadata["control_flag_ptr"] = flag_ptr.value' in text
+    assert "kAllReduce = 0" in text
+    source = (PLACES[-1] / "data/include/flashinfer/comm/vllm_custom_all_reduce.cuh").read_text(encoding="utf-8")
+    assert "constexpr int kMaxBlocks = 36;" in source
+    assert "bytes < 512 * 1024) || (world_size_ <= 8 && bytes < 256 * 1024)" in source
+    assert "struct __align__(16) RankData {\n  void* ptrs[8];\n};" in source
+    assert flashinfer_slots.VLLM_BLOCKS == 36
+    assert flashinfer_slots.VLLM_ADDRESS_BYTES == 8 * 8
+
+
+@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
+def test_flashinfers_build_has_what_is_rested_on() -> None:
+    jit = PLACES[-1] / "jit"
+    comm, core, cpp = (_definitions(jit / f"{name}.py") for name in ("comm", "core", "cpp_ext"))
+    assert {"gen_vllm_comm_module", "gen_trtllm_comm_module"} <= set(comm)
+    assert {"build_and_load", "is_aot"} <= set(core)
+    assert "get_cuda_version" in cpp
+    for module in set(MODULES.values()):
+        assert f'"{module}",' in (jit / "comm.py").read_text(encoding="utf-8")
+    environment = (jit / "env.py").read_text(encoding="utf-8")
+    assert 'FLASHINFER_AOT_DIR: pathlib.Path = _package_root / "data" / "aot"' in environment
+    assert 'FLASHINFER_AOT_DIR / module_name / f"{module_name}.so"' in environment
+    assert flashinfer_modules.BUILD_LIMIT_S == 600

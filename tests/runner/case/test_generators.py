@@ -1,0 +1,131 @@
+"""Random numbers as a device makes them, here on torch's CPU tensors, against NumPy's own generator: the same bits."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.numeric.dtypes import ALL, DTYPES, FLOATS
+from kernels.numeric.formats import bits_of
+from kernels.spec import Case
+from runner.case import generators, inputs
+from runner.case.generators import DeviceGenerator, HostGenerator, agrees_with_numpy, philox_words
+from runner.case.inputs import CPU, draw_on, stream_of
+from runner.case.streams import Stream, draw
+
+PIECES = (1, 5, 3, 1000, 8, 77)
+"""Odd numbers, so that words of 32 bits are left over in the middle of blocks."""
+
+SUMS = [("exact", "sum"), ("normal", "sum"), ("edge", "avg"), ("exact", "max"), ("normal", "none"), ("edge", "none")]
+BITS = [("exact", "and"), ("exact", "or"), ("normal", "xor")]
+"""Kinds of inputs with reductions, which are all kinds of streams; the second only of integers."""
+
+
+@pytest.mark.parametrize(("seed", "key"), [(0, (0,)), (7, (3,)), (123456789012345678901, (0, 1))])
+def test_words_are_numpys_wherever_a_piece_begins(seed: int, key: tuple[int, ...]) -> None:
+    host, device = HostGenerator(seed, key), DeviceGenerator(seed, key, CPU)
+    for count in PIECES:
+        assert torch.equal(device.words(count), host.words(count))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_normal_numbers_are_numpys_wherever_a_piece_begins(seed: int, wide: bool) -> None:
+    host, device = HostGenerator(seed, (2,)), DeviceGenerator(seed, (2,), CPU)
+    largest = 0.0
+    for count in (*PIECES, 60_000, 3):
+        expected = host.normal(count, wide)
+        assert torch.equal(bits_of(device.normal(count, wide)), bits_of(expected))
+        largest = max(largest, float(expected.abs().max()))
+    assert largest > 3.66, "no number of the tail was among them"
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_with_too_few_words_come_the_numbers_that_they_do_give(wide: bool) -> None:
+    """Whatever word is the last: also one in the middle of an attempt that takes several."""
+    ziggurat = generators._ziggurat(wide)
+    words = philox_words((1, 2), 0, 1500, CPU)
+    words = words if wide else words.view(torch.int32)
+    whole, _ = ziggurat.numbers(words, len(words))
+    for last in range(1, 500, 2):
+        numbers, taken = ziggurat.numbers(words[:last], last)
+        assert torch.equal(numbers, whole[: len(numbers)])
+        assert last - 8 < taken <= last
+        after, _ = ziggurat.numbers(words[taken:], 5)
+        assert torch.equal(after, whole[len(numbers) :][:5])
+
+
+def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
+    draws = np.random.default_rng(3)
+    for density in (0.05, 0.5, 0.95):
+        slow = torch.from_numpy((draws.random(300) < density).nonzero()[0])
+        lengths = torch.from_numpy(draws.choice([2, 2, 2, 3, 5, 9], size=len(slow)))
+        begun, free = [], 0
+        for place, length in zip(slow.tolist(), lengths.tolist(), strict=True):
+            begun.append(place >= free)
+            free = place + length if begun[-1] else free
+        covered, begins = generators._covered(300, slow, lengths)
+        assert begins.tolist() == begun
+        taken = [
+            range(place + 1, place + length)
+            for place, length, is_begun in zip(slow.tolist(), lengths.tolist(), begun, strict=True)
+            if is_begun
+        ]
+        assert covered.nonzero().flatten().tolist() == [one for one in itertools.chain(*taken) if one < 300]
+
+
+def streams() -> list[Stream]:
+    """Every kind of stream with every dtype, of 3 ranks and of 72."""
+    found = []
+    for dtype in ALL:
+        for kind, reduction in SUMS + ([] if dtype in FLOATS else BITS):
+            for ranks in (3, 72):
+                case = Case("all_reduce", "x", dtype, "native", reduction, 64, ranks, inputs=kind)
+                found.append(stream_of(case))
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("stream", streams(), ids=lambda one: f"{one.kind}-{one.dtype}-{one.world_size}-{one.largest}")
+def test_a_device_draws_what_the_host_draws(stream: Stream) -> None:
+    expected = draw(stream, 4, 1, 3001, 1 << 20)
+    made = draw(stream, 4, 1, 3001, 997, partial(DeviceGenerator, device=CPU))
+    assert made.dtype == expected.dtype
+    assert torch.equal(bits_of(made), bits_of(expected))
+
+
+def test_every_kind_of_stream_is_among_those_compared() -> None:
+    kinds = {stream.kind for stream in streams()}
+    assert kinds == {"normal", "integers", "sparse", "bits", "ones", "zeros", "edge"}
+    assert {str(stream.dtype).removeprefix("torch.") for stream in streams()} == set(DTYPES) & set(ALL)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_numbers_of_another_method_are_noticed(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NumPy with another method, or a C library with another log1p, in its last bit."""
+    assert agrees_with_numpy.__wrapped__(CPU, wide)
+    ziggurat = generators._ziggurat(wide)
+    number = np.float64 if wide else np.float32
+    right = ziggurat._log1p
+    off = lambda x: float(np.nextafter(number(right(x)), number(-9)))  # noqa: E731
+    monkeypatch.setattr(ziggurat, "_log1p", off)
+    assert not agrees_with_numpy.__wrapped__(CPU, wide)
+
+
+def test_where_a_device_would_draw_other_numbers_the_host_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream("normal", torch.bfloat16)
+    expected = draw(stream, 0, 0, 100, 100)
+
+    class Elsewhere:
+        type = "elsewhere"
+
+    drawn = []
+    monkeypatch.setattr(inputs, "draw", lambda *given: drawn.append(len(given)) or expected)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)
+    for agrees in (False, True):
+        monkeypatch.setattr(inputs, "agrees_with_numpy", lambda device, wide, agrees=agrees: agrees)
+        assert draw_on(Elsewhere(), stream, 0, 0, 100) is expected  # type: ignore[arg-type]
+    assert drawn == [5, 6], "the sixth argument makes the device's generators"

@@ -1,0 +1,159 @@
+"""Libraries whose module is compiled first: when, how often, in whose time, and what becomes of cases without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernels import flashinfer
+from reports.record.record import RecordedEnvironment, RecordedRequest, Status
+from runner.case.cases import cases_of
+from runner.case.flashinfer_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
+from runner.command.job import Job, Means, run_job, usual_means
+from runner.request.compose import compose_jobs, hydra_over
+from runner.timing.measure import TimedResult
+from runner.world.world import WorldFailure
+from tests.runner.command.test_job_timing import LIMIT, Shelf, timing_of
+from tests.runner.conftest import GOOD, TWO, on_its_fabric
+
+READY = Brought("", "PyTorch 2.11.0, nvcc 13.0")
+BASELINES = "baselines=[flashinfer/vllm_one_shot,nccl,flashinfer/trtllm_lamport]"
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flashinfer, "version", lambda: "0.7.2")
+    monkeypatch.setattr(flashinfer, "is_prebuilt", lambda module: True)
+
+
+def job_of(*arguments: str) -> Job:
+    wanted = ["fabric=nvshmem", BASELINES, TWO, "algorithms=[one_shot]", "dtype=bfloat16", *arguments]
+    with hydra_over():
+        (composed,) = compose_jobs(wanted, multirun=False)
+    request = on_its_fabric(composed.request)
+    return Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
+
+
+def done(shelf: Shelf, brought: Callable[[Any, str], Brought], *arguments: str, **changes: Any) -> Shelf:
+    def measured(world: Any, contestants: Any, request: Any, limit: Any) -> Any:
+        shelf.events.append(f"measure {contestants[0].case.size_bytes}")
+        return [TimedResult(timing_of(LIMIT)) for _ in contestants], LIMIT
+
+    usual = usual_means()
+    ran = changes.pop("ran", lambda *given: GOOD)
+    compiled: Any = lambda spec, *given: dataclasses.replace(  # noqa: E731
+        EXECUTABLE, name=spec.name
+    )
+    run_job(job_of(*arguments), shelf, Means(usual.refuses, compiled, ran, measured, brought=brought))
+    return shelf
+
+
+def _executable() -> Any:
+    from memory.fabric import Executable
+
+    return Executable("all_reduce/one_shot", "entry", "sm_90a", "ptx", "sha256:0")
+
+
+EXECUTABLE = _executable()
+
+
+def test_each_module_is_brought_once_before_the_time_of_its_first_case() -> None:
+    brought: list[str] = []
+
+    def bring(world: Any, module: str) -> Brought:
+        brought.append(module)
+        time.sleep(0.3)
+        return READY
+
+    shelf = done(Shelf(), bring, "sizes=[1K,4K]")
+    assert brought == ["vllm_comm", "trtllm_comm"]
+    said = "bringing {} to the ranks: what is not compiled yet takes minutes"
+    at = [shelf.events.index(said.format(module)) for module in brought]
+    assert shelf.events[at[0] - 1] == "start 1024 flashinfer/vllm_one_shot"
+    assert shelf.events[at[1] - 1] == "start 1024 flashinfer/trtllm_lamport"
+    assert all(record.status is Status.PASSED for record in shelf.records)
+    assert all(record.duration_s < 0.3 for record in shelf.records if record.case.size_bytes == 4096)
+    first = next(one for one in shelf.records if one.case.algorithm == "flashinfer/vllm_one_shot")
+    assert first.library == "flashinfer 0.7.2 (PyTorch 2.11.0, nvcc 13.0)"
+
+
+def test_a_module_that_does_not_compile_refuses_its_cases_and_no_others() -> None:
+    tried: list[str] = []
+
+    def bring(world: Any, module: str) -> Brought:
+        tried.append(module)
+        return Brought("vllm_comm did not compile: a.cu(3): error: no") if module == "vllm_comm" else READY
+
+    shelf = done(Shelf(), bring, "sizes=[1K,4K]")
+    assert tried == ["vllm_comm", "trtllm_comm"], "it is not tried again"
+    refused = [record for record in shelf.records if record.status is Status.REFUSED]
+    assert [one.case.algorithm for one in refused] == ["flashinfer/vllm_one_shot"] * 2
+    assert refused[0].reason == (
+        "flashinfer/vllm_one_shot is unavailable: vllm_comm did not compile: a.cu(3): error: no"
+    )
+    assert refused[0].refusal is not None
+    assert refused[0].refusal.key == "baselines"
+    assert sum(record.status is Status.PASSED for record in shelf.records) == 6
+
+
+def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows() -> None:
+    def bring(world: Any, module: str) -> Brought:
+        if module == "vllm_comm":
+            world.healthy = False
+            raise WorldFailure(Status.TIMEOUT, None, "the deadline of 720 s passed\nmore")
+        return READY
+
+    shelf = done(Shelf(), bring, "sizes=[1K]")
+    (refused,) = (record for record in shelf.records if record.status is Status.REFUSED)
+    assert refused.reason.endswith("bringing vllm_comm to the ranks: the deadline of 720 s passed")
+    assert len(shelf.worlds) == 2
+    assert sum(record.status is Status.PASSED for record in shelf.records) == 3
+
+
+def test_a_fresh_world_is_brought_the_module_again_before_timing() -> None:
+    worlds: list[Any] = []
+
+    def ran(world: Any, contestant: Any, request: Any) -> Any:
+        if contestant.case.algorithm == "flashinfer/trtllm_lamport":
+            world.healthy = False
+        return GOOD
+
+    def bring(world: Any, module: str) -> Brought:
+        worlds.append((world, module))
+        return READY
+
+    shelf = done(Shelf(), bring, "sizes=[1K]", ran=ran)
+    assert [module for _, module in worlds] == ["vllm_comm", "trtllm_comm", "vllm_comm", "trtllm_comm"]
+    assert worlds[0][0] is worlds[1][0]
+    assert worlds[2][0] is worlds[3][0] is shelf.worlds[-1]
+    assert shelf.events[-5] == "measure 1024"
+
+
+def test_what_is_refused_anyway_is_not_compiled() -> None:
+    asked: list[str] = []
+
+    def bring(world: Any, module: str) -> Brought:
+        asked.append(module)
+        return READY
+
+    shelf = done(Shelf(), bring, "sizes=[1000]")
+    assert asked == []
+    assert sum(record.status is Status.REFUSED for record in shelf.records) == 2
+
+
+def test_the_ranks_have_the_time_that_compiling_takes() -> None:
+    class World:
+        def run(self, program: Any, plan: Any, deadline_s: float) -> list[Brought]:
+            assert program is bring_module
+            assert plan == ModulePlan("vllm_comm")
+            assert deadline_s == plan.limit_s + LOAD_LIMIT_S
+            return [READY, READY]
+
+    bring = usual_means().brought
+    assert bring is not None
+    world: Any = World()
+    assert bring(world, "vllm_comm") == READY

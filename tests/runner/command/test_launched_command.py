@@ -1,0 +1,230 @@
+"""The command's side of a launch: what it says while workers work, and why jobs were lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.bundle import record_files
+from runner.command import launched
+from runner.command.console import Console
+from runner.command.forecast import ExpectedCase, _whole_time_s
+from runner.command.launched import Launched
+from runner.command.plan import Command, prepare
+from runner.command.running import Asked
+from runner.command.worker import memory_of_worker
+from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.slurm import SlurmJob
+from runner.records.store import Store
+from runner.request.compose import compose_command, hydra_over
+from tests.runner.conftest import Outcome
+
+Symlab = Callable[..., Outcome]
+SWEEP = ("seed=1,2,3", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
+
+
+class Said(Console):
+    """A console that keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warned: list[str] = []
+        self.counts = ""
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+    def spread(self, text: str) -> None:
+        self.counts = text
+
+
+class Handed:
+    """Stand-in for runner.launch.started.Started: workers are handed over, and the test says what becomes of them."""
+
+    became: Callable[[Path, tuple[int, ...]], None] = staticmethod(lambda folder, workers: None)
+
+    def __init__(self, request: Any, work: Any, workers: list[int], options: Any, folder: Path) -> None:
+        self.workers = tuple(workers)
+        self.error: BaseException | None = None
+        self.returns: tuple[Any, ...] = ()
+        self.is_over = True
+        type(self).became(Path(work.folder), self.workers)
+
+    def wait(self, patience_s: float | None = None) -> None:
+        """It has ended."""
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("LOOK_S", "LOOK_SLURM_S", "WAITING_S", "GONE_S"):
+        monkeypatch.setattr(launched, name, 0.0)
+    monkeypatch.setattr("runner.launch.started.Started", Handed)
+    monkeypatch.setattr(Handed, "became", staticmethod(lambda folder, workers: None))
+
+
+def asked_for(*lines: str) -> Command:
+    with hydra_over():
+        jobs, launch = compose_command([*SWEEP, *lines], True)
+    return replace(prepare((), jobs, memory=lambda: 1 << 40), launch=launch)
+
+
+def launching(command: Command, console: Console, name: str = "", kept: Callable[..., None] | None = None) -> Launched:
+    """The command's launch, in a new folder."""
+    assert command.launch is not None
+    name = name or "20260101T000000Z-all_reduce-00000000"
+    folder = Path("new") / name
+    folder.mkdir(parents=True)
+    asked = Asked(name, (), len(command.jobs), {})
+    return Launched(
+        command.launch, command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None
+    )
+
+
+def test_a_records_line_counts_it(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what was done when the command looked last: with the last record's line all jobs are done."""
+    assert symlab("-m", *SWEEP).code == 0
+    (before,) = Path("records").iterdir()
+    records = {path.name: path.read_bytes() for path in before.rglob("*") if path.is_file()}
+
+    def became(folder: Path, workers: tuple[int, ...]) -> None:
+        for name, content in records.items():
+            if name.endswith(".json") and name != "command.json":
+                (folder / name).write_bytes(content)
+        for path in before.glob("*/"):
+            (folder / path.name).symlink_to(path.resolve())
+        # What the worker says of itself is older than its records.
+        LaunchFiles(folder).write_state(WorkerState(0, process=os.getpid(), job=0, ended="", how=""))
+        LaunchFiles(folder).write_state(WorkerState(1, process=1 << 30, ended="now", how="finished"))
+
+    monkeypatch.setattr(Handed, "became", staticmethod(became))
+    console, counts = Said(), []
+    command = asked_for("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    launch = launching(command, console, before.name, lambda record, path: counts.append(console.counts))
+    launch.run()
+    assert counts == [f"0 running, {done} of 3 jobs done" for done in (1, 2, 3)]
+    assert launch.problem == ""
+
+
+def test_a_worker_that_waits_for_slurm_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([None, None, None, *["PENDING"] * 4])
+
+    def listed(name: str) -> list[SlurmJob] | None:
+        state = next(looks, "FAILED")
+        return None if state is None else [SlurmJob("7_0", 0, state, "", "PartitionDown")]
+
+    monkeypatch.setattr("runner.launch.slurm.listed", listed)
+    console = Said()
+    launch = launching(asked_for("hydra/launcher=submitit_slurm", "hydra.launcher.array_parallelism=1"), console)
+    launch.run()
+    waits = [line for line in console.warned if "lost" not in line]
+    assert waits == [
+        "symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command",
+        "symlab: 1 worker waits in Slurm's queue: PartitionDown (Slurm job 7_0)",
+    ]
+    assert launch.problem == "3 jobs were lost (worker 1, Slurm job 7_0: FAILED (PartitionDown))"
+
+
+def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for jobs that no worker could take: a claim is a file. What a worker said of a job comes before."""
+
+    def became(folder: Path, workers: tuple[int, ...]) -> None:
+        files = LaunchFiles(folder)
+        files.claim(0, 0)
+        files.claim(1, 0)
+        files.write_state(WorkerState(0, host="here", process=1 << 30, job=1, problems={0: "a word of its own"}))
+
+    def no_room(path: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Handed, "became", staticmethod(became))
+    monkeypatch.setattr(Path, "write_bytes", no_room)
+    console = Said()
+    launch = launching(asked_for("hydra/launcher=joblib", "hydra.launcher.n_jobs=1"), console)
+    launch.run()
+    full = "nothing can be written in 20260101T000000Z-all_reduce-00000000: No space left on device"
+    assert [line.partition("): ")[2] for line in console.warned] == [
+        "worker 1 on here: a word of its own",
+        f"worker 1 on here: {full}",
+        full,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("available", "beside", "environment", "bytes_"),
+    [
+        (None, 2, {}, None),
+        (8 << 20, 2, {}, 4 << 20),
+        (8 << 20, 2, {"SLURM_MEM_PER_NODE": "6"}, 6 << 20),
+        (8 << 20, 2, {"SLURM_MEM_PER_NODE": "9"}, 8 << 20),
+        (None, 2, {"SLURM_MEM_PER_NODE": "9"}, 9 << 20),
+        (8 << 20, 2, {"SLURM_MEM_PER_NODE": "0"}, 4 << 20),
+    ],
+)
+def test_workers_on_one_node_divide_its_memory(
+    available: int | None, beside: int, environment: dict[str, str], bytes_: int | None
+) -> None:
+    assert memory_of_worker(available, beside, environment) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ((), 36.0),
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=1"), 36.0),
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), 24.0),
+        (("hydra/launcher=submitit_slurm",), 20.0),
+    ],
+)
+def test_a_plans_time_is_that_of_its_workers(lines: tuple[str, ...], seconds: float) -> None:
+    """Jobs of 4, 12 and 20 s: the last one begins where the first has ended."""
+    command = asked_for(*lines)
+    cases = [
+        ExpectedCase(job.composed.number + 1, job.cases[0], None, seconds)
+        for job, seconds in zip(command.jobs, (4.0, 12.0, 20.0), strict=True)
+    ]
+    assert _whole_time_s(cases, command) == seconds
+
+
+def programs(folder: Path) -> dict[str, str]:
+    """The environment of a machine that has Slurm's programs, and no Slurm that they can reach."""
+    folder.mkdir()
+    for name in ("sbatch", "srun", "squeue", "scancel"):
+        (folder / name).write_text(f"#!/bin/sh\necho '{name}: error: no controller' >&2\nexit 1\n")
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_path: Path) -> None:
+    environment = programs(tmp_path / "programs")
+    line = [sys.executable, "-m", "symlab"]
+    given = ("hydra/launcher=submitit_slurm", "hydra.launcher.comment='http://user:hunter2@host'")
+
+    def said(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*line, *words], env=environment, capture_output=True, text=True, timeout=60)
+
+    done = said("run", "-m", *SWEEP, *given)
+    assert done.returncode == 1, done.stderr
+    assert "error: 3 jobs were lost (worker 1: sbatch: error: no controller)" in done.stderr
+    assert done.stderr.count("symlab: lost: job ") == 3
+    (folder,) = Path("records").iterdir()
+    assert record_files(folder) == []
+    for path in folder.rglob("*"):
+        assert path.is_dir() or b"hunter2" not in path.read_bytes(), path
+    recorded = json.loads((folder / "command.json").read_text())["launcher"]
+    assert recorded == ["hydra/launcher=submitit_slurm", "hydra.launcher.comment='http://withheld@host'"]
+    again = said("resume", str(folder))
+    assert again.returncode == 2
+    assert "had a secret, which is not kept (RECORDS), give the launcher" in again.stderr
+    wrong = said("resume", str(folder), "--launcher", "joblib", "--launcher", "hydra.launcher.n_jobs=0")
+    assert wrong.returncode == 2
+    assert "no worker was asked for (hydra.launcher.n_jobs)" in wrong.stderr
+    assert "as it began" not in wrong.stderr

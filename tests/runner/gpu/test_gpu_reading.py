@@ -1,0 +1,229 @@
+"""Types of GPUs as data: every value has a source, what is wrong is one line, and floors say who measured them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from runner.gpu.gpu_type import FLOOR_NAMES, Floors, GpuType, Origin, Source, SourceKind
+from runner.gpu.names import CONF, gpu_names
+from runner.gpu.reading import SECTIONS, gpu_type, type_of_device, type_with_limits
+from runner.gpu.schema import FloorsSchema, GpuTypeSchema
+from runner.request.gpu_types import type_asked
+from runner.request_error import RequestError
+
+H200 = gpu_type("h200")
+
+
+def write(folder: Path, text: str, name: str = "mine") -> Path:
+    (folder / "gpu").mkdir(exist_ok=True)
+    path = folder / "gpu" / f"{name}.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    write(folder, text)
+    with pytest.raises(RequestError) as caught:
+        gpu_type("mine", (CONF, folder))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("gpu/mine.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_every_value_of_ours_has_a_source(name: str) -> None:
+    found = gpu_type(name)
+    keys = {f"{section}.{one.name}" for section, noun in SECTIONS.items() for one in dataclasses.fields(noun)}
+    assert found.sources.keys() == keys - {"limits.name"}
+    assert (found.name, found.limits.name) == (name, name)
+    assert found.title
+    assert found.switch.gpus >= 2
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize("name", [name for name in gpu_names() if name != "gb200_nvl72"])
+def test_every_named_source_is_used(name: str) -> None:
+    text = (CONF / "gpu" / f"{name}.yaml").read_text()
+    sources, rest = text.split("limits:", 1)
+    for one in re.findall(r"^  (\w+): '", sources, re.MULTILINE):
+        assert f"source: {one}}}" in rest, one
+
+
+def test_the_schema_has_the_nouns_keys() -> None:
+    schema = {one.name: one for one in dataclasses.fields(GpuTypeSchema)}
+    for section, noun in SECTIONS.items():
+        inner = schema[section].default_factory
+        assert isinstance(inner, type)
+        assert {one.name for one in dataclasses.fields(inner)} | {"name"} >= {
+            one.name for one in dataclasses.fields(noun)
+        }
+    assert {one.name for one in dataclasses.fields(FloorsSchema)} == {*FLOOR_NAMES, "source", "ranks", "records"}
+
+
+def test_a_trials_floors_stand_in_and_say_so() -> None:
+    h100 = gpu_type("h100")
+    assert h100.calibrated is None, "then the page and the model say who measured"
+    assert h100.floors is h100.trial
+    assert h100.floors is not None
+    assert (h100.floors.origin, h100.floors.records) == (Origin.trial, ())
+    assert "trial (2026-11-22)" in h100.floors.source.text
+    assert h100.floors.release_acquire_us == {0: 2.13}
+    assert "load_own_l2_us" in h100.floors.missing
+    assert "relaxed_us" not in h100.floors.missing
+    assert gpu_type("b200").floors is None
+
+
+def test_calibrated_floors_go_first(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "like: h200\nfloors:\n  source: 'measured: 2026-12-01, a test'\n  ranks: 2\n  records: ['sha256:00']\n"
+        "  relaxed_us: 0.5\n  push_gbps: {8: 90, 1: 12.5}\n",
+    )
+    found = gpu_type("mine", (CONF, tmp_path))
+    assert found.floors is found.calibrated
+    assert found.floors is not None
+    assert (found.floors.origin, found.floors.relaxed_us) == (Origin.calibrated, 0.5)
+    assert list(found.floors.push_gbps.items()) == [(1, 12.5), (8, 90.0)]
+    assert found.trial == H200.trial
+    assert found.digest != H200.digest
+
+
+def test_the_digest_tells_types_apart() -> None:
+    assert gpu_type("h200").digest == H200.digest
+    assert dataclasses.replace(H200, clocks=dataclasses.replace(H200.clocks, sm_mhz=1)).digest != H200.digest
+    assert re.fullmatch("sha256:[0-9a-f]{64}", H200.digest)
+
+
+def test_like_takes_over_values_with_their_sources(tmp_path: Path) -> None:
+    why = "assumed: a matrix product leaves 16 of them"
+    path = write(tmp_path, f"like: h200\nlimits:\n  multiprocessors: {{value: 16, source: '{why}'}}\n")
+    found = gpu_type(str(path))
+    assert found == gpu_type("mine", (CONF, tmp_path))
+    assert (found.name, found.limits.multiprocessors) == ("mine", 16)
+    assert found.sources["limits.multiprocessors"] == Source(SourceKind.assumed, why.partition(": ")[2])
+    assert found.sources["links.count"] == H200.sources["links.count"]
+    assert set(found.assumed) == {"limits.multiprocessors", *H200.assumed}
+    nvl72 = gpu_type("gb200_nvl72")
+    assert (nvl72.switch.gpus, nvl72.limits.multiprocessors) == (72, gpu_type("gb200").limits.multiprocessors)
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = write(tmp_path, "like: h200\ntitle: one\n")
+    assert gpu_type(str(path)).title == "one"
+    path.write_text("like: h200\ntitle: another\n")
+    assert gpu_type(str(path)).title == "another"
+
+
+def test_the_limits_of_a_request_hold() -> None:
+    limits = dataclasses.replace(H200.limits, multiprocessors=16)
+    found = type_with_limits(limits)
+    assert (found.limits, found.floors) == (limits, H200.floors)
+    assert found.sources["limits.multiprocessors"] == Source(SourceKind.assumed, "given in the request (fabric.gpu)")
+    assert type_with_limits(H200.limits) == H200
+    with pytest.raises(RequestError, match=r"unknown GPU 'few' \(fabric.gpu\)"):
+        type_with_limits(dataclasses.replace(limits, name="few"))
+
+
+def test_a_request_means_the_file_that_it_names(tmp_path: Path) -> None:
+    path = write(tmp_path, "like: h200\nname: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, relaxed_us: 7}\n")
+    mine = gpu_type(str(path))
+    assert mine.limits == H200.limits
+    assert type_asked(str(path), mine.limits) == mine
+    assert type_asked({"like": str(path)}, mine.limits).floors == mine.floors
+    assert type_asked(dataclasses.asdict(H200.limits), H200.limits) == H200
+    few = dataclasses.replace(H200.limits, name="few", multiprocessors=16)
+    found = type_asked({"like": str(path), "name": "few", "multiprocessors": 16}, few)
+    assert (found.name, found.limits, found.floors) == ("few", few, mine.floors)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("push_gbps: {1: 20, 128: 451}", "push_gbps is 451 for 128, and the links carry 450 GB/s (links.one_way_gbps)"),
+        ("incast_gbps: {1: 2560}", "incast_gbps is 2560 for 1, and the links carry 450 GB/s"),
+        ("relaxed_us: 0.7, release_acquire_us: {0: 0.6}", "release_acquire_us is 0.6 for 0, and less than relaxed_us"),
+        ("relaxed_us: -1", "relaxed_us is -1.0 for 1: give a number above 0"),
+    ],
+)
+def test_floors_that_no_measurement_gives(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refusal(tmp_path, f"{FLOORS}{text}}}\n")
+
+
+def test_sums_in_own_memory_are_not_bounded_by_links(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{FLOORS}reduce_gbps: {{128: 2000}}}}\n")
+    assert gpu_type(str(path)).floors is not None
+
+
+def test_a_device_has_its_type() -> None:
+    assert type_of_device("NVIDIA H200") == "h200"
+    assert type_of_device("NVIDIA H100 80GB HBM3") == "h100"
+    assert type_of_device("NVIDIA T4") == ""
+    named = [one for name in gpu_names() for one in gpu_type(name).devices if name != "gb200_nvl72"]
+    assert len(named) == len(set(named))
+
+
+SMS = "limits: {multiprocessors: "
+FLOORS = "like: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, "
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("like: h200\nsize: 3\n", "unknown key 'size' (size), known: clocks, "),
+        ("like: h200\nmultiprocessors: 3\n", "a limit stands in limits: {multiprocessors: ..}"),
+        ("like: h200\nlimits: {sms: 3}\n", "unknown key 'sms' (limits.sms), known: arch, "),
+        (f"like: h200\n{SMS}3}}\n", "limits.multiprocessors has no source (limits.multiprocessors), give {value: 3,"),
+        (f"like: h200\n{SMS}{{value: 3}}}}\n", "limits.multiprocessors has no source"),
+        (f"like: h200\n{SMS}{{value: 3, source: ''}}}}\n", "limits.multiprocessors has no source"),
+        (f"like: h200\n{SMS}{{source: 'assumed: x'}}}}\n", "limits.multiprocessors has no value"),
+        (
+            f"like: h200\n{SMS}{{value: 3, source: 'assumed: x', of: 1}}}}\n",
+            "unknown key 'of' (limits.multiprocessors.of)",
+        ),
+        (f"like: h200\n{SMS}{{value: 3, source: book}}}}\n", "'book' is no source (limits.multiprocessors), give "),
+        (f"like: h200\n{SMS}{{value: 3, source: 'guess: x'}}}}\n", "'guess: x' is no source"),
+        (f"like: h200\n{SMS}{{value: 3, source: 'assumed: '}}}}\n", "is no source"),
+        (f"like: h200\n{SMS}{{value: 3, source: 'measured: on mine'}}}}\n", "does not say when it was measured"),
+        (f"like: h200\n{SMS}{{value: 0, source: 'assumed: x'}}}}\n", "0 is no number for limits.multiprocessors"),
+        (f"like: h200\n{SMS}{{value: many, source: 'assumed: x'}}}}\n", "'many' of type 'str' could not be converted"),
+        ("like: h200\nmemory: {gbps: {value: .inf, source: 'assumed: x'}}\n", "inf is no number for memory.gbps"),
+        ("like: h200\nlimits: {arch: {value: hopper, source: 'assumed: x'}}\n", "'hopper' is no architecture"),
+        ("like: h200\nlimits: 3\n", "limits is a section and not '3' (limits), give it keys"),
+        ("name: mine\n", "limits.arch is missing, give {value: .., source: ..}, or like: "),
+        ("like: h200\ntrial: {source: 'assumed: x', ranks: 2}\n", "floors are measured, and 'assumed: x' is not"),
+        ("like: h200\ntrial: {source: 'measured: x', ranks: 2}\n", "does not say when it was measured (trial.source)"),
+        ("like: h200\ntrial: {ranks: 2}\n", "trial has no source"),
+        (f"{FLOORS}records: ['sha256:00']}}\n", "trial has 1 records (trial.records), leave records out"),
+        (f"{FLOORS}relaxed_us: -1}}\n", "relaxed_us is -1.0 for 1: give a number above 0 for a count from 1 (trial)"),
+        (f"{FLOORS}push_gbps: {{0: 3}}}}\n", "push_gbps is 3.0 for 0: "),
+        (f"{FLOORS}push_gbps: 3}}\n", "gpu/mine.yaml: "),
+        (f"{FLOORS}pushed: 3}}\n", "unknown key 'pushed' (trial.pushed)"),
+        (
+            f"{FLOORS.replace('trial', 'floors')}relaxed_us: 1}}\n",
+            "floors has 0 records (floors.records), symlab calib",
+        ),
+        ("[1]\n", "describes no GPU (fabric.gpu), write it as gpu/h100.yaml"),
+        ("name: [\n", "can't be read: "),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refusal(tmp_path, text)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"there is no file .*none.yaml \(fabric.gpu\), give a file of a GPU, or a1"):
+        gpu_type(str(tmp_path / "none.yaml"))
+
+
+def test_floors_that_cannot_be() -> None:
+    source = Source(SourceKind.measured, "2026-11")
+    with pytest.raises(ValueError, match="relaxed_us is inf"):
+        Floors(origin=Origin.trial, source=source, ranks=2, relaxed_us=float("inf"))
+    floors = Floors(origin=Origin.trial, source=source, ranks=2, release_acquire_us={64: 2.0, 0: 1.0})
+    assert list(floors.release_acquire_us) == [0, 64]
+    assert isinstance(H200, GpuType)

@@ -1,0 +1,212 @@
+"""A Slurm of its own for a test: munged, slurmctld and several slurmd on this machine, on free ports, in one folder.
+
+It needs Debian's slurmctld, slurmd, munge and slurm-client, and root. Nodes are processes: `slurmd -N node1` has a port
+of its own. All of it ends with the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
+
+START_S = 30.0
+
+NODE = "SYMLAB_TEST_NODE"
+"""Variable of a slurmd and of its step daemons, which have none of Slurm's."""
+
+CONFIGURATION = """\
+ClusterName=symlab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_min_interval=100000,batch_sched_delay=0,sched_interval=1,bf_interval=1
+SlurmdTimeout=5
+SlurmctldTimeout=10
+InactiveLimit=0
+KillWait=2
+MinJobAge=60
+ReturnToService=2
+MpiDefault=none
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def why_not() -> str:
+    """Return why a Slurm can't be started here; "" if it can."""
+    if missing := [name for name in PROGRAMS if _program(name) is None]:
+        return f"{', '.join(missing)} missing: apt-get install slurmctld slurmd munge slurm-client"
+    return "" if os.geteuid() == 0 else "slurmd needs root"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A running Slurm. environment has the variable by which its programs find it."""
+
+    folder: Path
+    environment: dict[str, str]
+    _nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def said(self, *command: str) -> str:
+        """Return what one of Slurm's programs says."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.strip()
+
+    def queue(self) -> list[str]:
+        """Return the jobs that wait or run, as "12_0 RUNNING node1"."""
+        lines = self.said("squeue", "--noheader", "--array", "--format=%i %T %N").splitlines()
+        return [line.strip() for line in lines if "COMPLETING" not in line]
+
+    def start_node(self, name: str) -> None:
+        """Start a node's slurmd."""
+        program = _program("slurmd")
+        assert program is not None
+        self._nodes[name] = subprocess.Popen(
+            [program, "-D", "-N", name],
+            env={**self.environment, NODE: name},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def kill_node(self, name: str) -> None:
+        """Kill a node: its slurmd and all that it runs, as a power failure does."""
+        slurmd = self._nodes.pop(name)
+        slurmd.kill()
+        slurmd.wait()
+        deadline_s = time.monotonic() + START_S
+        while processes := self.processes_of(name):  # also those that others started meanwhile
+            for process in processes:
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"processes of {name} can't be killed: {processes}")
+            time.sleep(0.05)
+
+    def processes_of(self, node: str) -> list[int]:
+        """Return the processes that a node's slurmd started: its step daemons, by the variable that they have from it,
+        and theirs, by the one that Slurm gives them."""
+        mine = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
+        names = {f"{variable}={node}".encode() for variable in (NODE, "SLURMD_NODENAME")}
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = set(path.joinpath("environ").read_bytes().split(b"\0"))
+                if mine in words and words & names:
+                    found.append(int(path.name))
+        return found
+
+    def end(self) -> None:
+        """End all nodes."""
+        for name in list(self._nodes):
+            self.kill_node(name)
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, nodes: int = 2, cores: int = 2) -> Iterator[Cluster]:
+    """Within, there is a Slurm with nodes of some cores each. RuntimeError, with its log, if it does not start."""
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    (folder / "state").mkdir()
+    ports = _free_ports(nodes + 1)
+    host = socket.gethostname().partition(".")[0]
+    names = [f"node{number + 1}" for number in range(nodes)]
+    lines = [
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} State=UNKNOWN"
+        for name, port in zip(names, ports[1:], strict=True)
+    ]
+    text = CONFIGURATION.format(host=host, controller=ports[0], folder=folder, nodes="\n".join(lines))
+    (folder / "slurm.conf").write_text(text, encoding="utf-8")
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    environment["PATH"] = f"{environment.get('PATH', '')}:/usr/sbin"
+    made = Cluster(folder, environment)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_end_daemon, _munged(folder))
+        controller = _program("slurmctld")
+        assert controller is not None
+        daemon = subprocess.Popen(
+            [controller, "-D", "-i"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        stack.callback(_end_daemon, daemon)
+        stack.callback(made.end)
+        for name in names:
+            made.start_node(name)
+        _wait_until_idle(made, nodes)
+        yield made
+
+
+def _munged(folder: Path) -> subprocess.Popen[bytes]:
+    """A munge daemon with a key of its own."""
+    key = folder / "munge.key"
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o400)
+    program = _program("munged")
+    assert program is not None
+    names = ("key", "socket", "pid", "seed", "log")
+    options = [f"--{option}-file={folder / f'munge.{option}'}" for option in names if option != "socket"]
+    return subprocess.Popen(
+        [program, "--foreground", "--force", f"--socket={folder / 'munge.socket'}", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _wait_until_idle(made: Cluster, nodes: int) -> None:
+    deadline_s = time.monotonic() + START_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(subprocess.SubprocessError):
+            if made.said("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") == nodes:
+                return
+        time.sleep(0.3)
+    logs = [path.read_text(errors="replace")[-1500:] for path in sorted(made.folder.glob("*.log"))]
+    raise RuntimeError("Slurm did not start:\n" + "\n".join(logs))
+
+
+def _end_daemon(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

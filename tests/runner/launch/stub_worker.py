@@ -1,0 +1,39 @@
+"""A worker's process for tests of its supervisor: it does what its content says, as a pickled list of steps.
+
+("job", n): begin job n. ("die", n): be killed in job n. ("code", c): end with an exit code. ("wait",): wait to be told
+to end. Jobs that were lost before are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from runner.launch.files import LaunchFiles
+
+
+def main() -> int:
+    size = int.from_bytes(sys.stdin.buffer.read(8), "little")
+    orders = pickle.loads(sys.stdin.buffer.read(size))
+    files = LaunchFiles(Path(orders.folder))
+    state = files.state(orders.worker)
+    assert state is not None
+    for what, *number in pickle.loads(orders.content):
+        if what in ("job", "die") and number[0] in state.lost:
+            continue
+        if what == "wait":
+            sys.stdin.buffer.read()
+            return 130
+        if what == "code":
+            print("what it said last")
+            return int(number[0])
+        files.write_state(replace(state, job=number[0], process=os.getpid()))
+        (Path(orders.folder) / f"did-{number[0]}.json").write_text(os.environ.get("GIVEN", ""))
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+    files.write_state(replace(state, job=None, process=os.getpid()))
+    return 0

@@ -1,0 +1,158 @@
+"""A sweep on joblib's workers: one folder, one manifest, a consistent audit; a job whose process is killed is named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reports.record.bundle import record_files
+from reports.record.record import load
+from reports.record.seal import broken
+from runner.command.worker import MODULE, Content
+from runner.launch.files import LAUNCH, LaunchFiles
+from runner.launch.supervisor import Supervisor
+from runner.records.command_json import command_document_of
+from runner.records.store import Store
+
+pytestmark = pytest.mark.slow
+
+SWEEP = (
+    "world_size=2",
+    "sizes=[64]",
+    "algorithms=[one_shot]",
+    "fabric=simulator",
+    "track.uri=sqlite:///t.db",
+    "seed=1,2,3,4",
+)
+JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+
+
+def symlab(folder: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "symlab", *words]
+    return subprocess.Popen(
+        line, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def series_of(database: Path) -> list[tuple[str, int]]:
+    """The status of each command's run in a database of MLflow, and the number of finished series under it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        runs = dict(connection.execute("select run_uuid, status from runs").fetchall())
+        above = dict(connection.execute("select run_uuid, value from tags where key = 'mlflow.parentRunId'").fetchall())
+    parents = [run for run in runs if run not in above]
+    return [
+        (runs[one], sum(parent == one and runs[run] == "FINISHED" for run, parent in above.items())) for one in parents
+    ]
+
+
+def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
+    process = symlab(tmp_path, "run", "-m", *SWEEP, *JOBLIB)
+    deadline_s = time.monotonic() + 60
+    killed = None
+    while killed is None and time.monotonic() < deadline_s:
+        for folder in tmp_path.glob("records/*"):
+            at_work = [one for one in LaunchFiles(folder).states() if one.job is not None and not one.ended]
+            if at_work:
+                os.kill(at_work[0].process, signal.SIGKILL)
+                killed = at_work[0]
+        time.sleep(0.02)
+    said, _ = process.communicate(timeout=120)
+    assert killed is not None
+    (folder,) = (tmp_path / "records").iterdir()
+    document = command_document_of(folder)
+    assert document is not None
+    assert document.end is not None
+    lost = [job for worker in document.workers for job in worker.lost]
+    assert process.returncode == 1, said
+    assert lost == [killed.job]
+    assert document.end.cases_not_run == ((killed.job, document.jobs[killed.job].cases[0]),)
+    assert f"lost: job {killed.job + 1} (" in said
+    assert "its process was ended by SIGKILL" in said
+    assert "4 cases: 3 passed, 1 not run" in said
+    assert not (folder / LAUNCH).exists()
+    assert broken(folder) == []
+
+    before = set(record_files(folder))
+    process = symlab(tmp_path, "resume", str(folder))
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert series_of(tmp_path / "t.db") == [("FINISHED", 4)]
+    (new,) = set(record_files(folder)) - before
+    assert (load(new).request.job, load(new).request.resumed) == (killed.job, 1)
+
+    process = symlab(tmp_path, "audit", str(folder))
+    said, _ = process.communicate(timeout=120)
+    assert ": consistent;" in said, said
+
+
+def still_in(folder: Path) -> list[str]:
+    """The command lines of processes that work in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if path.joinpath("cwd").readlink() == folder:
+                found.append(path.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGKILL,), (signal.SIGINT, signal.SIGINT)], ids=["killed", "interrupted"])
+def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...], tmp_path: Path) -> None:
+    """joblib's processes would wait for work for minutes, and keep open what a reader of the command reads."""
+    process = symlab(tmp_path, "run", "-m", *SWEEP, "track=none", "sizes=[4M]", *JOBLIB)
+    deadline_s = time.monotonic() + 60
+    while not any(one.job is not None for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert len(still_in(tmp_path)) > 3
+    for one in signals:
+        process.send_signal(one)
+        time.sleep(0.3)
+    said, _ = process.communicate(timeout=40)
+    assert process.returncode == (-9 if signals == (signal.SIGKILL,) else 130), said
+    assert ("still there: processes " in said) == (signals != (signal.SIGKILL,)), said
+    while left := still_in(tmp_path):
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.2)
+
+
+def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> None:
+    """The worker sees another folder under the command's name, so it runs its share into one of its own."""
+    import pickle
+
+    from runner.command.launched import _portable
+    from runner.command.plan import prepare
+    from runner.command.running import Asked
+    from runner.request.compose import compose_jobs, hydra_over
+
+    with hydra_over():
+        composed = compose_jobs(SWEEP, True)
+    command = prepare((), composed)
+    cases = {job.composed.number: frozenset(case.id for case in job.cases) for job in command.jobs}
+    content = Content(
+        Asked("20260101T000000Z-x-00000000", (), 4, {}),
+        tuple(map(_portable, command.jobs)),
+        cases,
+        None,
+        "submitit_slurm",
+        0,
+        2,
+        1,
+    )
+    returned = Supervisor(MODULE, pickle.dumps(content), str(tmp_path / "20260101T000000Z-x-00000000"), "token")(1)
+    assert returned.state.how == "finished", returned.state
+    store = Store(tmp_path / "kept")
+    for name, text in returned.files.items():
+        store.take(name, text)
+    records = [load(path) for path in record_files(tmp_path / "kept")]
+    assert sorted(record.request.job for record in records) == [1, 3]
+    assert all(record.verified for record in records)
+    assert {(record.environment.launch or {})["worker"]["number"] for record in records} == {1}

@@ -1,0 +1,203 @@
+"""Sweeps on a real Slurm of two nodes: what is cancelled, killed and interrupted is named, and resume runs the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.bundle import record_files
+from reports.record.record import load
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from runner.records.command_json import CommandDocument, command_document_of
+from tests.runner.launch.slurm_cluster import Cluster, why_not
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+SWEEP = ("world_size=2", "sizes=[1M]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
+"""A job of one case that takes about a second, so that a worker can be met at work. A worker takes seconds to start, so
+there are few."""
+
+PATIENCE_S = 60.0
+
+
+def begun(slurm: Cluster, folder: Path, *overrides: str) -> subprocess.Popen[str]:
+    """A sweep that is under way, in a folder."""
+    line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", *overrides]
+    return subprocess.Popen(
+        line,
+        cwd=folder,
+        env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], patience_s: float = 2 * PATIENCE_S) -> str:
+    """What a command has said, once it has ended."""
+    said, _ = process.communicate(timeout=patience_s)
+    return said
+
+
+def waited(found: Callable[[], Any]) -> Any:
+    """What found returns, once it is true."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        if value := found():
+            return value
+        time.sleep(0.1)
+    raise AssertionError("it did not come")
+
+
+def folder_of(records: Path) -> Path:
+    """The only command's folder."""
+    (found,) = waited(lambda: list(records.glob("*-all_reduce-*")))
+    assert isinstance(found, Path)
+    return found
+
+
+def at_work(folder: Path) -> list[WorkerState]:
+    """The workers that do a job now."""
+    return [one for one in LaunchFiles(folder).states() if one.job is not None and not one.ended]
+
+
+def is_step_daemon(process: int) -> bool:
+    """Whether a process is Slurm's daemon of a step, which itself has no variable of Slurm's."""
+    return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"slurmstepd")
+
+
+def document(folder: Path) -> CommandDocument:
+    found = command_document_of(folder)
+    assert found is not None
+    return found
+
+
+def resumed(slurm: Cluster, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "symlab", "resume", str(folder), *options]
+    return subprocess.run(line, env=environment, cwd=folder.parent.parent, capture_output=True, text=True, timeout=120)
+
+
+def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_path: Path) -> None:
+    process = begun(slurm, tmp_path, f"seed={','.join(map(str, range(1, 13)))}", "hydra.launcher.array_parallelism=4")
+    folder = folder_of(tmp_path / "records")
+    first = waited(lambda: [one for one in at_work(folder) if one.node == "node1"])[0]
+    slurm.said("scancel", first.submission)
+    other = waited(lambda: [one for one in at_work(folder) if one.node == "node2"])[0]
+    assert any(is_step_daemon(one) for one in slurm.processes_of("node2"))
+    slurm.kill_node("node2")
+    assert slurm.processes_of("node2") == []
+    slurm.start_node("node2")
+    said = ended(process)
+    found = document(folder)
+    workers = {one.number: one for one in found.workers}
+    assert workers[first.number].how.startswith("CANCELLED"), said
+    # Slurm gives the dead node's jobs another start, or calls them failed: either way the worker is accounted for.
+    assert workers[other.number].starts > 1 or workers[other.number].lost or workers[other.number].how != "finished", (
+        said
+    )
+    lost = {job for one in found.workers for job in one.lost}
+    assert found.end is not None
+    assert process.returncode == (1 if lost else 0), said
+    assert lost == {job for job, _ in found.end.cases_not_run}
+    for job in lost:
+        assert f"lost: job {job + 1} (" in said
+    assert not (folder / LAUNCH).exists()
+    assert slurm.queue() == []
+    before = {path: path.stat().st_mtime_ns for path in record_files(folder)}
+    assert len(before) == 12 - len(found.end.cases_not_run) >= 4
+    if lost:
+        again = resumed(slurm, folder)
+        assert again.returncode == 0, again.stdout + again.stderr
+    after = {path: path.stat().st_mtime_ns for path in record_files(folder)}
+    assert len(after) == 12
+    # Two workers of one core each may be on a node of two.
+    assert {(load(path).environment.launch or {})["worker"]["beside"] > 1 for path in before} == {True}
+    assert {path: after[path] for path in before} == before
+    assert {load(path).request.resumed for path in set(after) - set(before)} <= {1}
+
+
+def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
+    """It begins again with the job that it had, runs none twice, and nothing is lost."""
+    process = begun(slurm, tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
+    folder = folder_of(tmp_path / "records")
+    waited(lambda: record_files(folder))
+    first = waited(lambda: at_work(folder))[0]
+    slurm.said("scontrol", "requeue", first.submission)
+    said = ended(process)
+    assert process.returncode == 0, said
+    assert "was requeued and goes on (start 2)" in said
+    found = document(folder)
+    assert found.end is not None
+    (worker,) = found.workers
+    assert (worker.starts, worker.jobs, worker.lost, worker.how) == (2, (0, 1, 2), (), "finished")
+    assert found.end.cases_not_run == ()
+    ids = [(one.request.job, one.id) for one in map(load, record_files(folder))]
+    assert len(ids) == len(set(ids)) == 3
+    assert slurm.queue() == []
+
+
+def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path) -> None:
+    process = begun(slurm, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
+    folder = folder_of(tmp_path / "records")
+    waited(lambda: at_work(folder) and record_files(folder))
+    process.send_signal(signal.SIGINT)
+    said = ended(process)
+    assert process.returncode == 130, said
+    assert slurm.queue() == []
+    found = document(folder)
+    assert found.end is not None
+    assert (found.end.outcome, found.end.why) == ("interrupted", "SIGINT")
+    left = set(found.end.cases_not_run)
+    assert 0 < len(left) < 8
+    before = set(record_files(folder))
+    again = resumed(slurm, folder, "--launcher", "joblib", "--launcher", "hydra.launcher.n_jobs=2")
+    assert again.returncode == 0, again.stdout + again.stderr
+    new = [load(path) for path in set(record_files(folder)) - before]
+    assert {(one.request.job, one.id) for one in new} == left
+    assert {one.launcher for one in document(folder).workers} == {"submitit_slurm", "joblib"}
+    audit = subprocess.run(
+        [sys.executable, "-m", "symlab", "audit", str(folder), "--json", "-"],
+        env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "FINDING" not in audit.stdout.replace("0 FINDING", ""), audit.stdout
+
+
+def test_two_sweeps_at_once_keep_to_themselves(slurm: Cluster, tmp_path: Path) -> None:
+    processes = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        processes.append(begun(slurm, tmp_path / name, "seed=1,2", "hydra.launcher.array_parallelism=1"))
+    for process, name in zip(processes, ("one", "other"), strict=True):
+        said = ended(process)
+        assert process.returncode == 0, said
+        folder = folder_of(tmp_path / name / "records")
+        assert "2 cases: 2 passed" in said
+        assert {load(path).request.command for path in record_files(folder)} == {folder.name}
+        assert all(one.how == "finished" for one in document(folder).workers)
+    assert slurm.queue() == []
+
+
+def test_a_second_interrupt_says_what_is_still_there(slurm: Cluster, tmp_path: Path) -> None:
+    process = begun(slurm, tmp_path, "seed=1,2,3,4", "hydra.launcher.array_parallelism=1")
+    folder = folder_of(tmp_path / "records")
+    waited(lambda: at_work(folder))
+    process.send_signal(signal.SIGINT)
+    waited(lambda: (folder / LAUNCH / "stop").exists())
+    process.send_signal(signal.SIGINT)
+    said = ended(process)
+    assert process.returncode == 130, said
+    assert "symlab: left at once; still there: Slurm jobs " in said
+    assert "scancel --name=symlab-" in said
+    waited(lambda: not slurm.queue())

@@ -1,0 +1,82 @@
+"""A worker's supervisor: a job that takes its process with it costs that job, and the worker ends when it must."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.launch.files import LaunchFiles
+from runner.launch.supervisor import Returned, Supervisor
+
+STUB = "tests.runner.launch.stub_worker"
+
+
+def supervised(folder: Path, steps: list[tuple[Any, ...]], **changes: Any) -> Returned:
+    """What worker 3 returns, of a launch whose first worker it is, after these steps."""
+    LaunchFiles(folder).create("a token")
+    fields: dict[str, Any] = {"token": "a token", "first": 3, **changes}
+    return Supervisor(STUB, pickle.dumps(steps), str(folder), **fields)(3)
+
+
+def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> None:
+    given = ({"GIVEN": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"},)
+    returned = supervised(tmp_path, [("job", 0), ("die", 1), ("die", 4), ("job", 5)], environments=given)
+    assert returned.files == {}
+    state = LaunchFiles(tmp_path).state(3)
+    assert state == returned.state
+    assert (state.how, state.starts, state.job, state.gpus) == ("finished", 1, None, "2,3")
+    killed = "its process was ended by SIGKILL"
+    assert state.lost == {1: killed, 4: killed}
+    assert (tmp_path / "did-5.json").read_text() == "2,3"
+
+
+def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path) -> None:
+    state = supervised(tmp_path, [("code", 1)]).state
+    assert state.how == "its process ended with exit code 1: what it said last"
+    assert state.ended
+
+
+def test_a_worker_that_is_started_again_counts_it(tmp_path: Path) -> None:
+    """A scheduler requeues a job: the same worker begins again, and keeps what was lost before."""
+    files = LaunchFiles(tmp_path)
+    files.create("a token")
+    launch = Supervisor(STUB, pickle.dumps([("die", 1), ("job", 2)]), str(tmp_path), "a token")
+    assert launch(0).state.starts == 1
+    again = launch(0).state
+    assert (again.starts, sorted(again.lost), again.how) == (2, [1], "finished")
+
+
+def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
+    timer = threading.Timer(0.5, LaunchFiles(tmp_path).stop)
+    timer.start()
+    assert supervised(tmp_path, [("wait",)]).state.how == "SIGINT"
+
+
+def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
+    command = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    command.kill()
+    command.wait()
+    state = supervised(tmp_path, [("wait",)], host=socket.gethostname(), process=command.pid).state
+    assert state.how == "SIGINT"
+
+
+def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> None:
+    launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path / "elsewhere" / "20260101-x"), "a token")
+    returned = launch(0)
+    assert returned.files == {"did-7.json": b""}
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("token", ["another token", ""])
+def test_a_folder_of_another_launch_is_not_this_ones(tmp_path: Path, token: str) -> None:
+    LaunchFiles(tmp_path).create(token)
+    launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path), "a token")
+    assert list(launch(0).files) == ["did-7.json"]
+    assert not (tmp_path / "did-7.json").exists()

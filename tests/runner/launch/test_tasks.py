@@ -1,0 +1,137 @@
+"""Tasks on a launcher's workers: each is done once, what was lost is named, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.launch import tasks as tasks_module
+from runner.launch.files import LaunchFiles
+from runner.launch.tasks import Answer, Tasks, folder_for_tasks
+from runner.request.compose import launcher_of
+from runner.request.launching import LaunchRequest
+from runner.request_error import RequestError
+
+
+def joblib(workers: int) -> LaunchRequest:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    request = launcher_of(["joblib", f"hydra.launcher.n_jobs={workers}"])
+    assert request is not None
+    return request
+
+
+@dataclass(frozen=True)
+class Squares:
+    """What workers do: a square; task 2 raises, and task `kills` ends its worker."""
+
+    kills: int = -1
+
+    def __call__(self, task: int) -> int:
+        if task == self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == 2:
+            raise ValueError("two is odd\nhere")
+        return task * task
+
+
+class Here:
+    """Stands for the launcher: runs the workers one after another, in this process."""
+
+    def __init__(self, request: LaunchRequest, work: Any, workers: Sequence[int], *rest: Any) -> None:
+        self.error: BaseException | None = None
+        self.is_over = True
+        self.returns = [type("Return", (), {"return_value": work(worker)})() for worker in workers]
+
+
+def by_task(found: list[Answer]) -> dict[int, Answer]:
+    assert len({one.task for one in found}) == len(found), "each task is answered once"
+    return {one.task: one for one in found}
+
+
+def test_each_task_is_done_once_by_real_workers_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
+    found = by_task(list(Tasks(joblib(2), Squares(kills=4), 7, tmp_path / "tasks")))
+    assert sorted(found) == list(range(7))
+    assert {task: one.result for task, one in found.items() if not one.lost} == {0: 0, 1: 1, 3: 9, 5: 25, 6: 36}
+    assert found[2].lost == "ValueError: two is odd"
+    assert found[4].lost.startswith("worker ")
+    assert "is gone" in found[4].lost
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_more_is_taken_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks_module, "Started", Here)
+    made = Tasks(LaunchRequest("joblib", (), {"n_jobs": 1}), Squares(), 5, tmp_path / "tasks")
+    files = LaunchFiles(tmp_path / "tasks")
+
+    class Stopping(Squares):
+        def __call__(self, task: int) -> int:
+            if task == 1:
+                made.stop()
+            return super().__call__(task)
+
+    made._do = Stopping()
+    assert [one.task for one in made] == [0, 1], "what was begun ends, and the rest is not called lost"
+    assert not files.folder.exists()
+
+
+def test_tasks_that_no_worker_could_take_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere(Here):
+        def __init__(self, request: LaunchRequest, work: Any, workers: Sequence[int], *rest: Any) -> None:
+            object.__setattr__(work, "folder", "/nowhere")
+            super().__init__(request, work, workers)
+
+    monkeypatch.setattr(tasks_module, "Started", Elsewhere)
+    found = list(Tasks(LaunchRequest("joblib", (), {"n_jobs": 2}), Squares(), 2, tmp_path / "tasks"))
+    assert [one.task for one in found] == [0, 1]
+    assert all("does not see the folder /nowhere" in one.lost for one in found)
+
+
+def test_leaving_early_ends_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(tasks_module, "Started", Here)
+    monkeypatch.setattr(tasks_module, "_end_joblib", lambda: ended.append("joblib"))
+    for _ in Tasks(LaunchRequest("joblib", (), {"n_jobs": 1}), Squares(), 3, tmp_path / "tasks"):
+        break
+    assert ended == ["joblib"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slurm_jobs_that_are_gone_end_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra's launcher would wait for them for ever."""
+
+    class Waiting(Here):
+        def __init__(self, request: LaunchRequest, work: Any, workers: Sequence[int], *rest: Any) -> None:
+            self.error, self.is_over, self.returns = None, False, []
+
+    job = tasks_module.slurm.SlurmJob("7_0", 0, "NODE_FAIL", "node1", "")
+    monkeypatch.setattr(tasks_module, "Started", Waiting)
+    monkeypatch.setattr(tasks_module, "SLURM_S", 0.0)
+    monkeypatch.setattr(tasks_module.slurm, "listed", lambda name: [job])
+    cancelled: list[str] = []
+    monkeypatch.setattr(tasks_module.slurm, "cancelled", lambda name, *rest: cancelled.append(name) or [])
+    begun = time.monotonic()
+    found = list(Tasks(LaunchRequest("submitit_slurm", (), {}), Squares(), 2, tmp_path / "tasks"))
+    assert [one.lost for one in found] == ["no worker took it"] * 2
+    assert len(cancelled) == 1
+    assert time.monotonic() - begun < 30
+
+
+def test_a_launcher_is_one_that_there_is() -> None:
+    assert launcher_of([]) is None
+    with pytest.raises(RequestError, match="unknown launcher 'jobblib'"):
+        launcher_of(["jobblib"])
+    with pytest.raises(RequestError, match=r"hydra\.launcher\.n_jobs"):
+        launcher_of(["hydra.launcher.n_jobs=2"])
+
+
+def test_the_folder_is_a_new_one_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert folder_for_tasks().parent == tmp_path
+    assert folder_for_tasks() != folder_for_tasks()

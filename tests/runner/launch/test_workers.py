@@ -1,0 +1,154 @@
+"""How many workers there are, what each may use, and what is refused before any starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runner.launch import workers
+from runner.launch.workers import Group, JobNeeds, beside_here, groups_of, offer, workers_given
+from runner.request.launching import LaunchRequest
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName
+
+
+def asked(name: str, **options: Any) -> LaunchRequest:
+    return LaunchRequest(name, options=options)
+
+
+def on_gpus(*ranks: int, **changes: Any) -> list[JobNeeds]:
+    return [JobNeeds(number, count, False, **changes) for number, count in enumerate(ranks)]
+
+
+def devices_of(group: Group) -> list[str]:
+    return [one["CUDA_VISIBLE_DEVICES"] for one in group.environments]
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "usable_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("request_", "number"),
+    [
+        (asked("joblib", n_jobs=-1), 8),
+        (asked("joblib", n_jobs=-2), 7),
+        (asked("joblib", n_jobs=3), 3),
+        (asked("submitit_local", cpus_per_task=None), 8),
+        (asked("submitit_local", cpus_per_task=4), 2),
+        (asked("submitit_slurm", array_parallelism=256), 256),
+    ],
+)
+def test_the_number_of_workers(request_: LaunchRequest, number: int) -> None:
+    assert workers_given(request_) == number
+
+
+def test_no_worker_is_refused() -> None:
+    with pytest.raises(RequestError, match="hydra.launcher.n_jobs"):
+        workers_given(asked("joblib", n_jobs=0))
+    with pytest.raises(RequestError, match="hydra.launcher.array_parallelism"):
+        workers_given(asked("submitit_slurm", array_parallelism=-1))
+
+
+def test_simulated_jobs_share_the_cores() -> None:
+    jobs = [JobNeeds(number, 2 + number, True) for number in range(5)]
+    (group,) = groups_of(asked("joblib", n_jobs=4), jobs, ())
+    assert (group.jobs, group.workers, group.beside) == ((0, 1, 2, 3, 4), 4, 4)
+    assert group.environments == ({"OMP_NUM_THREADS": "2"},) * 4
+    (group,) = groups_of(asked("joblib", n_jobs=-1), jobs[:2], ())
+    assert group.workers == 2
+
+
+def test_workers_have_disjoint_gpus() -> None:
+    """Jobs of as many ranks form a group, and no GPU belongs to two workers of it."""
+    jobs = on_gpus(2, 4, 2, 8, 2, 2, timed=True, shared=True)
+    two, four, eight = groups_of(asked("joblib", n_jobs=-1), jobs, tuple("01234567"))
+    assert (two.jobs, devices_of(two)) == ((0, 2, 4, 5), ["0,1", "2,3", "4,5", "6,7"])
+    assert (four.jobs, devices_of(four)) == ((1,), ["0,1,2,3"])
+    assert (eight.jobs, devices_of(eight)) == ((3,), ["0,1,2,3,4,5,6,7"])
+    for group in (two, four, eight):
+        used = [gpu for text in devices_of(group) for gpu in text.split(",")]
+        assert len(used) == len(set(used))
+
+
+def test_gpus_are_those_that_the_command_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b,5,6")
+    devices = workers.visible_devices(4)
+    (group,) = groups_of(asked("joblib", n_jobs=2), on_gpus(2, 2), devices)
+    assert devices_of(group) == ["GPU-a,GPU-b", "5,6"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert workers.visible_devices(2) == ("0", "1")
+
+
+@pytest.mark.parametrize("name", ["joblib", "submitit_local"])
+def test_timed_jobs_beside_others_are_refused(name: str) -> None:
+    with pytest.raises(RequestError, match=r"2 jobs at once on GPUs.*timing\.shared=true"):
+        groups_of(asked(name, n_jobs=-1), on_gpus(2, 2, timed=True), tuple("0123"))
+    assert groups_of(asked(name, n_jobs=-1), on_gpus(2, 2, timed=True), tuple("012"))[0].workers == 1
+    assert groups_of(asked(name, n_jobs=-1), on_gpus(2, 2, timed=True, shared=True), tuple("0123"))[0].workers == 2
+    assert groups_of(asked(name, n_jobs=-1), on_gpus(2, 2), tuple("0123"))[0].workers == 2
+
+
+def test_slurm_is_asked_for_one_node_with_the_gpus_of_a_world() -> None:
+    two, four = groups_of(asked("submitit_slurm", array_parallelism=9), on_gpus(2, 4, 2), ())
+    assert (dict(two.options), two.jobs, two.workers) == ({"gpus_per_node": 2}, (0, 2), 2)
+    assert (dict(four.options), four.jobs, four.workers) == ({"gpus_per_node": 4}, (1,), 1)
+    given = asked("submitit_slurm", array_parallelism=9, gres="gpu:h100:8")
+    assert groups_of(given, on_gpus(8), ())[0].options == {}
+
+
+@pytest.mark.parametrize("exclusive", [{"exclusive": True}, {"additional_parameters": {"exclusive": True}}])
+def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive: dict[str, Any]) -> None:
+    """Two workers of two GPUs fit on a node of four, and share its links; also those of two groups."""
+    timed = on_gpus(2, 4, timed=True)
+    with pytest.raises(RequestError, match=r"2 workers may share the links .*exclusive=true.*timing\.shared=true"):
+        groups_of(asked("submitit_slurm", array_parallelism=9), timed, ())
+    with pytest.raises(RequestError, match="may share the links"):
+        groups_of(asked("submitit_slurm", array_parallelism=9, exclusive="user"), timed, ())
+    alone = groups_of(asked("submitit_slurm", array_parallelism=9, **exclusive), timed, ())
+    assert [group.beside for group in alone] == [1, 1]
+    assert len(groups_of(asked("submitit_slurm", array_parallelism=9), on_gpus(2, 4), ())) == 2
+    assert len(groups_of(asked("submitit_slurm", array_parallelism=9), on_gpus(2, 4, timed=True, shared=True), ())) == 2
+    assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].beside == 1
+
+
+def test_slurms_workers_may_be_beside_each_other() -> None:
+    jobs = [JobNeeds(number, 2, True) for number in range(5)]
+    (group,) = groups_of(asked("submitit_slurm", array_parallelism=3), jobs, ())
+    assert group.beside == 3
+    (group,) = groups_of(asked("submitit_slurm", array_parallelism=3, exclusive=True), jobs, ())
+    assert group.beside == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "beside"),
+    [
+        ({}, 9),
+        ({"SLURM_CPUS_ON_NODE": "2"}, 4),
+        ({"SLURM_CPUS_ON_NODE": "8"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "16"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "1", "SLURM_GPUS_ON_NODE": "2"}, 2),
+        ({"SLURM_CPUS_ON_NODE": "0", "SLURM_GPUS_ON_NODE": "x"}, 9),
+    ],
+)
+def test_how_many_fit_on_a_node(environment: dict[str, str], beside: int) -> None:
+    assert beside_here(9, environment, cores=8, gpus=4) == beside
+
+
+def test_sruns_ranks_are_the_jobs() -> None:
+    joined = asked("submitit_slurm", array_parallelism=1, tasks_per_node=4)
+    assert groups_of(joined, on_gpus(4), ())[0].workers == 1
+    with pytest.raises(RequestError, match=r"job 2 has 2 ranks, and srun starts 4 \(hydra.launcher.tasks_per_node\)"):
+        groups_of(joined, on_gpus(4, 2), ())
+    with pytest.raises(RequestError, match="submitit_local starts 2 tasks"):
+        groups_of(asked("submitit_local", tasks_per_node=2), on_gpus(2), tuple("01"))
+
+
+def test_nodes_offer_what_the_options_ask_for() -> None:
+    assert offer(asked("submitit_slurm"), [FabricName.auto]).gpu_count == 0
+    assert offer(asked("submitit_slurm", gpus_per_node=4), [FabricName.auto]).gpu_count == 4
+    assert offer(asked("submitit_slurm"), [FabricName.nvshmem]).gpu_count > 1000
+    assert offer(asked("submitit_slurm", gres="gpu:8"), [FabricName.auto]).driver_problem == ""

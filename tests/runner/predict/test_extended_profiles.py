@@ -1,0 +1,95 @@
+"""Profiles that were extended to larger messages are what simulating the whole gives."""
+
+from dataclasses import replace
+
+import pytest
+
+from reports.publish import PLACE
+from runner.predict import profiling, recorded_kernels
+from runner.predict.case_work import weighed
+from runner.predict.published import runnable_of
+from runner.request.validate import CONF
+from simulator.clock.costs import H200_TRIAL
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return recorded_kernels.read(CONF.parent / PLACE / "h200-x2" / recorded_kernels.NAME)
+
+
+def _runnable(kernels, op, algorithm, size_bytes):
+    (key,) = (
+        key
+        for key, one in kernels.launches.items()
+        if (one.case.op, one.case.algorithm, one.case.size_bytes) == (op, algorithm, size_bytes)
+        and one.case.dtype == "bfloat16"
+    )
+    return runnable_of(kernels, key)
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "how"),
+    [
+        ("all_reduce", "one_shot", "blocks"),
+        ("all_gather", "push", "blocks"),
+        ("send_recv", "pull", "rounds"),
+        pytest.param("all_reduce", "two_shot", "blocks", marks=pytest.mark.slow),
+        pytest.param("broadcast", "bulk", "blocks", marks=pytest.mark.slow),
+        pytest.param("reduce_scatter", "push", "rounds", marks=pytest.mark.slow),
+    ],
+)
+def test_an_extended_profile_is_that_of_the_whole(op, algorithm, how, kernels, monkeypatch):
+    runnable = _runnable(kernels, op, algorithm, 1 << 20)
+    if how == "rounds":  # one block has all the work, so that its rounds are extended
+        runnable = replace(runnable.resized(1 << 20, 1), least_blocks=1)
+    whole = profiling.profiled(runnable, H200_TRIAL)
+    monkeypatch.setattr(profiling, "WHOLE_BYTES", 256 << 10)
+    extended = profiling.profiled(runnable, H200_TRIAL)
+    assert (whole.how, extended.how) == ("simulated", how)
+    assert extended.least == whole.least
+    if how == "blocks":
+        assert extended.steps == pytest.approx(whole.steps)
+    costs = H200_TRIAL.document()
+    assert weighed(extended.steps, costs) == pytest.approx(weighed(whole.steps, costs), rel=0.03)
+    for one, other in zip(sorted(extended.directions, key=str), sorted(whole.directions, key=str), strict=True):
+        for name in ("written", "answered", "asked"):  # flags are few bytes, and are not a block's share
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=0.01, abs=4096)
+
+
+def test_bytes_over_links_are_the_closed_forms(kernels):
+    size = 64 << 10
+    pulled = profiling.profiled(_runnable(kernels, "all_reduce", "one_shot", size), H200_TRIAL, {})
+    assert max(one.answered for one in pulled.directions) == size  # each of two ranks reads the other's whole input
+    pushed = profiling.profiled(_runnable(kernels, "all_reduce", "lamport", size), H200_TRIAL, {})
+    assert size <= max(one.written for one in pushed.directions) <= size + 4096
+    assert max(one.answered for one in pushed.directions) == 0
+
+
+def test_a_resized_message_has_whole_elements_for_each_rank(kernels):
+    runnable = _runnable(kernels, "reduce_scatter", "push", 64 << 10)
+    assert runnable.resized(4099, 1).case.size_bytes == 4096
+    assert runnable.resized(1, 1).case.size_bytes == 4
+    assert runnable.resized(0, 1).case.size_bytes == 0
+
+
+def test_counts_are_extended_along_a_line():
+    assert profiling.extended({"hop": 2, "remote_load": 4}, {"hop": 2, "remote_load": 8}, 3) == {
+        "hop": 2.0,
+        "remote_load": 20.0,
+    }
+    assert profiling.extended({"fence": 3}, {"fence": 1}, 2) == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "blocks", "least", "found"),
+    [
+        (1 << 20, 64, 1, (1 << 20, 64)),
+        (16 << 20, 64, 1, (1 << 20, 4)),
+        (256 << 20, 64, 1, (4 << 20, 1)),
+        (256 << 20, 64, 4, (16 << 20, 4)),
+        (4 << 20, 96, 3, (1 << 20, 24)),
+        (4 << 20, 33, 1, (4 << 20, 33)),
+    ],
+)
+def test_blocks_are_halved_with_the_message_and_stay_multiples(size, blocks, least, found):
+    assert profiling.shrunk(size, blocks, least) == found

@@ -1,0 +1,351 @@
+"""symlab predict: what it prints is marked as predicted, in the three formats, and wrong requests say what is right."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import pytest
+
+from kernels.catalogue import find
+from kernels.spec import Case
+from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
+from runner.gpu.reading import gpu_type
+from runner.predict import command, explaining, predicting, shown
+from runner.predict.model import Fitted
+from runner.predict.predicting import predicted
+from runner.predict.rates import rates_of
+from runner.predict.stored_score import Stored, stored
+from symlab.__main__ import main
+
+REQUEST = (
+    "op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,1M]", "algorithms=[one_shot,lamport]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+    folder.chmod(0o700)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _asked(cache, *words):
+    return main(["predict", *REQUEST, f"cache_dir={cache}", *words])
+
+
+def test_text_csv_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
+    assert _asked(cache, "fabric.gpu=h200") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of h200")
+    assert _asked(cache, "fabric.gpu=h200", "--format", "json") == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert _asked(cache, "fabric.gpu=h200", "--format", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["time_us"] for row in rows] == ["" if one["time_us"] is None else str(one["time_us"]) for one in lines]
+    assert {row["predicted"] for row in rows} == {"True"}
+    assert {one["predicted"] for one in lines} == {True}
+    for one in (one for one in lines if not one["refused"]):
+        assert one["low_us"] < one["high_us"]
+        assert f"{one['time_us']:.2f} (" in text
+        assert one["busbw_gbps"] == pytest.approx(one["size_bytes"] / one["time_us"] / 1e3)
+    small = [one for one in lines if one["size_bytes"] == 1024]
+    assert [(one["algorithm"], one["rank"]) for one in small] == [("lamport", 1), ("one_shot", 2)]
+    assert "refused: all_reduce/lamport 1M" in text
+
+
+def test_predictions_are_near_what_was_measured_on_2_h200(cache, capsys):
+    """Published: one_shot 5.4 us at 1 KiB and 9.3 at 1 MiB, of an older commit; lamport 2.6, now with less around."""
+    assert _asked(cache, "fabric.gpu=h200", "--format", "json") == 0
+    times = {(one["algorithm"], one["size_bytes"]): one["time_us"] for one in json.loads(capsys.readouterr().out)}
+    assert times["one_shot", 1024] == pytest.approx(5.4, rel=0.15)
+    assert times["one_shot", 1 << 20] == pytest.approx(9.3, rel=0.15)
+    assert times["lamport", 1024] < 0.6 * times["one_shot", 1024]
+
+
+def test_an_uncalibrated_type_gives_the_order_and_says_why(cache, capsys):
+    assert _asked(cache, "fabric.gpu=a100", "fabric.arch=sm_80", "algorithms=[one_shot]", "sizes=[1K]") == 2
+    capsys.readouterr()
+    assert _asked(cache, "fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K]") == 0
+    capsys.readouterr()
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    known = rates_of(gpu_type("b200"))
+    assert not known.is_calibrated
+    small = predicted(case, find(case.name), known, stored(), "sm_90a", cache, 1)
+    assert not small.is_worth_telling
+    assert small.remarks == ("uncalibrated: no floors of b200, launches and waits are those of h200",)
+
+
+def test_a_profile_is_simulated_once(cache, monkeypatch):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    first = predicting.work_of(case, find(case.name), "sm_90a", cache)
+    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated again"))
+    assert predicting.work_of(case, find(case.name), "sm_90a", cache) == first
+
+
+def test_the_interval_is_that_of_the_regime(cache):
+    intervals = {"latency": (0.5, 2.0), "mixed": (0.9, 1.1), "bandwidth": (0.95, 1.05)}
+    score = Stored("h200", 1, Fitted(0.4, 1.1, 0.9), intervals)
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    one = predicted(case, find(case.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
+    assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
+
+
+def test_explain_tells_the_path_step_by_step(cache, capsys):
+    assert _asked(cache, "fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K]", "--explain") == 0
+    text = capsys.readouterr().out
+    assert "path of all_reduce/one_shot 1K out_of_place, by the floors of h200:" in text
+    assert "remote_load" in text
+    assert " hop " in text
+    assert "stored at PTX line" in text
+
+
+def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 20, 2)
+    monkeypatch.setattr("runner.predict.profiling.WHOLE_BYTES", 64 << 10)
+    monkeypatch.setattr(explaining, "WHOLE_BYTES", 64 << 10)
+    heading = next(explaining.explained(case, rates_of(gpu_type("h200")), cache, "sm_90a").lines())
+    assert "shown by 64K on " in heading
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "a prediction is of a type of GPU (fabric.gpu), name one: fabric.gpu=h200"),
+        (("fabric.gpu=h999",), "unknown GPU 'h999'"),
+        (("fabric.gpu=h200", "--write"), "--write has no effect without --score"),
+        (("fabric.gpu=h200", "--score"), "--score reads the published records"),
+        (("fabric.gpu=h200", "algorithms=[lamport]", "sizes=[1M]"), "nothing can be predicted: all_reduce/lamport 1M"),
+        (
+            ("fabric.gpu=h200", "timing.mode=eager"),
+            "timing.mode=eager is not predicted (timing.mode), leave it",
+        ),
+        (("fabric.gpu=h200", "timing.mode=none"), "timing.mode=none is not predicted (timing.mode), leave it at graph"),
+        (
+            ("fabric.gpu=h200", "timing.window=entry_barrier"),
+            "timing.window=entry_barrier is not predicted (timing.window), leave it at kernel",
+        ),
+        (("fabric.gpu=h200", "timing.l2=hot"), "timing.l2=hot is not predicted (timing.l2), leave it at rotate"),
+        (("fabric.gpu=h200", "stress=late_rank"), "stress=late_rank is not predicted (stress), leave it at none"),
+        (
+            ("fabric.gpu=h200", "timing.dependent_launch=true"),
+            "dependent launches are not predicted (timing.dependent_launch), leave it false",
+        ),
+        (
+            ("fabric.gpu=h200", "algorithms=[one_shot,lamport@d]"),
+            "dependent launches are not predicted: lamport@d (algorithms), give it without d",
+        ),
+        (
+            ("fabric.gpu=h200", "algorithms=[one_shot@t512b64l8d]"),
+            "launches are not predicted: one_shot@t512",
+        ),
+        (("fabric.gpu=h200", "baselines=[nccl]"), "nccl is a library's, and the model is of the catalogue's kernels"),
+        (("fabric.gpu=h200", "algorithms=[nccl]"), "kernels (algorithms), name kernels of the catalogue"),
+        (("fabric.gpu=h200", "algorithms=best"), "there is no table of choices for h200 GPUs (algorithms=best)"),
+        (("fabric.gpu=h200", "world_size=16"), "world_size is 16, and 8 GPUs of h200 reach each other"),
+        (("fabric.gpu=h200", "world_size=1"), "world_size is 1, and the model is of kernels between GPUs (world_size)"),
+        (("fabric.gpu=h200", "--explain", "--format", "csv"), "a path is no line of CSV (--explain)"),
+    ],
+)
+def test_wrong_requests_say_what_is_right(cache, capsys, words, said):
+    assert _asked(cache, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+FLOORS = (
+    "floors:\n  source: 'measured: 2026-12-01, a test'\n  ranks: 2\n  records: ['sha256:00']\n"
+    "  empty_node_us: {1: 5.0}\n  relaxed_us: 7.0\n  release_acquire_us: {0: 13.0}\n  load_own_l2_us: 3.0\n"
+    "  load_remote_hot_us: 9.0\n"
+)
+"""Ten times what an H200 takes."""
+
+
+@pytest.fixture
+def one(cache, capsys):
+    """Returns the prediction of one small case, as JSON has it."""
+
+    def asked(*words):
+        words = ("sizes=[1K]", "algorithms=[one_shot]", *words, "--format", "json")
+        assert _asked(cache, *words) == 0
+        (line,) = json.loads(capsys.readouterr().out)
+        return line
+
+    return asked
+
+
+def test_floors_of_a_file_of_ones_own_count(one, tmp_path):
+    """By its path, by its name in a folder of configurations, and under a description that changes a limit."""
+    usual = one("fabric.gpu=h200")
+    (tmp_path / "gpu").mkdir()
+    place = tmp_path / "gpu" / "slow.yaml"
+    place.write_text(f"like: h200\n{FLOORS}")
+    same_name = tmp_path / "mine.yaml"
+    same_name.write_text(f"like: h200\nname: h200\n{FLOORS}")
+    folder = ("--config-dir", str(tmp_path))
+    for name, words in (
+        ("slow", (f"fabric.gpu={place}",)),
+        ("h200", (f"fabric.gpu={same_name}",)),
+        ("slow", (*folder, "fabric.gpu=slow")),
+        ("slow", (*folder, "fabric.gpu={like: slow, multiprocessors: 131}")),
+        ("few", (f"fabric.gpu={{like: {place}, name: few, multiprocessors: 131}}",)),
+    ):
+        slow = one(*words)
+        assert slow["gpu"] == name
+        assert slow["time_us"] > 5 * usual["time_us"]
+        assert slow["remark"].startswith("constants and interval of h200")
+    assert (usual["gpu"], usual["remark"]) == ("h200", "")
+
+
+def test_a_description_without_floors_is_refused(cache, capsys, tmp_path):
+    limits = dataclasses.replace(gpu_type("h200").limits, name="other")
+    text = ", ".join(f"{key}: {value}" for key, value in dataclasses.asdict(limits).items())
+    assert _asked(cache, f"fabric.gpu={{{text}}}") == 2
+    assert "unknown GPU 'other' (fabric.gpu)" in capsys.readouterr().err
+
+
+def test_placements_are_told_apart(cache, capsys):
+    words = ("fabric.gpu=h200", "sizes=[1K]", "algorithms=[two_shot,two_shot@t256b16l4]", "placement=both")
+    assert _asked(cache, *words, "--format", "json") == 0
+    lines = json.loads(capsys.readouterr().out)
+    placements = [one["placement"] for one in lines]
+    assert sorted(placements) == ["in_place"] * 2 + ["out_of_place"] * 2
+    first = [one["placement"] for one in lines if one["rank"] == 1]
+    assert set(first) == {"in_place", "out_of_place"}
+    assert {(one["accumulator"], one["reduction"], one["root"]) for one in lines} == {("float32", "sum", 0)}
+    assert _asked(cache, *words) == 0
+    text = capsys.readouterr().out
+    assert "all_reduce bfloat16, accumulator float32, sum, in_place, 2 ranks of h200" in text
+    assert "all_reduce bfloat16, accumulator float32, sum, out_of_place, 2 ranks of h200" in text
+    assert text.count("*") == len(first) + text.count("* the shortest")
+    for one in lines:
+        assert f"{one['time_us']:.2f} (" in text
+
+
+def test_equal_times_have_one_rank_and_one_mark(cache):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    known = rates_of(gpu_type("h200"))
+    first = predicted(case, find(case.name), known, stored(), "sm_90a", cache, 1)
+    names = ("one_shot", "two_shot", "ll")
+    same = [dataclasses.replace(first, case=dataclasses.replace(case, algorithm=name)) for name in names]
+    later = dataclasses.replace(same[2], time_us=first.time_us * 2)
+    series = shown.Series(known, (later, *same[:2]), {})
+    assert [rank for rank, _ in series.ranked()] == [1, 1, 3]
+    (table,) = shown.tables(series)
+    assert table.columns == ("size", "ll", "one_shot", "two_shot"), "in the job's order"
+    ((line,),) = table.groups
+    assert [line.cells[name].endswith("*") for name in names] == [True, True, False]
+
+
+def test_lines_have_the_refusals_and_what_was_assumed(cache, capsys):
+    for form in ("json", "csv"):
+        assert _asked(cache, "fabric.gpu=h100", "--format", form) == 0
+        text = capsys.readouterr().out
+        lines = json.loads(text) if form == "json" else list(csv.DictReader(io.StringIO(text)))
+        (refused,) = [one for one in lines if one["refused"]]
+        assert (refused["algorithm"], int(refused["size_bytes"])) == ("lamport", 1 << 20)
+        assert not refused["time_us"]
+        assert "up to 262144 bytes, not 1048576" in refused["refused"]
+        assert all("load_own_l2_us" in one["assumed"] for one in lines), "h100 has a trial's floors"
+    assert _asked(cache, "fabric.gpu=h200", "--format", "json") == 0
+    assert not any("load_own_l2_us" in one["assumed"] for one in json.loads(capsys.readouterr().out))
+
+
+def test_every_remark_is_said(one):
+    said = one("fabric.gpu=h100", "world_size=3", "algorithms=[multimem_one_shot]")["remark"]
+    assert said.split("; ") == [
+        "constants and interval of h200, floors of h100",
+        "multimem: the cases that the model is fitted to have none, its waits are assumed",
+        "3 ranks: the interval is of cases on 2 and 4 GPUs",
+    ]
+    assert "ranks" not in one("fabric.gpu=h200", "world_size=4")["remark"]
+
+
+def test_json_has_the_path(one):
+    path = one("fabric.gpu=h200", "--explain")["path"]
+    assert path["floors_of"] == "h200"
+    assert path["counts"]["hop"] == sum(step["kind"] == "hop" for step in path["steps"])
+    assert path["steps"][-1]["to_us"] > path["steps"][0]["from_us"] >= 0
+
+
+def test_a_path_is_weighed_by_the_floors_of_the_type(one, tmp_path):
+    place = tmp_path / "slow.yaml"
+    place.write_text(f"like: h200\n{FLOORS}")
+    paths = [one(f"fabric.gpu={name}", "--explain")["path"] for name in ("h200", place)]
+    hops = [[step["to_us"] - step["from_us"] for step in path["steps"] if step["kind"] == "hop"] for path in paths]
+    measured = gpu_type("h200").calibrated
+    assert measured is not None
+    assert max(hops[0]) == pytest.approx(measured.relaxed_us)
+    assert max(hops[1]) == pytest.approx(7.0)
+
+
+def test_a_path_on_a_type_without_floors_has_an_order_and_no_times(cache):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    found = explaining.explained(case, rates_of(gpu_type("b200")), cache, "sm_90a")
+    text = "\n".join(found.lines())
+    assert "in order, for b200 has no floors:" in text
+    assert "  steps: " in text
+    assert " us " not in text
+    assert {(step["from_us"], step["to_us"]) for step in found.document()["steps"]} == {(None, None)}
+
+
+def test_best_is_what_the_table_has(one, tmp_path):
+    """A table that was searched in the simulator: what it chooses is predicted, and the remark says so."""
+    name = "one_shot@t256b16l4"
+    figure = {"name": name, "value": 5.0, "low": 4.0, "high": 6.0, "samples": 3}
+    entry = {
+        "op": "all_reduce", "dtype": "bfloat16", "accumulator": "float32", "reduction": "sum",
+        "placement": "out_of_place", "ranks": 2, "size_bytes": 1024, "from_bytes": 0, "up_to_bytes": 2048,
+        "choice": figure, "runner_up": None, "searched": {one.name: 0 for one in dataclasses.fields(Searched)},
+        "records": [],
+    }  # fmt: skip
+    place = tmp_path / "table.json"
+    unit = next(one for one in UNITS if one != MICROSECONDS)
+    head = {"symlab_tuned": VERSION, "gpu": "h200", "arch": "sm_90a", "unit": unit, "figures": UNITS[unit], "made": {}}
+    place.write_text(json.dumps({**head, "entries": [entry]}))
+    found = one("fabric.gpu=h200", "algorithms=best", f"tuned={place}")
+    assert found["algorithm"] == name
+    assert f"best: {place}" in found["remark"]
+
+
+def test_a_folder_that_cannot_be_written_to_costs_the_cache_alone(tmp_path, monkeypatch):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    tmp_path.chmod(0o700)
+
+    def full(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(predicting, "replacing", full)
+    assert predicting.work_of(case, find(case.name), "sm_90a", tmp_path).least
+    assert not list(tmp_path.glob("profile-*"))
+
+
+def test_another_simulator_finds_no_profile_of_this_one(cache, monkeypatch):
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    predicting.work_of(case, find(case.name), "sm_90a", cache)
+    monkeypatch.setattr(predicting, "simulator_digest", lambda: "sha256:other")
+    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated anew"))
+    monkeypatch.setattr(predicting, "least_steps", lambda *_: {})
+    with pytest.raises(pytest.fail.Exception, match="simulated anew"):
+        predicting.work_of(case, find(case.name), "sm_90a", cache)
+
+
+def test_score_prints_the_table(capsys, monkeypatch):
+    kept = json.loads(command.stored.__globals__["PLACE"].read_text())
+
+    class Kept:
+        def document(self):
+            return kept
+
+    monkeypatch.setattr(command, "scored", lambda _: Kept())
+    monkeypatch.setattr(command.published, "evidence", lambda _: ())
+    assert main(["predict", "--score"]) == 0
+    assert "unseen op x algorithm" in capsys.readouterr().out
+    assert main(["predict", "--score", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == kept
+    assert main(["predict", "--score", "--format", "csv"]) == 2
+    assert "a score has no CSV (--score), give --format json or text" in capsys.readouterr().err

@@ -1,0 +1,98 @@
+"""What lies beside the published records is what they name, and what the simulator gives today."""
+
+import lzma
+
+import pytest
+
+from reports.publish import PLACE
+from runner.predict import published, recorded_kernels
+from runner.predict.evidence import profile_key
+from runner.predict.published import PROFILES, machines, profiles, works
+from runner.predict.stored_score import PLACE as SCORE
+from runner.request.validate import CONF
+
+ROOT = CONF.parent
+NAMES = ("h200-x2", "h200-x4")
+
+SAMPLE = (
+    ("all_reduce", "one_shot", 65536),
+    ("all_reduce", "lamport", 16384),
+    ("all_gather", "bulk", 16384),
+    ("reduce_scatter", "push", 65536),
+)
+SLOW_SAMPLE = (
+    ("all_reduce", "two_shot", 268435456),
+    ("all_reduce", "two_shot_lamport", 262144),
+    ("broadcast", "two_shot", 4194304),
+    ("all_to_all", "pull", 1048576),
+    ("reduce", "pull", 16777216),
+    ("send_recv", "push", 67108864),
+)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return machines(ROOT)
+
+
+def test_all_machines_have_kernels_and_profiles(records):
+    assert set(records) == set(NAMES)
+    assert SCORE.is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kept_ptx_has_the_digests_of_the_records(records, name):
+    kernels = recorded_kernels.read(ROOT / PLACE / name / recorded_kernels.NAME)
+    wanted = {profile_key(one): one for one in records[name]}
+    assert set(kernels.launches) == set(wanted)
+    assert set(kernels.texts) == {one.kernel.ptx_digest for one in records[name]}
+    assert {recorded_kernels.digest_of(text) for text in kernels.texts.values()} == set(kernels.texts)
+    assert {kernels.commit} == {one.environment.git["commit"] for one in records[name]}
+    for key, record in wanted.items():
+        launch = kernels.launches[key]
+        assert kernels.entries[launch.digest] == record.kernel.entry
+        assert (launch.blocks, launch.threads) == (record.kernel.grid, record.kernel.block)
+    assert set(profiles(ROOT / PLACE / name / PROFILES)) == set(wanted)
+
+
+def test_changed_ptx_is_refused(tmp_path):
+    path = ROOT / PLACE / NAMES[0] / recorded_kernels.NAME
+    text = lzma.decompress(path.read_bytes())
+    changed = tmp_path / recorded_kernels.NAME
+    text = text.replace(b"ld.relaxed.sys", b"ld.acquire.sys", 1)
+    changed.write_bytes(lzma.compress(text, preset=0))
+    with pytest.raises(ValueError, match=r"kernels\.json\.xz: .*has another digest"):
+        recorded_kernels.read(changed)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", lzma.compress(b"[]"), lzma.compress(b'{"form": 9}')])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "file.json.xz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"file\.json\.xz: not a file of recorded kernels"):
+        recorded_kernels.read(path)
+    with pytest.raises(ValueError, match=r"file\.json\.xz: not a file of profiles"):
+        published.profiles(path)
+
+
+def _again(records, name, sample):
+    kernels = recorded_kernels.read(ROOT / PLACE / name / recorded_kernels.NAME)
+    known = profiles(ROOT / PLACE / name / PROFILES)
+    keys = [
+        profile_key(one)
+        for one in {profile_key(one): one for one in records[name]}.values()
+        if (one.case.op, one.case.algorithm, one.case.size_bytes) in sample and one.case.dtype == "bfloat16"
+    ]
+    assert len(keys) == len(sample)
+    for key, work in works(kernels, keys):
+        assert work == known[key], key
+
+
+def test_a_sample_of_the_profiles_is_what_the_simulator_gives(records):
+    _again(records, "h200-x2", SAMPLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_more_of_the_profiles_are_what_the_simulator_gives(records, name):
+    _again(records, name, SLOW_SAMPLE)

@@ -1,0 +1,58 @@
+"""Records of algorithms=best without their table: replay and audit run its kernels by name, and launchers' ranks do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import find
+from kernels.tuned.table import INSTRUCTIONS
+from reports.record.bundle import read
+from runner.__main__ import main as run_main
+from runner.command.joined import command_of
+from runner.request.compose import compose_jobs, hydra_over
+from symlab.command import main
+from tests.kernels.tuned.test_tuned_table import TABLE
+
+
+@pytest.mark.slow
+def test_replay_and_audit_need_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dataclasses import replace
+
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "t.json"
+    table.write_text(replace(TABLE, gpu="simulated", unit=INSTRUCTIONS).text())
+    line = ["op=all_reduce", "dtype=bfloat16", "algorithms=[best,ll]", "sizes=[1K,16K]", "fabric=simulator"]
+    assert run_main([*line, "track=none", "tuned=t.json"]) == 0
+    table.unlink()
+    (folder,) = (tmp_path / "records").iterdir()
+    names = {record.case.algorithm for record in read([folder])}
+    assert names == {"lamport@t128b4l8", "two_shot@t512b64l8p", "ll"}
+    capsys.readouterr()
+    assert main(["audit", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "4 cases asked for; all are there, and no others" in said
+    assert "4 cases run again here from the records alone" in said
+    assert main(["replay", str(folder), "--records", "again"]) == 0
+    assert "4 BIT-EQUAL" in capsys.readouterr().out
+    # One of the choices is gone: an audit sees that a case is missing.
+    next(folder.glob("*two_shot-t512b64l8p*.json")).unlink()
+    main(["audit", str(folder)])
+    assert "all are there" not in capsys.readouterr().out.partition("16  expected")[2].partition("17  command")[0]
+
+
+def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
+    words = command_of(jobs).vocabulary
+    spec = find("all_reduce/two_shot@t512b64l8p")
+    assert words.read(words.written(spec)) is spec
+    forged = words.written(spec).replace("two_shot@t512b64l8p", "two_shot@t500b64l8p")
+    with pytest.raises(ValueError, match="in whole warps, not 500"):
+        words.read(forged)
+    other = words.written(spec).replace("two_shot@", "one_shot@").replace("l8p", "l8")
+    with pytest.raises(ValueError, match="other sources here than on rank 0"):
+        words.read(other)

@@ -1,0 +1,79 @@
+"""The regret of a table's choices, and sizes off the powers of two."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.record.record import Record
+from runner.tune.regret import SIZES, regrets, report, unseen_sizes
+from tests.reports.synthetic import record, with_request
+
+
+def chosen(name: str, size_bytes: int, us: float, searched: int = 4096) -> Record:
+    made = beside(name, size_bytes, us)
+    what = {"by": "best", "algorithm": name, "searched": {"size_bytes": searched}}
+    return with_request(made, kernel={"chosen": what})
+
+
+def beside(name: str, size_bytes: int, us: float, world: int = 0) -> Record:
+    return record(name, size_bytes, samples_us=[[us] * 5] * 4, world=world)
+
+
+def test_the_regret_is_over_the_quickest_of_the_same_size_and_world() -> None:
+    records = [
+        chosen("lamport@t128b4l8", 3000, 4.04),
+        beside("ll", 3000, 4.0),
+        beside("nccl", 3000, 12.0),
+        chosen("two_shot@t512b64l8", 70_000, 9.0),
+        beside("two_shot", 70_000, 9.5),
+        beside("two_shot", 70_000, 1.0, world=1),  # of another command: not measured in turns with it
+        beside("two_shot", 3000, 1.0, world=1),
+    ]
+    found = regrets(records)
+    assert [(one.record.case.size_bytes, one.quickest.case.algorithm) for one in found] == [
+        (3000, "ll"),
+        (70_000, "two_shot@t512b64l8"),
+    ]
+    assert [round(one.share, 4) for one in found] == [0.01, 0.0]
+    said, is_small = report(found)
+    assert is_small
+    assert "2 sizes that the search did not measure: median regret 0.5%, largest 1.0%; within 1% and 3%" in said
+
+
+@pytest.mark.parametrize(("us", "is_small"), [(4.0, True), (4.03, True), (4.05, False), (4.2, False)])
+def test_too_large_a_regret_is_told(us: float, is_small: bool) -> None:
+    found = regrets([chosen("ll@t128b4l8", 3000, us), beside("ll", 3000, 4.0)])
+    assert report(found)[1] == is_small
+
+
+def test_one_large_regret_among_many_small_ones_is_told() -> None:
+    records = [one for size in range(3000, 3010) for one in (chosen("ll@t128b4l8", size, 4.0), beside("ll", size, 4.0))]
+    assert report(regrets(records))[1]
+    records += [chosen("ll@t128b4l8", 9000, 4.13), beside("ll", 9000, 4.0)]
+    said, is_small = report(regrets(records))
+    assert not is_small
+    assert "largest 3.2%; beyond 1% and 3%" in said
+
+
+def test_sizes_of_the_search_itself_prove_nothing() -> None:
+    found = regrets([chosen("ll@t128b4l8", 4096, 4.0), beside("ll", 4096, 4.0)])
+    said, is_small = report(found)
+    assert not is_small
+    assert "all sizes are the search's own" in said
+
+
+def test_a_choice_that_ran_alone_has_no_regret() -> None:
+    assert regrets([chosen("ll@t128b4l8", 3000, 4.0)]) == []
+    assert regrets([beside("ll", 3000, 4.0), beside("nccl", 3000, 5.0)]) == []
+    with pytest.raises(ValueError, match="no record has a time of a table's choice"):
+        report([])
+
+
+def test_twenty_sizes_off_the_powers_of_two() -> None:
+    sizes = unseen_sizes(1 << 10, 1 << 28, 128)
+    assert len(sizes) == SIZES == 20
+    assert list(sizes) == sorted(set(sizes))
+    assert all(size % 128 == 0 and size & (size - 1) for size in sizes)
+    assert 1 << 10 <= min(sizes) < 2 << 10
+    assert 1 << 27 < max(sizes) <= 1 << 28
+    assert unseen_sizes(1024, 1024, 128) == ()

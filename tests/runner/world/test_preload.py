@@ -1,0 +1,124 @@
+"""library.nccl: which library is found for a path or a version, and how the ranks get it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.fabric import FabricError, Traits
+from runner.command.job import _refuse_other_nccl
+from runner.request.validate import Request
+from runner.request_error import RequestError
+from runner.world import fabrics, preload, processes
+from runner.world.fabrics import FabricName, HostOffer, resolve
+from runner.world.preload import LOADED_FIRST, Preloaded, loaded_first, nccl_of
+from tests.memory.test_nccl import library
+from tests.runner.request.test_validate import composed
+
+
+def request(*arguments: str) -> Request:
+    (job,) = composed(*arguments)
+    return job.request
+
+
+ONE = Preloaded("/elsewhere/libnccl.so.2", "2.32.3")
+
+
+def test_a_path_is_asked_for_its_version(tmp_path: Path) -> None:
+    path = library(tmp_path / "one", 23203)
+    assert nccl_of(str(path)) == Preloaded(str(path), "2.32.3")
+    assert nccl_of(None) is None
+    other = tmp_path / "libother.so"
+    other.write_text("no library")
+    for given, message in ((other, "is no NCCL"), (tmp_path / "none.so", "is no file")):
+        with pytest.raises(RequestError, match=rf"{message} \(library.nccl\), give the path"):
+            nccl_of(str(given))
+
+
+def test_a_version_is_looked_for_among_those_installed(tmp_path: Path) -> None:
+    new, old = library(tmp_path / "new", 23203), library(tmp_path / "old", 22809)
+    link = tmp_path / "link"
+    link.symlink_to(new.parent)
+    folders = [tmp_path / "none", old.parent, link, new.parent]
+    assert nccl_of("2.32.3", folders) == Preloaded(str(new), "2.32.3")
+    assert nccl_of("2.28.9", folders) == Preloaded(str(old), "2.28.9")
+    with pytest.raises(
+        RequestError, match=r"NCCL 2.30.1 is not installed .*here are 2.28.9, 2.32.3; give one of these"
+    ):
+        nccl_of("2.30.1", folders)
+    with pytest.raises(RequestError, match="none is here; give a path"):
+        nccl_of("2.30.1", [])
+    for wrong in (2.28, "latest", 2):
+        with pytest.raises(RequestError, match="is neither a path nor a version"):
+            nccl_of(wrong, folders)
+
+
+def test_a_file_that_changed_is_asked_again(tmp_path: Path) -> None:
+    path = library(tmp_path / "one", 23203)
+    assert preload._version(path) == "2.32.3"
+    changed = library(tmp_path / "two", 22809)
+    os.replace(changed, path)
+    os.utime(path, ns=(1, 1))
+    assert preload._version(path) == "2.28.9"
+
+
+def test_it_is_loaded_before_what_was_to_be_loaded_first() -> None:
+    bare: dict[str, str] = {}
+    loaded_first(bare, None)
+    assert bare == {}
+    loaded_first(bare, ONE)
+    assert bare == {LOADED_FIRST: ONE.path}
+    more = {LOADED_FIRST: "/lib/one.so:/lib/two.so"}
+    loaded_first(more, ONE)
+    assert more == {LOADED_FIRST: f"{ONE.path}:/lib/one.so:/lib/two.so"}
+
+
+def test_every_rank_of_a_world_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+
+    def start(*given: Any, env: dict[str, str], **named: Any) -> None:
+        started.append(env)
+        raise InterruptedError("that is all that was to be seen")
+
+    monkeypatch.setattr(processes.subprocess, "Popen", start)
+    for nccl in (ONE, None):
+        fabric = replace(request("fabric=nvshmem").fabric, nccl=nccl)
+        with pytest.raises(InterruptedError):
+            fabrics.make_world(fabric, 2, lambda line: None)
+    assert [one.get(LOADED_FIRST, "").split(":")[0] == ONE.path for one in started] == [True, False]
+
+
+def test_a_heap_of_what_is_free_is_left_to_the_gpus() -> None:
+    fabric = request("fabric=nvshmem", "fabric.heap_bytes=auto").fabric
+    assert fabrics.joined_opener(fabric) == fabrics.NvshmemOpener(0, joined=True)
+    assert fabrics.joined_opener(request("fabric=nvshmem").fabric) == fabrics.NvshmemOpener(8 << 30, joined=True)
+
+
+def test_worlds_with_different_libraries_are_different_worlds() -> None:
+    fabric = request("fabric=nvshmem").fabric
+    assert len({fabric, replace(fabric, nccl=ONE), replace(fabric, nccl=Preloaded(ONE.path, "2.28.9"))}) == 3
+
+
+def test_it_needs_gpus_and_a_world_of_our_own(tmp_path: Path) -> None:
+    path = library(tmp_path / "one", 23203)
+    with pytest.raises(RequestError, match=r"NCCL needs GPUs \(library.nccl\)"):
+        request("fabric=simulator", f"library.nccl={path}")
+    fabric = request("fabric=auto", f"library.nccl={path}").fabric
+    assert fabric.nccl == Preloaded(str(path), "2.32.3")
+    with pytest.raises(RequestError, match="no GPU driver found"):
+        resolve(fabric, 2, lambda: HostOffer(0, "no GPU driver found", True))
+    found, _ = resolve(fabric, 2, lambda: HostOffer(2, "", True))
+    assert (found.name, found.nccl) == (FabricName.nvshmem, fabric.nccl)
+
+
+def test_ranks_that_run_another_one_run_no_case() -> None:
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False, nccl="2.32.3")
+    _refuse_other_nccl(None, traits)
+    _refuse_other_nccl(ONE, traits)
+    for loaded, said in (("2.28.9", "NCCL 2.28.9"), ("", "no NCCL"), ("2.28.9 and 2.32.3", "NCCL 2.28.9 and 2.32.3")):
+        with pytest.raises(FabricError, match=f"NCCL 2.32.3, and the ranks have loaded {said}$"):
+            _refuse_other_nccl(ONE, replace(traits, nccl=loaded))

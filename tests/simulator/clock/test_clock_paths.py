@@ -1,0 +1,573 @@
+"""The clock on small kernels whose critical path is known: what overlaps, what waits for what, and how it is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator_harness import executable, make_world, module, put, start, succeed
+
+from simulator.clock.costs import KINDS, Costs
+from simulator.clock.profile import LaunchProfile
+from simulator.fabric import SimulatorFabric
+
+COSTS = Costs(
+    own_load=0.25,
+    remote_load=1.0,
+    own_atomic=3.0,
+    remote_atomic=5.0,
+    look=0.125,
+    hop=0.5,
+    own_hop=0.375,
+    switch_load=7.0,
+    switch_hop=9.0,
+    fence=2.0,
+    fence_after_stores=4.0,
+    block_fence=0.0625,
+    bulk_own_load=11.0,
+    bulk_remote_load=13.0,
+    bulk_store=17.0,
+    bulk_read=6.0,
+    lane_copy=19.0,
+)
+"""Sums of different steps are different."""
+PARAMETERS = ["u64 mine", "u64 peer", "u64 flag", "u64 peer_flag", "u32 rank", "u64 all", "u64 all_flags"]
+SHARED = (
+    """  .shared .align 128 .b8 room[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .b64 %state; .reg .pred %q;\n"""
+)
+
+
+def profiles(
+    body: str,
+    world_size: int = 2,
+    grid: int = 1,
+    block: int = 32,
+    launches: int = 1,
+    costs: Costs = COSTS,
+    cluster: tuple[int, int, int] = (1, 1, 1),
+    **how: Any,
+) -> tuple[LaunchProfile, ...]:
+    """Launch a body on all ranks. mine and flag: 4 KiB of the own rank; peer and peer_flag: of the next one; all and
+    all_flags: of all, by multicast. room, bar: shared memory."""
+    code = executable(module(body, PARAMETERS, registers=SHARED))
+    world = make_world(world_size, clock=costs, **{"heap_bytes": 1 << 20, **how})
+
+    def program(fabric: SimulatorFabric) -> None:
+        own = [put(fabric, name, np.zeros(1024, np.uint32)) for name in ("mine", "flag")]
+        fabric.barrier()
+        far = [fabric.peer_address(one, (fabric.rank + 1) % world_size) for one in own]
+        for _ in range(launches):
+            near = [own[0].address, far[0], own[1].address, far[1], fabric.rank]
+            start(fabric, code, grid, block, [*near, *(fabric.multicast_address(one) for one in own)], cluster=cluster)
+            fabric.synchronize()
+            fabric.barrier()
+
+    succeed(world, program)
+    for one in world.profiles:
+        assert one.path.total_us == pytest.approx(max(one.ends_us))
+        assert one.path.weigh(costs) == pytest.approx(one.path.total_us)
+        assert all(a.to_us == b.from_us for a, b in zip(one.path.segments, one.path.segments[1:], strict=False))
+        assert LaunchProfile.of(one.document()) == one
+    return world.profiles
+
+
+def profile(body: str, **how: Any) -> LaunchProfile:
+    """The only launch of a body."""
+    (found,) = profiles(body, **how)
+    return found
+
+
+def kinds(found: LaunchProfile) -> list[str]:
+    """The kinds of a path's steps, those that take no time left out."""
+    return [one.kind for one in found.path.segments if one.to_us > one.from_us]
+
+
+def test_two_independent_loads_overlap() -> None:
+    found = profile("ld.global.u32 %r1, [%peer]; ld.global.u32 %r2, [%peer+64]; add.u32 %r3, %r1, %r2;")
+    assert kinds(found) == ["remote_load"]
+
+
+def test_two_dependent_loads_do_not() -> None:
+    found = profile(
+        """ld.global.u32 %r1, [%peer]; cvt.u64.u32 %d1, %r1; add.u64 %d2, %d1, %mine;
+        ld.global.u32 %r2, [%d2]; add.u32 %r3, %r2, 1;"""
+    )
+    assert kinds(found) == ["remote_load", "own_load"]
+    assert found.clock_us == 1.25
+
+
+def test_a_dependence_goes_through_arithmetic_and_guards() -> None:
+    found = profile(
+        """ld.global.u32 %r1, [%mine]; setp.eq.u32 %p1, %r1, 0; @%p1 ld.global.u32 %r2, [%peer];
+        add.u32 %r3, %r2, 1;"""
+    )
+    assert kinds(found) == ["own_load", "remote_load"]
+
+
+LOOP = """mov.u32 %r5, 0;
+LOOP: {body}
+add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 5; @%p1 bra LOOP;
+"""
+
+
+def test_loads_that_a_loop_uses_follow_each_other() -> None:
+    found = profile(LOOP.format(body="ld.global.u32 %r1, [%peer]; add.u32 %r2, %r2, %r1;"))
+    assert kinds(found) == ["remote_load"] * 5
+
+
+def test_a_load_that_nothing_reads_stays_under_way() -> None:
+    """The loop waits for its own load each time round; the one before it is there in the meantime."""
+    body = "ld.global.u32 %r7, [%peer]; bra NEXT; NEXT: " + LOOP.format(
+        body="ld.global.u32 %r1, [%mine]; add.u32 %r2, %r2, %r1;"
+    )
+    assert kinds(profile(body + "add.u32 %r8, %r7, 1;")) == ["own_load"] * 5
+    once = body.replace("5;", "2;") + "add.u32 %r8, %r7, 1;"
+    assert kinds(profile(once)) == ["remote_load"]
+
+
+def test_a_load_of_the_next_round_overlaps_with_this_one() -> None:
+    """Software pipelining: the value is moved, and only its use waits, so that two of six loads are under way at a
+    time; without the move and the load before the loop there would be one."""
+    found = profile(
+        "ld.global.u32 %r1, [%peer]; "
+        + LOOP.format(body="add.u32 %r2, %r2, %r1; ld.global.u32 %r3, [%peer]; mov.u32 %r1, %r3;")
+    )
+    assert kinds(found) == ["remote_load"] * 3
+
+
+PING_PONG = """
+mov.u32 %r1, 0; setp.eq.u32 %p1, %rank, 1;
+ROUND: add.u32 %r1, %r1, 1; @%p1 bra WAIT;
+SEND: st.{store}.sys.global.u32 [%peer_flag], %r1; @%p1 bra NEXT;
+WAIT: ld.{load}.sys.global.u32 %r2, [%flag]; setp.lt.u32 %p2, %r2, %r1; @%p2 bra WAIT;
+@%p1 bra SEND;
+NEXT: setp.lt.u32 %p3, %r1, {rounds}; @%p3 bra ROUND;
+"""
+"""Rank 0 stores, rank 1 answers."""
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 30])
+def test_ping_pong_of_n_hops_has_n_hops(rounds: int) -> None:
+    found = profile(PING_PONG.format(store="relaxed", load="relaxed", rounds=rounds), block=1)
+    assert found.path.counts["hop"] == 2 * rounds
+    assert found.clock_us == 2 * rounds * COSTS.hop
+    ranks = [one.rank for one in found.path.segments if one.kind == "hop"]
+    assert ranks == [1, 0] * rounds
+
+
+def test_a_release_adds_a_fence_to_each_hop() -> None:
+    found = profile(PING_PONG.format(store="release", load="acquire", rounds=3), block=1)
+    counts = found.path.counts
+    assert counts["hop"] == 6
+    assert counts["fence"] + counts["fence_after_stores"] == 6
+
+
+def test_a_fence_before_a_release_counts_once() -> None:
+    body = "st.global.u32 [%peer], 1; {fence} st.release.sys.global.u32 [%peer_flag], 1;"
+    for fence in ("", "fence.acq_rel.sys;", "membar.sys;"):
+        found = profile(body.format(fence=fence))
+        assert kinds(found) == ["fence_after_stores"], fence
+    twice = profile("fence.acq_rel.sys; st.global.u32 [%mine], 1; fence.acq_rel.sys;")
+    assert kinds(twice) == ["fence", "fence"]
+
+
+def test_stores_before_a_fence_are_not_outstanding_after_it() -> None:
+    body = "st.global.u32 [%peer], 1; fence.acq_rel.sys; st.global.u32 [%mine], 1; fence.acq_rel.sys;"
+    assert kinds(profile(body)) == ["fence_after_stores", "fence"]
+
+
+def test_a_fence_waits_for_loads_before_it() -> None:
+    found = profile("ld.global.u32 %r1, [%peer]; bra NEXT; NEXT: fence.acq_rel.sys; add.u32 %r2, %r1, 1;")
+    assert kinds(found) == ["remote_load", "fence"]
+    same = profile("ld.global.u32 %r1, [%peer]; fence.acq_rel.sys; add.u32 %r2, %r1, 1;")
+    assert kinds(same) == ["remote_load", "fence"]
+
+
+def test_a_fence_says_how_many_stores_to_others_it_waits_for() -> None:
+    """Those of its block: another warp's stores count once a barrier has met them."""
+    found = profile(
+        """st.global.u32 [%peer], 1; st.global.u32 [%peer+4], 1; st.global.u32 [%mine], 1; bar.sync 0;
+        setp.ne.u32 %p1, %r0, 0; @%p1 ret; fence.acq_rel.sys;""",
+        block=64,
+    )
+    (fence,) = (one for one in found.path.segments if one.kind == "fence_after_stores")
+    assert fence.outstanding == 2 * 64
+
+
+def test_a_barrier_takes_the_slower_warp() -> None:
+    found = profile(
+        """setp.lt.u32 %p1, %r0, 32; @%p1 bra FAST;
+        ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra MEET;
+        FAST: ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;
+        MEET: bar.sync 0;
+        setp.ge.u32 %p2, %r0, 32; @%p2 ret; ld.global.u32 %r5, [%mine+64]; add.u32 %r6, %r5, 1;""",
+        block=64,
+    )
+    assert [one.kind for one in found.path.segments] == ["remote_load", "barrier", "own_load"]
+    assert [one.warp for one in found.path.segments] == [1, 0, 0]
+    load, meeting, _ = found.path.segments
+    assert meeting.awaited == (load.rank, load.block, 1, load.line)
+
+
+def test_a_barrier_does_not_reach_other_blocks() -> None:
+    found = profile(
+        """setp.eq.u32 %p1, %block, 0; @%p1 bra FAST; ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1;
+        FAST: bar.sync 0; ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;""",
+        grid=2,
+    )
+    assert found.clock_us == 1.25
+    assert {one.block for one in found.path.segments} == {1}
+
+
+def test_numbered_barriers_take_who_only_arrives() -> None:
+    found = profile(
+        """setp.lt.u32 %p1, %r0, 32; @%p1 bra WAITS;
+        ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra COME; COME: bar.arrive 3, 64; ret;
+        WAITS: bar.sync 3, 64; ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;""",
+        block=64,
+    )
+    assert [one.kind for one in found.path.segments] == ["remote_load", "barrier", "own_load"]
+
+
+POLL = "{at}: ld.relaxed.sys.global.u32 %r1, [{flag}]; setp.eq.u32 %p2, %r1, 0; @%p2 bra {at};"
+
+
+@pytest.mark.parametrize("delay", [0, 1, 40])
+def test_a_poll_waits_for_the_store_however_often_it_looked(delay: int) -> None:
+    """Rank 0 stores after a number of dependent loads; rank 1 looks all the time."""
+    chain = "".join("ld.global.u32 %r3, [%d1]; cvt.u64.u32 %d2, %r3; add.u64 %d1, %d1, %d2;" for _ in range(delay))
+    found = profile(
+        f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; mov.u64 %d1, %mine; {chain}
+        add.u64 %d3, %d1, %peer_flag; sub.u64 %d3, %d3, %mine; st.relaxed.sys.global.u32 [%d3], 1; ret;
+        {POLL.format(at="WAIT", flag="%flag")}"""
+    )
+    assert kinds(found) == ["own_load"] * delay + ["hop"]
+    hop = found.path.segments[-1]
+    assert hop.rank == 1
+    assert hop.awaited is not None
+    assert hop.awaited[:3] == (0, 0, 0)
+
+
+def test_a_poll_that_finds_its_flag_costs_a_look() -> None:
+    found = profile("ld.acquire.sys.global.u32 %r1, [%flag]; add.u32 %r2, %r1, 1;")
+    assert kinds(found) == ["look"]
+    far = profile("ld.acquire.sys.global.u32 %r1, [%peer_flag]; add.u32 %r2, %r1, 1;")
+    assert kinds(far) == ["remote_load"]
+
+
+def test_looks_with_something_between_them_are_different_looks() -> None:
+    found = profile(LOOP.format(body="ld.relaxed.sys.global.u32 %r1, [%flag]; st.global.u32 [%mine], %r1;"))
+    assert kinds(found) == ["look"] * 5
+
+
+def test_flags_of_launches_before_do_not_count() -> None:
+    first, second = profiles(
+        f"st.relaxed.sys.global.u32 [%peer_flag], 1; {POLL.format(at='WAIT', flag='%flag')}", launches=2
+    )
+    assert kinds(first) == ["hop"]
+    assert kinds(second) == ["hop"]
+    only_reads, again = profiles(
+        """ld.relaxed.sys.global.u32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+        bra SLOW; SLOW: st.relaxed.sys.global.u32 [%flag], 1;""",
+        launches=2,
+    )
+    assert kinds(only_reads) == kinds(again) == ["look"]
+
+
+def test_a_poll_of_the_own_rank_is_an_own_hop() -> None:
+    found = profile(
+        f"""setp.ne.u32 %p1, %block, 0; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
+        st.relaxed.gpu.global.u32 [%flag], %r3; ret; {POLL.format(at="WAIT", flag="%flag")}""",
+        grid=2,
+    )
+    assert kinds(found) == ["remote_load", "own_hop"]
+
+
+def test_the_last_of_several_flags_counts() -> None:
+    """A loop that looks at two flags: rank 0 stores one at once, the other after a load."""
+    found = profile(
+        f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT;
+        st.relaxed.sys.global.u32 [%peer_flag+{0}], 1;
+        ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1; st.relaxed.sys.global.u32 [%peer_flag+{128}], %r3; ret;
+        WAIT: ld.relaxed.sys.global.u32 %r1, [%flag]; ld.relaxed.sys.global.u32 %r2, [%flag+128];
+        and.b32 %r1, %r1, %r2; setp.eq.u32 %p2, %r1, 0; @%p2 bra WAIT;"""
+    )
+    assert kinds(found) == ["remote_load", "hop"]
+
+
+def test_counters_wait_for_all_who_add() -> None:
+    """Blocks add to a counter, of which one is late; who waits for the sum waits for it."""
+    found = profile(
+        """setp.ne.u32 %p1, %block, 2; @%p1 bra ADD; ld.global.u32 %r3, [%peer]; cvt.u64.u32 %d1, %r3;
+        ADD: add.u64 %d2, %flag, %d1; red.relaxed.gpu.global.add.u32 [%d2], 1;
+        WAIT: ld.relaxed.gpu.global.u32 %r1, [%flag]; setp.lt.u32 %p2, %r1, 4; @%p2 bra WAIT;""",
+        grid=4,
+        block=1,
+    )
+    assert kinds(found) == ["remote_load", "own_hop"]
+
+
+def test_atomic_operations_cost_their_way() -> None:
+    near = profile("atom.relaxed.gpu.global.add.u32 %r1, [%flag], 1; add.u32 %r2, %r1, 1;", block=1)
+    assert kinds(near) == ["own_atomic"]
+    far = profile("atom.relaxed.sys.global.add.u32 %r1, [%peer_flag], 1; add.u32 %r2, %r1, 1;", block=1)
+    assert kinds(far) == ["remote_atomic"]
+
+
+def test_instructions_cost_what_they_cost() -> None:
+    body = "add.u32 %r1, %r1, 1; " * 8 + "ld.global.u32 %r2, [%mine]; add.u32 %r3, %r2, 1;"
+    free = profile(body)
+    assert free.clock_us == COSTS.own_load
+    # The whole block of instructions: 6 of the harness's parameters and coordinates come with the 9 here.
+    issued = free.path.counts["instruction"]
+    assert issued >= 9
+
+
+def test_costs_are_checked() -> None:
+    with pytest.raises(ValueError, match="hop"):
+        Costs(hop=-1.0)
+    with pytest.raises(ValueError, match="unknown kinds of cost: hops"):
+        Costs.of({"hops": 1.0})
+    assert Costs.of(COSTS.document()) == COSTS
+    assert set(COSTS.document()) == set(KINDS)
+
+
+def test_a_path_is_weighed_anew() -> None:
+    found = profile(PING_PONG.format(store="release", load="acquire", rounds=2), block=1)
+    dearer = Costs(**{**COSTS.document(), "hop": 100.0})
+    assert found.path.weigh(dearer) == pytest.approx(found.clock_us + 4 * (100.0 - COSTS.hop))
+
+
+def test_the_clock_wants_the_fair_order_and_strong_memory() -> None:
+    with pytest.raises(ValueError, match="schedule=fair"):
+        make_world(2, clock=COSTS, schedule="random")
+    with pytest.raises(ValueError, match="memory=strong"):
+        make_world(2, clock=COSTS, memory="weak")
+
+
+def test_a_world_without_a_clock_has_no_listener() -> None:
+    world = make_world(2)
+    assert world.clock is None
+    assert world.profiles == ()
+    assert len(world.space.events._listeners) == 2
+
+
+LOAD_BULK = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [room+{at}], [{source}], 1024, [bar+{bar}];"
+STORE_BULK = "cp.async.bulk.global.shared::cta.bulk_group [{target}], [room], 1024; cp.async.bulk.commit_group;"
+WAIT_BULK = "W{bar}: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+{bar}], 0; @!%q bra W{bar};"
+INIT = "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.init.shared::cta.b64 [bar+8], 1;"
+EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar+{bar}], 1024;"
+FILL = " ".join(f"st.shared.b32 [room+{at}], 0;" for at in range(0, 1024, 4))
+
+
+def load_bulk(source: str, bar: int) -> str:
+    """A bulk load of 1 KiB that counts at an mbarrier."""
+    return EXPECT.format(bar=bar) + LOAD_BULK.format(at=128 * bar, source=source, bar=bar)
+
+
+def test_bulk_copies_overlap_until_their_mbarriers_are_waited_for() -> None:
+    waits = WAIT_BULK.format(bar=0) + WAIT_BULK.format(bar=8)
+    found = profile(INIT + load_bulk("%mine", 0) + load_bulk("%peer", 8) + waits, block=1)
+    assert kinds(found) == ["bulk_remote_load"]
+    assert [one.kind for one in found.path.segments] == ["bulk_remote_load", "mbarrier"]
+    (phase,) = found.phases
+    assert phase.copies.sizes == {1024: 4}  # on two ranks
+    assert (phase.copies.loads, phase.copies.stores, phase.copies.stages) == (4, 0, 2)
+    assert phase.bytes("read", viewer=0, target=1) == 1024
+
+
+def test_a_bulk_copy_after_a_wait_follows_the_one_before() -> None:
+    first = load_bulk("%mine", 0) + WAIT_BULK.format(bar=0)
+    found = profile(INIT + first + load_bulk("%peer", 8) + WAIT_BULK.format(bar=8), block=1)
+    assert kinds(found) == ["bulk_own_load", "bulk_remote_load"]
+    assert found.phases[0].copies.stages == 1
+
+
+def test_an_mbarrier_takes_the_last_to_arrive() -> None:
+    found = profile(
+        """setp.ne.u32 %p1, %r0, 0; @%p1 bra MET; mbarrier.init.shared::cta.b64 [bar], 2; MET: bar.sync 0;
+        setp.ge.u32 %p1, %r0, 32; @%p1 bra LATE; bra COME;
+        LATE: ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra COME;
+        COME: and.b32 %r3, %r0, 31; setp.ne.u32 %p1, %r3, 0; @%p1 ret;
+        mbarrier.arrive.shared::cta.b64 %state, [bar];
+        WAIT: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra WAIT;
+        setp.ge.u32 %p1, %r0, 32; @%p1 ret; ld.global.u32 %r4, [%mine]; add.u32 %r5, %r4, 1;""",
+        block=64,
+    )
+    assert kinds(found) == ["remote_load", "own_load"]
+    assert [(one.kind, one.warp) for one in found.path.segments][-2:] == [("mbarrier", 0), ("own_load", 0)]
+
+
+def test_a_bulk_store_is_over_at_its_wait_and_read_before() -> None:
+    store = FILL + STORE_BULK.format(target="%peer")
+    tail = "ld.global.u32 %r1, [%mine]; add.u32 %r2, %r1, 1;"
+    whole = profile(store + "cp.async.bulk.wait_group 0;" + tail, block=1)
+    assert kinds(whole) == ["bulk_store", "own_load"]
+    chain = "".join(f"ld.global.u32 %r{i + 2}, [%mine]; bra N{i}; N{i}: add.u32 %r1, %r1, %r{i + 2};" for i in range(2))
+    read = profile(store + "cp.async.bulk.wait_group.read 0;" + chain + "cp.async.bulk.wait_group 0;", block=1)
+    assert kinds(read) == ["bulk_store"]
+    assert read.clock_us == COSTS.bulk_store
+
+
+def test_a_launch_ends_with_its_last_bulk_store() -> None:
+    found = profile(FILL + STORE_BULK.format(target="%peer") + "cp.async.bulk.wait_group.read 0;", block=1)
+    assert kinds(found) == ["bulk_store"]
+
+
+def test_copies_by_lanes_end_with_their_group() -> None:
+    found = profile(
+        """mov.u32 %r3, room; shl.b32 %r4, %r0, 2; add.u32 %r3, %r3, %r4;
+        mad.lo.u64 %d1, %lane64, 4, %mine; cp.async.ca.shared.global [%r3], [%d1], 4; cp.async.commit_group;
+        cp.async.wait_group 0; ld.global.u32 %r5, [%mine]; add.u32 %r6, %r5, 1;"""
+    )
+    assert kinds(found) == ["lane_copy", "own_load"]
+    assert found.phases[0].bytes("read", viewer=0, target=0) == 4 * 32 + 4 * 32
+
+
+def test_the_switch_reaches_all_ranks() -> None:
+    """A flag by multimem.st is seen by all, and one by multimem.red by who waits for all."""
+    found = profile(
+        f"""setp.ne.u32 %p1, %rank, 2; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
+        multimem.st.relaxed.sys.global.u32 [%all_flags], %r3; {POLL.format(at="WAIT", flag="%flag")}""",
+        world_size=3,
+        block=1,
+    )
+    assert kinds(found) == ["remote_load", "switch_hop"]
+    assert found.ends_us == (10.0, 10.0, 10.0)
+    counted = profile(
+        """setp.ne.u32 %p1, %rank, 2; @%p1 bra ADD; ld.global.u32 %r3, [%peer]; cvt.u64.u32 %d1, %r3;
+        ADD: add.u64 %d2, %all_flags, %d1; multimem.red.relaxed.sys.global.add.u32 [%d2], 1;
+        WAIT: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.lt.u32 %p2, %r1, 3; @%p2 bra WAIT;""",
+        world_size=3,
+        block=1,
+    )
+    assert kinds(counted) == ["remote_load", "switch_hop"]
+    assert counted.path.segments[-1].awaited[0] == 2  # type: ignore[index]
+
+
+def test_a_reduction_through_the_switch() -> None:
+    found = profile("multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%all]; add.u32 %r2, %r1, 1;")
+    assert kinds(found) == ["switch_load"]
+    assert found.phases[0].bytes("reduce", target=-1) == 2 * 4 * 32
+
+
+def test_phases_say_what_moves_between_waits() -> None:
+    """64 threads of a block: a flag each way, then 4 bytes a thread from the other rank, then a flag again."""
+    found = profile(
+        f"""setp.ne.u32 %p1, %r0, 0; @%p1 bra BODY; st.release.sys.global.u32 [%peer_flag], 1;
+        {POLL.format(at="ENTRY", flag="%flag")}
+        BODY: bar.sync 0; mad.lo.u64 %d1, %lane64, 4, %peer; ld.global.u32 %r3, [%d1];
+        ld.global.u32 %r4, [%d1+1024]; add.u32 %r3, %r3, %r4;
+        mad.lo.u64 %d2, %lane64, 4, %mine; st.global.u32 [%d2+2048], %r3;
+        bar.sync 0; @%p1 ret; st.release.sys.global.u32 [%peer_flag+4], 1;
+        {POLL.format(at="EXIT", flag="%flag+4")}""",
+        block=64,
+    )
+    entry, body = found.phases
+    assert entry.links() == {(0, 1): 4, (1, 0): 4}
+    assert body.bytes("read", viewer=0, target=1) == 2 * 4 * 64
+    assert body.bytes("write", viewer=1, target=1) == 4 * 64
+    assert body.links() == {(1, 0): 2 * 256 + 4, (0, 1): 2 * 256 + 4}
+    assert (body.loads_in_flight, body.bytes_in_flight) == (2, 8)
+    assert {(one.rank, one.read, one.written) for one in body.lines} == {(0, 4, 3), (1, 4, 3)}
+    assert body.busiest_block_accesses == 3 * 64 + 1
+    assert entry.from_us == 0.0
+    assert entry.to_us == COSTS.fence + COSTS.hop
+    assert body.to_us == found.clock_us
+
+
+def test_the_program_of_a_loop_does_not_count_while_it_waits() -> None:
+    """Instructions of loops that only look are not counted: how often they run is the simulator's order."""
+    slow = "".join(f"ld.global.u32 %r3, [%peer+{4 * i}]; add.u32 %r4, %r4, %r3; bra N{i}; N{i}:" for i in range(30))
+    body = f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; {{}}
+        st.relaxed.sys.global.u32 [%peer_flag], 1; ret; {POLL.format(at="WAIT", flag="%flag")}"""
+    quick, late = profile(body.format("")), profile(body.format(slow))
+    assert kinds(late) == ["remote_load"] * 30 + ["hop"]
+    assert late.phases[0].total_instructions - quick.phases[0].total_instructions == 30 * 3
+
+
+def test_clusters_meet_across_blocks() -> None:
+    found = profile(
+        """mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra FAST;
+        ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra FAST;
+        FAST: barrier.cluster.arrive; barrier.cluster.wait;
+        setp.ne.u32 %p1, %r7, 0; @%p1 ret; ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;""",
+        grid=2,
+        cluster=(2, 1, 1),
+    )
+    assert [one.kind for one in found.path.segments] == ["remote_load", "cluster_barrier", "own_load"]
+    assert found.path.segments[1].awaited is not None
+    assert found.path.segments[1].awaited[1] == 1
+
+
+@pytest.mark.parametrize("block", [1, 7, 33, 96, 256])
+def test_blocks_of_any_size(block: int) -> None:
+    found = profile(
+        """setp.ne.u32 %p1, %block, 1; @%p1 bra FAST; ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1;
+        FAST: bar.sync 0; mad.lo.u64 %d1, %lane64, 4, %mine; st.global.u32 [%d1], %r2;""",
+        grid=3,
+        block=block,
+    )
+    assert kinds(found) == ["remote_load"]
+    assert found.phases[0].bytes("write") == 2 * 3 * block * 4
+
+
+def test_launches_of_different_grids_meet() -> None:
+    """Ranks that launch different grids are two profiles, and a poll of one waits for a store of the other."""
+    code = executable(
+        module(
+            f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
+            st.relaxed.sys.global.u32 [%peer_flag], %r3; ret; {POLL.format(at="WAIT", flag="%flag")}""",
+            PARAMETERS,
+        )
+    )
+    world = make_world(2, clock=COSTS, heap_bytes=1 << 20)
+
+    def program(fabric: SimulatorFabric) -> None:
+        own = [put(fabric, name, np.zeros(1024, np.uint32)) for name in ("mine", "flag")]
+        fabric.barrier()
+        far = [fabric.peer_address(one, 1 - fabric.rank) for one in own]
+        near = [own[0].address, far[0], own[1].address, far[1], fabric.rank, 0, 0]
+        start(fabric, code, 1 + fabric.rank, 32, near)
+        fabric.synchronize()
+
+    succeed(world, program)
+    first, second = sorted(world.profiles, key=lambda one: one.ranks)
+    assert (first.ranks, second.ranks) == ((0,), (1,))
+    assert kinds(first) == ["remote_load"]
+    assert kinds(second) == ["remote_load", "hop"]
+    assert [one.rank for one in second.path.segments if one.to_us > one.from_us] == [0, 1]
+
+
+def test_launches_in_a_row_begin_where_the_one_before_ended() -> None:
+    """Without a wait of the host between them; each profile counts from its own beginning."""
+    code = executable(module("ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1;", PARAMETERS))
+    world = make_world(2, clock=COSTS, heap_bytes=1 << 20)
+
+    def program(fabric: SimulatorFabric) -> None:
+        own = put(fabric, "mine", np.zeros(1024, np.uint32))
+        fabric.barrier()
+        far = fabric.peer_address(own, 1 - fabric.rank)
+        for _ in range(3):
+            start(fabric, code, 1, 32, [own.address, far, own.address, far, fabric.rank, 0, 0])
+        fabric.synchronize()
+
+    succeed(world, program)
+    assert [one.number for one in world.profiles] == [0, 1, 2]
+    assert [one.clock_us for one in world.profiles] == [1.0, 1.0, 1.0]
+
+
+def test_a_program_begins_with_no_profiles() -> None:
+    code = executable(module("ld.global.u32 %r1, [%mine]; add.u32 %r2, %r1, 1;", PARAMETERS))
+    world = make_world(1, clock=COSTS, heap_bytes=1 << 20)
+
+    def program(fabric: SimulatorFabric) -> None:
+        own = put(fabric, "mine", np.zeros(1024, np.uint32))
+        start(fabric, code, 1, 32, [own.address] * 4 + [0, 0, 0])
+        fabric.synchronize()
+        fabric.free(own)
+
+    for _ in range(2):
+        succeed(world, program)
+        assert len(world.profiles) == 1
