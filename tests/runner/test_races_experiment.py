@@ -1,8 +1,7 @@
-"""+exp=races: every kernel under the race checker, in less than a minute of one core, and none has a race."""
+"""+exp=races: every kernel under the race checker, and none has a race. bench_races.py measures what it costs."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from kernels.catalogue import NAMES
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF
 from simulator.world import SimulatedWorld, SimulatorOptions
-
-MAX_CPU_S = 60.0
 
 
 def has_checker() -> bool:
@@ -38,12 +35,9 @@ def test_it_asks_for_every_op_and_algorithm_on_two_and_four_ranks() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not has_checker(), reason="the simulator has no race checker so far")
 def test_every_kernel_is_clean(tmp_path: Path) -> None:
-    start_s = time.process_time()
     done = symlab.experiment("+exp=races", "track=none", f"records={tmp_path}", quiet=True)
-    spent_s = time.process_time() - start_s
     assert done.exit_code == 0
     assert {record.case.name for record in done.records} == set(NAMES)
     assert {str(record.status) for record in done.records} == {"PASSED"}
     assert [record.id for record in done.records if record.findings is None] == []
     assert [record.id for record in done.records if record.race is not None] == []
-    assert spent_s < MAX_CPU_S, f"{spent_s:.0f} s"
