@@ -247,7 +247,7 @@ class _Run:
         return is_plain and self._job.request.timing.mode != TimingMode.none and attempt.verified
 
     def _time(self, attempts: Sequence[_Attempt]) -> None:
-        """Time what passed, together. What breaks here breaks all of it: none of them has an honest time then. Only
+        """Time what passed, together. What breaks here breaks all of it: no time is honest then. Only
         what hangs costs itself alone."""
         try:
             ended = self._timed_custom(attempts) if self._job.custom is not None else self._timed(attempts)

@@ -27,7 +27,7 @@ GONE = frozenset(
         "TIMEOUT",
     }
 )
-"""States of jobs that will not run again. PREEMPTED is none of them: Slurm may requeue such a job."""
+"""States of jobs that will not run again. PREEMPTED is not among them: Slurm may requeue such a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def cancel(name: str) -> bool:
 
 
 def cancelled(name: str, patience_s: float, is_submitting: Callable[[], bool]) -> list[SlurmJob]:
-    """Cancel all jobs of a name, and wait until none of them is left. Return those that are left after the time.
+    """Cancel all jobs of a name, and wait until the queue has no such job. Return those that are left after the time.
 
     is_submitting says whether more may still come: then none in the list is no reason to stop asking.
     """
