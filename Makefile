@@ -10,21 +10,22 @@ SUITABLE = $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2
 # pip's output, less what is of no use here.
 BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+ [MG]B\)|Installing collected packages' || true; }
 
-# Bytecode is kept, whatever the user's environment says: the tests start some hundreds of Python processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(RUN) pytest -q -n auto --dist loadfile --durations=5
+# Bytecode is kept, whatever the user's environment says: the tests start some hundreds of Python processes. Each test
+# computes on one thread: there is a worker for every core.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN) pytest -q -n auto --dist loadfile --durations=5
 
 .PHONY: demo test test-slow test-all foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
 
-# All tests but the long ones: less than ten minutes on two cores.
+# All tests but those that take a second or more: ten minutes or so on two cores.
 test: $(INSTALLED)
 	@$(PYTEST) -m 'not gpu and not slow'
 
-# The long ones: walks through the documentation, whole sweeps, servers and browsers.
+# The long ones: walks through the documentation, whole sweeps, servers and browsers. MINUTES=30 skips those that would begin later.
 test-slow: $(INSTALLED)
-	@$(PYTEST) -m 'slow and not gpu'
+	@$(PYTEST) -rs -m 'slow and not gpu' $(if $(MINUTES),--minutes $(MINUTES) --no-loadscope-reorder)
 
 # All tests, and every cell of the matrix of kernels, data types, reductions and worlds: some hours on two cores, six minutes on 46.
 test-all: test test-slow

@@ -30,6 +30,7 @@ from kernels.spec import (
     Case,
     Fold,
     refuses_chunks,
+    refuses_counts,
     refuses_elements,
     refuses_no_multicast,
     refuses_unmapped,
@@ -185,6 +186,7 @@ BASELINES: tuple[Baseline, ...] = (
             Offer("broadcast", "torch.distributed.broadcast", ALL, placements=_IN),
             Offer("reduce", "torch.distributed.reduce", _NCCL_DTYPES, _NCCL_REDUCTIONS, _IN),
             Offer("all_to_all", "torch.distributed.all_to_all_single", ALL),
+            Offer("all_to_all_v", "torch.distributed.all_to_all_single with split sizes", ALL),
             Offer("send_recv", "torch.distributed.batch_isend_irecv", ALL),
         ),
     ),
@@ -321,6 +323,8 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal 
         return Refusal("baselines", f"{baseline.name} is unavailable", missing)
     if case.stress != NO_STRESS:
         return Refusal("stress", f"{baseline.name} promises nothing of {case.stress}", "give baselines=none")
+    if unfit := refuses_counts(collective(case.op), case.counts):
+        return unfit
     offer = baseline.offer(case.op)
     for key, value, known in (
         ("dtype", case.dtype, offer.dtypes),

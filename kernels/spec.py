@@ -41,6 +41,22 @@ class Inputs(StrEnum):
     """NaN, infinities, zeros, subnormals, the largest values among normal ones."""
 
 
+class Counts(StrEnum):
+    """How many elements ranks send to each other, of an op with counts per peer (Collective.sends)."""
+
+    uniform = "uniform"
+    """Each rank sends as many to every rank."""
+    skewed = "skewed"
+    """Some ranks are sent more than others, as the popular experts of a mixture."""
+    zeros = "zeros"
+    """Pairs of ranks with nothing between them; a rank that sends nothing, and another one that receives nothing."""
+
+
+UNIFORM = Counts.uniform.value
+
+Sends = tuple[tuple[int, ...], ...]
+"""Elements that each rank sends to each: Sends[rank][peer]."""
+
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
 
@@ -49,11 +65,12 @@ class Case:
     """One point of an experiment: everything that decides what runs and what must come out.
 
     size_bytes has nccl-tests' meaning for the op (all_reduce, broadcast, reduce, send_recv: the buffer; all_gather: the
-    whole output; reduce_scatter, all_to_all: the whole input). accumulator and reduction are names of
-    kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32" mean the same), both "none"
-    where the op only moves data. placement is of Placement, inputs of Inputs. root is the rank that gives (broadcast)
-    or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary both buffers begin. stress
-    is of kernels.stress.Stress, or several of them joined by +: what the case runs under.
+    whole output; reduce_scatter, all_to_all: the whole input; all_to_all_v: what a rank sends on average). accumulator
+    and reduction are names of kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32"
+    mean the same), both "none" where the op only moves data. placement is of Placement, inputs of Inputs. root is the
+    rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary
+    both buffers begin. stress is of kernels.stress.Stress, or several of them joined by +: what the case runs under.
+    counts is of Counts; uniform for ops without counts per peer.
     """
 
     op: str
@@ -69,6 +86,7 @@ class Case:
     root: int = 0
     offset: int = 0
     stress: str = NO_STRESS
+    counts: str = UNIFORM
 
     @property
     def name(self) -> str:
@@ -106,6 +124,7 @@ class Case:
                 *([f"r{self.root}"] if self.root else []),
                 *([f"o{self.offset}"] if self.offset else []),
                 *([f"stress_{self.stress}"] if self.stress != NO_STRESS else []),
+                *([f"counts_{self.counts}"] if self.counts != UNIFORM else []),
             ]
         )
 
@@ -122,6 +141,11 @@ class Collective:
     chunked: numel is divided into world_size equal chunks, so it has to be a multiple of world_size. in_place(numel,
     world_size, rank) gives the elements at which input and output begin in the one buffer of max(counts) elements that
     they share, as in NCCL; None where the op has no such form.
+
+    sends(case), of an op with counts per peer, gives the elements that each rank sends to each; None of other ops. What
+    a rank sends lies in its input in the order of the ranks it is for, what it gets in its output in the order of the
+    ranks it is from, without gaps; counts() then is the room of both buffers, and a rank's output may fill a part of
+    it, whose rest stays as it was. outputs(inputs, rank, root) is what uniform counts give.
     """
 
     op: str
@@ -134,6 +158,19 @@ class Collective:
     rooted: bool = False
     chunked: bool = False
     in_place: Callable[[int, int, int], tuple[int, int]] | None = None
+    sends: Callable[[Case], Sends] | None = None
+
+    def parts(self, case: Case, inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor] | None:
+        """Return outputs() for a case: with its root, or its counts per peer."""
+        return (
+            self.outputs(inputs, rank, case.root) if self.sends is None else [exchanged(inputs, self.sends(case), rank)]
+        )
+
+    def received(self, case: Case, rank: int) -> int:
+        """Return the elements of a rank's output that the op fills, from its beginning on."""
+        if self.sends is None:
+            return self.counts(case.numel, case.world_size)[1]
+        return sum(row[rank] for row in self.sends(case))
 
     def gives(self, case: Case, rank: int) -> bool:
         """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
@@ -143,19 +180,28 @@ class Collective:
         return self.outputs(nothing, rank, case.root) is not None
 
 
+def exchanged(inputs: list[torch.Tensor], sends: Sends, rank: int) -> torch.Tensor:
+    """Return what a rank gets of all ranks' inputs (1-D) by counts per peer: 1-D, in the order of the ranks."""
+    import torch
+
+    starts = [sum(row[:rank]) for row in sends]
+    return torch.cat([one[at : at + row[rank]] for one, row, at in zip(inputs, sends, starts, strict=True)])
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One kernel parameter, in order, and where its value comes from.
 
     kind: "address" (own memory of buffer `of`), "peers" (address of a table in device memory: world_size int64, entry
-    p is where this rank sees buffer `of` of rank p; the own entry is the own address), "multicast" (multicast address
-    of `of`, which begins at the same place on all ranks), "numel" (Case.numel, int64), "rank" and "root" (int32),
-    "patience" (int64: nanoseconds after which a wait for another rank gives up and leaves its report in the workspace
-    "status", see kernels/dsl/status.py; 0: never). of: "input", "output" (in place: their places in the one buffer, see
-    Collective.in_place) or a workspace's name.
+    p is where this rank sees buffer `of` of rank p; the own entry is the own address), "counts" (address of a table in
+    device memory: world_size int64, entry p is the number of elements that this rank sends to rank p), "multicast"
+    (multicast address of `of`, which begins at the same place on all ranks), "numel" (Case.numel, int64), "rank" and
+    "root" (int32), "patience" (int64: nanoseconds after which a wait for another rank gives up and leaves its report in
+    the workspace "status", see kernels/dsl/status.py; 0: never). of: "input", "output" (in place: their places in the
+    one buffer, see Collective.in_place) or a workspace's name; "" where there is nothing to name.
     """
 
-    kind: Literal["address", "peers", "multicast", "numel", "rank", "root", "patience"]
+    kind: Literal["address", "peers", "counts", "multicast", "numel", "rank", "root", "patience"]
     of: str = ""
 
     def argument(self, value: int) -> Argument:
@@ -166,6 +212,7 @@ class Parameter:
 ARGUMENT_KINDS: Mapping[str, ArgumentKind] = {
     "address": "address",
     "peers": "address",
+    "counts": "address",
     "multicast": "address",
     "numel": "u64",
     "rank": "u32",
@@ -337,6 +384,7 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
     """Return why the kernel can't run the case on a fabric with these traits; None if it can."""
     return (
         _refuses_values(spec, case)
+        or refuses_counts(collective, case.counts)
         or _refuses_size(spec, collective, case)
         or spec.refusal(case, traits.arch)
         or _refuses_fabric(spec, case, traits)
@@ -457,6 +505,15 @@ def refuses_elements(case: Case, least_bytes: int = 0) -> Refusal | None:
         return None
     elements = f"{case.dtype} elements of {case.itemsize} bytes"
     return Refusal("sizes", f"{case.size_bytes} bytes are no whole number of {elements}")
+
+
+def refuses_counts(collective: Collective, counts: str) -> Refusal | None:
+    """Return why an op can't run with a case's counts; None if it can."""
+    if counts not in tuple(Counts):
+        return Refusal("counts", f"there are no counts {counts!r}", f"give {', '.join(Counts)}")
+    if collective.sends is not None or counts == UNIFORM:
+        return None
+    return Refusal("counts", f"{collective.op} has no counts per peer, such as {counts}", f"leave it at {UNIFORM}")
 
 
 def refuses_chunks(collective: Collective, case: Case) -> Refusal | None:

@@ -61,6 +61,11 @@ class Driver(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def identity(self) -> str:
+        """Which GPU it is, whatever its number in this process: its UUID."""
+        ...
+
     def free_bytes(self) -> int:
         """Free memory of the GPU, in bytes."""
         ...
@@ -207,6 +212,7 @@ class CudaDriver:
         self._last = ""
         properties = torch.cuda.get_device_properties(device_index)
         self._name = str(properties.name)
+        self._identity = str(properties.uuid)
         self._arch = f"sm_{properties.major}{properties.minor}a"
         self._l2_bytes = self._attribute("L2_CACHE_SIZE")
         self._block_shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
@@ -238,6 +244,10 @@ class CudaDriver:
     def name(self) -> str:
         """ "NVIDIA H200"."""
         return self._name
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     def free_bytes(self) -> int:
         free, _ = self._call("cuMemGetInfo")

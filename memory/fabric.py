@@ -113,9 +113,9 @@ class Traits:
     rank reaches every other. l2_bytes is the size of a GPU's L2 cache, multiprocessors the number of its SMs; 0: no GPU
     or, in the simulator, none whose limits hold. library is the one behind the fabric as it was loaded, with its
     version ("NVSHMEM 3.8.0"), "" where there is none. block_shared_bytes is the maximum shared memory of a block; 0:
-    unknown. nccl is the version of the NCCL that the ranks' processes have loaded, as that library names it ("2.28.9");
-    "" if none has one. Simulated fabrics have no clock of real hardware: nothing that ran on them publishes a time or a
-    bandwidth.
+    unknown. ranks_on_gpu is the maximum number of ranks that have the same GPU. nccl is the version of the NCCL that
+    the ranks' processes have loaded, as that library names it ("2.28.9"); "" if none has one. Simulated fabrics have no
+    clock of real hardware: nothing that ran on them publishes a time or a bandwidth.
     """
 
     name: str
@@ -132,6 +132,7 @@ class Traits:
     library: str = ""
     block_shared_bytes: int = 0
     nccl: str = ""
+    ranks_on_gpu: int = 1
 
 
 @dataclass(frozen=True, slots=True)

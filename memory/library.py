@@ -69,9 +69,12 @@ SWITCH_OFF = "NVSHMEM_DISABLE_NVLS"
 """What users turn NVSHMEM's multicast off with: its error does not tell that from a machine without a switch."""
 
 
-def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> tuple[Traits, frozenset[int]]:
+def probe(
+    library: Library, driver: Driver, meeting: Meeting, heap_bytes: int, ranks_on_gpu: int = 1
+) -> tuple[Traits, frozenset[int]]:
     """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see. heap_bytes:
-    the cap of what a rank allocates at a time; 0: HEAP_SHARE of what the GPU with the least memory has free."""
+    the cap of what a rank allocates at a time; 0: HEAP_SHARE of what the GPU with the least memory has free, in even
+    parts for the ranks that share it."""
     try:
         tensor = library.tensor(GRANULE_BYTES)
     except Exception as error:
@@ -92,18 +95,21 @@ def probe(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -
     while children:
         library.free_tensor(children.pop())
     library.free_tensor(tensor)
-    return _traits(library, driver, meeting.world_size, heap_bytes, answers), frozenset(unmapped)
+    traits = _traits(library, driver, meeting.world_size, (heap_bytes, ranks_on_gpu), answers)
+    return traits, frozenset(unmapped)
 
 
 def _traits(
     library: Library,
     driver: Driver,
     world_size: int,
-    heap_bytes: int,
+    heap: tuple[int, int],
     answers: Sequence[tuple[list[int], str, str, int]],
 ) -> Traits:
-    """What all ranks together can do. answers: each rank's unseen peers, its reason for having no multicast, the
-    version of its NCCL, and the free bytes of its GPU."""
+    """What all ranks together can do. heap: the cap in bytes, 0 for what is free, and the number of ranks on a GPU.
+    answers: each rank's unseen peers, its reason for having no multicast, the version of its NCCL, and the free bytes
+    of its GPU."""
+    heap_bytes, ranks_on_gpu = heap
     every_unmapped, reasons, versions, free = zip(*answers, strict=True)
     unmapped = [f"rank {rank} can't reach {named(peers)}" for rank, peers in enumerate(every_unmapped) if peers]
     without = [f"rank {rank} no multicast address: {reason}" for rank, reason in enumerate(reasons) if reason]
@@ -112,16 +118,24 @@ def _traits(
         name="nvshmem",
         arch=driver.arch,
         world_size=world_size,
-        heap_bytes=heap_bytes or max(int(min(free) * HEAP_SHARE) // STEP_BYTES, 1) * STEP_BYTES,
+        heap_bytes=heap_bytes or max(int(min(free) * HEAP_SHARE / ranks_on_gpu) // STEP_BYTES, 1) * STEP_BYTES,
         multicast=not without,
         multicast_reason=f"NVSHMEM gave {without[0]}" if without else "",
-        description=f"{driver.name}, libnvshmem {of_library}, nvshmem4py {of_python}",
+        description=", ".join(
+            [
+                driver.name,
+                f"libnvshmem {of_library}",
+                f"nvshmem4py {of_python}",
+                *([f"up to {ranks_on_gpu} ranks on a GPU"] if ranks_on_gpu > 1 else []),
+            ]
+        ),
         unmapped="; ".join(unmapped),
         l2_bytes=driver.l2_bytes,
         multiprocessors=driver.multiprocessors,
         library=f"NVSHMEM {of_library}",
         block_shared_bytes=driver.block_shared_bytes,
         nccl=" and ".join(dict.fromkeys(filter(None, versions))),
+        ranks_on_gpu=ranks_on_gpu,
     )
 
 

@@ -116,19 +116,26 @@ class InstalledLibrary:
 
 
 def open_fabric(
-    store: Store, rank: int, world_size: int, device_index: int, heap_bytes: int, deadline_s: float = OPENING_S
+    store: Store,
+    rank: int,
+    world_size: int,
+    device_index: int,
+    heap_bytes: int,
+    *,
+    share_gpus: bool = False,
+    deadline_s: float = OPENING_S,
 ) -> NvshmemFabric:
     """Collective: this process's NvshmemFabric, on the GPU device_index, which need not be the rank.
 
     store is this process's own client of the store that all ranks share. heap_bytes caps what each rank allocates at a
     time; 0: see probe. Raises FabricError with what the library said, PeerLost and DeadlineExceeded naming ranks that
-    did not come.
+    did not come, and FabricError if two ranks have the same GPU, unless share_gpus lets them.
     """
     meeting = Meeting(store, rank, world_size)
     meeting.set_deadline(time.monotonic() + deadline_s)
     # The GPU is made current before anything else touches the driver in this process.
     driver = CudaDriver(device_index, rank)
-    fabric = connect(InstalledLibrary(device_index), driver, meeting, heap_bytes)
+    fabric = connect(InstalledLibrary(device_index), driver, meeting, heap_bytes, share_gpus)
     fabric.set_deadline(None)
     return fabric
 

@@ -214,7 +214,7 @@ class NvshmemFabric:
         """All ranks learn whether it fits on every one: a rank that failed alone would leave the others hanging."""
         in_heap = (self._traits.heap_bytes - self.held_bytes) // GRANULE_BYTES * GRANULE_BYTES
         free_bytes = self.free_bytes
-        fresh = (free_bytes - MARGIN_BYTES) // STEP_BYTES * STEP_BYTES
+        fresh = (free_bytes - MARGIN_BYTES) // self._traits.ranks_on_gpu // STEP_BYTES * STEP_BYTES
         on_gpu = max(self._mapped_bytes - self.held_bytes, fresh)
         fits = max(min(in_heap, on_gpu) - slack_bytes, 0)
         if in_heap <= on_gpu:
@@ -422,16 +422,37 @@ class NvshmemFabric:
             self._library.collective_on_stream(call, destination, source, self._driver.stream())
 
 
-def connect(library: Library, driver: Driver, meeting: Meeting, heap_bytes: int) -> NvshmemFabric:
+def connect(
+    library: Library, driver: Driver, meeting: Meeting, heap_bytes: int, share_gpus: bool = False
+) -> NvshmemFabric:
     """Collective: start the library on all ranks and see what it can do here. PeerLost and DeadlineExceeded name ranks.
 
-    The unique id that the library starts with travels in the first exchange, so a rank that never comes is named.
+    The unique id that the library starts with travels in the first exchange, so a rank that never comes is named. So
+    does each rank's GPU: without share_gpus, FabricError on all ranks if two have the same, before anything starts.
     """
-    first = meeting.exchange("open", library.unique_id().hex() if meeting.rank == 0 else "")[0]
+    identity = library.unique_id().hex() if meeting.rank == 0 else ""
+    opened = [json.loads(note) for note in meeting.exchange("open", json.dumps([identity, driver.identity]))]
+    ranks_on_gpu = _most_on_a_gpu([gpu for _, gpu in opened], share_gpus)
     try:
-        library.init(bytes.fromhex(first), meeting.rank, meeting.world_size)
+        library.init(bytes.fromhex(opened[0][0]), meeting.rank, meeting.world_size)
     except Exception as error:
         message = f"rank {meeting.rank}: NVSHMEM did not start: {described(error)}"
         raise FabricError(message, rank=meeting.rank) from error
-    traits, unmapped = probe(library, driver, meeting, heap_bytes)
+    traits, unmapped = probe(library, driver, meeting, heap_bytes, ranks_on_gpu)
     return NvshmemFabric(library, driver, meeting, traits, unmapped)
+
+
+def _most_on_a_gpu(gpus: Sequence[str], share_gpus: bool) -> int:
+    """The maximum number of ranks that have the same GPU; gpus: each rank's. FabricError for more than one, unless they
+    may share."""
+    by_gpu: dict[str, list[int]] = {}
+    for rank, gpu in enumerate(gpus):
+        by_gpu.setdefault(gpu, []).append(rank)
+    shared, ranks = max(by_gpu.items(), key=lambda item: len(item[1]))
+    if len(ranks) > 1 and not share_gpus:
+        raise FabricError(
+            f"{named(ranks)} have the same GPU, {shared}: give each rank one of its own, or fabric.share_gpus=true, "
+            "which times nothing",
+            rank=ranks[1],
+        )
+    return len(ranks)

@@ -98,7 +98,13 @@ def reports() -> None:
     help="csv and json have all values, unrounded, and the refused cases, too.",
 )
 @click.option("--wide", is_flag=True, help="A line a size, a column an algorithm (text and markdown).")
-def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> None:
+@click.option(
+    "--ratios",
+    "is_ratios",
+    is_flag=True,
+    help="Our best time over the best library's: a line a size, a column a number of ranks.",
+)
+def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool, is_ratios: bool) -> None:
     """Print the table that a run ends with.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Several worlds of one case are
@@ -106,6 +112,11 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> N
     """
     found = _read(records, uri)
     _say_unfinished(records, uri, found)
+    if wide and is_ratios:
+        raise ValueError("--wide and --ratios are two tables, give one of them")
+    if is_ratios:
+        print(_ratios(found, form), end="")
+        return
     if wide and form in ("csv", "json"):
         raise ValueError(f"--wide is for people; {form} has a line for each case")
     if wide and all(record.timing is None for record in found):
@@ -119,6 +130,21 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> N
             print(tables.csv_text(found), end="")
         case _:
             print(tables.json_text(found), end="")
+
+
+def _ratios(found: Sequence[Record], form: str) -> str:
+    """The table of ratios in one of FORMATS, with the end of its last line."""
+    from reports.table import ratios
+
+    match form:
+        case "text":
+            return f"{ratios.text(found)}\n"
+        case "markdown":
+            return ratios.markdown(found)
+        case "csv":
+            return ratios.csv_text(found)
+        case _:
+            return ratios.json_text(found)
 
 
 @reports.command("figure", epilog=EXIT_CODES)

@@ -1,20 +1,22 @@
 """What is published: records of real machines, committed as bundles, and what is made from them.
 
-reports/published/<machine>/ holds bundles and README.md, written by hand: the machine and the commands. From the
-bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus
+reports/published/<machine>/ holds bundles and README.md, which `symlab publish` or a person wrote: the machine and the
+commands. A machine measured on another day has a further folder, <machine>-<day>; the first one stays as it is.
+
+From the bundles `python -m reports published` makes table.md, one figure (FEATURED_OP in FEATURED_DTYPE: time and bus
 bandwidth over bytes), the machine's section of reports/published/README.md (between `<!-- published: <machine> -->`
-and `<!-- end -->`), and three rows of it in the project's README if that has a place for them (between
-`<!-- excerpt: <machine> -->` and `<!-- end -->`), and the manifest's digest between `<!-- manifest -->` and
-`<!-- end -->` there. `symlab figure` draws other figures on demand; they are not
+and `<!-- end -->`; a machine without these lines gets them at the page's end), three rows of it in the project's README
+if that has a place for them (between `<!-- excerpt: <machine> -->` and `<!-- end -->`), and the manifest's digest
+between `<!-- manifest -->` and `<!-- end -->` there. `symlab figure` draws other figures on demand, which are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
-differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
-Bundles that differ from those of the repository's HEAD are refused, see reports/accepted.py.
+differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty. Bundles
+that differ from those of the repository's HEAD are refused, see reports/accepted.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from reports.accepted import PLACE as PLACE
@@ -46,6 +48,7 @@ _EXCERPT_CAPTIONS = ("in place:", "libraries:", "set in the environment:")
 
 _EXCERPT_NUMERIC = frozenset({"size", "ours: time (busbw)", "library: time (busbw)", "ratio"})
 _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
+_DATED = re.compile(r"(?P<machine>.+)-(?P<day>\d{4}-\d\d-\d\d)")
 
 
 _Make = Callable[[str, dict[str, list[Record]]], str]
@@ -55,9 +58,15 @@ _Make = Callable[[str, dict[str, list[Record]]], str]
 def machines(root: Path) -> dict[str, list[Record]]:
     """Return all records of each machine that has bundles, by its name.
 
-    Raises ValueError for a bundle that can't be read, a machine without README.md, and a figure other than FIGURE.
+    Raises ValueError for a bundle that can't be read, a machine without README.md, a figure other than FIGURE, and
+    bundles below a machine's folder, where no machine is looked for.
     """
-    folders = sorted({path.parent for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
+    folders = [root / PLACE / name for name in machine_names(root)]
+    if deeper := sorted({path.parent for path in (root / PLACE).glob(f"*/*/**/*{SUFFIX}")}):
+        raise ValueError(
+            f"{deeper[0]}: a set lies below another folder; a machine measured again lies beside its first set, as "
+            f"{PLACE.as_posix()}/MACHINE-DAY, such as {PLACE.as_posix()}/h200-x2-2026-11-24"
+        )
     for folder in folders:
         if not _read(folder / "README.md").strip():
             raise ValueError(f"{folder / 'README.md'}: missing; it says by which commands the bundles were made")
@@ -69,8 +78,20 @@ def machines(root: Path) -> dict[str, list[Record]]:
     return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
 
 
-def refresh(root: Path, is_check: bool = False) -> None:
-    """Write each file that differs from what the bundles give, then the manifest, and print the names.
+def machine_names(root: Path) -> list[str]:
+    """Return the names of the machines that have bundles."""
+    return sorted({path.parent.name for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
+
+
+def machine_and_day(name: str) -> tuple[str, str]:
+    """Return a folder's machine, and the day that its name ends with: "" of a machine's first set."""
+    found = _DATED.fullmatch(name)
+    return (found["machine"], found["day"]) if found else (name, "")
+
+
+def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
+    """Write each file that differs from what the bundles give, then the manifest, and print the names. Returns the
+    records of all machines, by name.
 
     With is_check, write nothing and raise ValueError naming the files. Raises ValueError if root has no README.md, so
     that it can't be the project's folder. Texts are compared exactly. A figure is up to date if it names the digest of
@@ -86,7 +107,7 @@ def refresh(root: Path, is_check: bool = False) -> None:
     late_figures = outdated(figures(root, published))
     if is_check:
         _refuse_changes(root, [*late_texts, *late_figures])
-        return
+        return published
     made = {path: wanted[path].encode() for path in late_texts}
     if late_figures:
         from reports.figures import picture
@@ -95,13 +116,19 @@ def refresh(root: Path, is_check: bool = False) -> None:
     for path, data in made.items():
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
+    reseal(root)
+    print(f"published machines: {len(published)}, files written: {len(made)}{_says_manifest(root)}")
+    return published
+
+
+def reseal(root: Path) -> None:
+    """Write the manifest of everything published, and its digest in the project's README, and print what changed."""
     if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
         print(f"{seal(root / PLACE).relative_to(root)}: written")
     readme, text = root / "README.md", _read(root / "README.md")
     if (filled := _with_digest(root, text)) != text:
         write_file(readme, filled.encode())
         print("README.md: the manifest's digest written")
-    print(f"published machines: {len(published)}, files written: {len(made)}{_says_manifest(root)}")
 
 
 def _with_digest(root: Path, text: str) -> str:
@@ -156,29 +183,41 @@ def outdated(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:
 
 def texts(root: Path, published: dict[str, list[Record]]) -> dict[Path, str]:
     """Return the texts that the bundles give, by path: each machine's table, and both READMEs with their sections."""
-    found = {root / PLACE / name / "table.md": _table(name, records) for name, records in published.items()}
-    text = _read(root / PLACE / "README.md")
-    for name in sorted(set(published) - {match[2] for match in _SECTION.finditer(text)}):
-        raise ValueError(
-            f"{PLACE.as_posix()}/README.md: no place for {name}; add the lines '<!-- published: {name} -->' and "
-            "'<!-- end -->'"
-        )
+    found = {root / PLACE / name / "table.md": machine_table(name, records) for name, records in published.items()}
     for readme, place, make in _readmes(root):
         text = _read(readme)
+        if place is _SECTION:
+            text += "".join(_place(name, published) for name in _without_place(text, published))
         if place.search(text):
             found[readme] = _filled(text, place, make, published)
     return found
 
 
+def _without_place(text: str, published: Iterable[str]) -> list[str]:
+    """Return the machines without a section in a README's text."""
+    return sorted(set(published) - {match[2] for match in _SECTION.finditer(text)})
+
+
+def _place(name: str, published: Mapping[str, Sequence[Record]]) -> str:
+    """Return an empty section for a machine, with its heading, such as "2 x NVIDIA H200, 2026-11-24"."""
+    section = featured(published[name])
+    first = next(record for record in section.records if record.timing is not None)
+    title = ", ".join(filter(None, (f"{first.case.world_size} x {device_text(first)}", machine_and_day(name)[1])))
+    return f"\n## {title}\n\n<!-- published: {name} -->\n<!-- end -->\n"
+
+
 def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tuple[str, str]]:
     """Return one machine's table and its sections of the READMEs, by name: the text found and the text expected."""
     table_path = root / PLACE / name / "table.md"
-    found = {table_path.relative_to(root).as_posix(): (_read(table_path), _table(name, records))}
+    found = {table_path.relative_to(root).as_posix(): (_read(table_path), machine_table(name, records))}
     for readme, place, make in _readmes(root):
         there = {match[2]: match[3] for match in place.finditer(_read(readme))}
         if name in there or place is _SECTION:
             title = f"{name} in {readme.relative_to(root).as_posix()}"
-            found[title] = (there.get(name, ""), make(name, {name: records}))
+            found[title] = (
+                there.get(name, ""),
+                make(name, {other: [] for other in machine_names(root)} | {name: records}),
+            )
     return found
 
 
@@ -210,7 +249,8 @@ def featured(records: Sequence[Record]) -> Section:
     return max(sections, key=rank)
 
 
-def _table(name: str, records: Sequence[Record]) -> str:
+def machine_table(name: str, records: Sequence[Record]) -> str:
+    """Return the text of a machine's table.md: every op, dtype and size of its records."""
     hint = f"Percentiles, bandwidths and all else: `symlab table {PLACE.as_posix()}/{name}`."
     return f"{_MADE_BY}\n\n# {name}\n\n{hint}\n\n{table.markdown(records, is_wide=True)}"
 
@@ -219,11 +259,15 @@ def _section(name: str, published: dict[str, list[Record]]) -> str:
     """Return a machine's section of reports/published/README.md, empty if it has no bundles."""
     if name not in published:
         return ""
+    own, _ = machine_and_day(name)
+    others = [one for one in sorted(published) if one != name and machine_and_day(one)[0] == own]
+    links = ", ".join(f"[{one}]({one}/table.md)" for one in others)
+    side = f"On other days: {links}; all of them: `symlab history {PLACE.as_posix()}/{own}*`.\n\n" if others else ""
     shown = table.markdown(featured(published[name]).records, is_wide=True)
     return (
         f"\n{shown}\n![time and bus bandwidth over bytes]({name}/{FIGURE})\n\n"
         f"All ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
-        f"the commands that made them: [{name}/README.md]({name}/README.md).\n\n"
+        f"the commands that made them: [{name}/README.md]({name}/README.md).\n\n{side}"
     )
 
 

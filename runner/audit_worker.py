@@ -3,9 +3,10 @@
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
 {"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
 records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
-runner/replay/rerun.py}, with absolute paths. It writes JSON, one document a line: {"progress": ".."} now and then, and
-last {"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "refusals": ..,
-"secrets": .., "commits": ..}, see the functions of these names.
+runner/replay/rerun.py, "predictions": see runner/predict/again.py}, with absolute paths. It writes JSON, one document a
+line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": .., "sources": ..,
+"races": .., "rerun": .., "refusals": .., "secrets": .., "commits": .., "predictions": ..}, see the functions of these
+names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,23 +93,26 @@ def _answer(asked: dict[str, Any]) -> int:
         "races": races(records, say, code),
         "rerun": rerun(records, asked.get("rerun", {}), up_to_bytes, say, code),
         "refusals": refusals(records, source_digests(CONF.parent)),
-        "secrets": secrets(records),
+        "secrets": secrets(records, asked.get("prediction_reasons", ())),
         "commits": commits(records, places),
+        "predictions": predictions(records, asked.get("predictions", ()), say),
     }
     print(json.dumps(answer), flush=True)
     return 0
 
 
-def secrets(records: Iterable[Record]) -> dict[str, Any]:
+def secrets(records: Iterable[Record], prediction_reasons: Iterable[str] = ()) -> dict[str, Any]:
     """What looks like a secret or a home folder in environments, requests and reasons.
+
+    prediction_reasons: why the timings have no prediction, "" for others, in the order of records.
 
     {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
     """
     looked_at: set[str] = set()
     found: list[list[str]] = []
-    for record in records:
+    for record, unpredicted in zip(records, chain(prediction_reasons, repeat("")), strict=False):
         parts = {"environment": record.environment.document(), "request": record.request.document()}
-        for part, value in {**parts, "reason": record.reason}.items():
+        for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
             if not value or text in looked_at:
                 continue
@@ -449,6 +454,15 @@ def refusals(records: Sequence[Record], sources: Mapping[str, str]) -> dict[str,
     from runner.replay.refusals_again import refusals as decided_again
 
     return decided_again(records, sources)
+
+
+def predictions(records: Sequence[Record], asked: Sequence[Any], say: Say) -> dict[str, Any]:
+    """What comes of making recorded predictions again: see runner/predict/again.py."""
+    if not asked:
+        return {"weighed": 0, "simulated": 0, "different": [], "not_comparable": []}
+    from runner.predict.again import predictions as predicted_again
+
+    return predicted_again(records, asked, Path(Schema().cache_dir).expanduser(), say)
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The commands that run cases, as click objects: run, explore, tune, calibrate, predict, replay, resume."""
+"""The commands that run cases, as click objects, from run to resume."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reports.audit.gate import Gate
+from reports.audit.level import RERUNS
 from runner.interrupt import exit_code_of, interruptible
 from runner.request.options import CFG_PARTS, INFO_TOPICS, RunOptions
 from runner.request.sizes import parse_bytes
@@ -354,14 +355,21 @@ def explore(**options: Any) -> int:
 
 
 TUNE_EPILOG = """\
+On a type of GPU with floors (conf/gpu, symlab calibrate) the model of symlab predict ranks all candidates, and the
+three that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
+
 Each candidate's results are checked before it is timed and after. One that hangs, faults or is wrong is out, and the
 search goes on. A search that was cut short goes on with the same command: what it measured is in FILE.search. The
 finalists of each size are then run side by side, with records, and the table's figures are those of these records.
 
 In the simulator figures are executed instructions, not times; --simulated writes them into a table, which GPUs refuse.
 
-Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most 1 % in the median and 3 % at any size);
-1 otherwise; 2 the request is wrong; 130 Ctrl-C: the same command goes on.
+--compare FIRST SECOND compares two tables, such as the model's and an exhaustive one; with OVERRIDES it first runs both
+tables' choices side by side where they differ.
+
+Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most 1 % in the median and 3 % at any size;
+--compare: 98 % of the speed in 15 % of the time); 1 otherwise; 2 the request is wrong; 130 Ctrl-C: the same command
+goes on.
 """
 
 
@@ -387,7 +395,18 @@ Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most
     type=click.FloatRange(0, min_open=True),
     metavar="S",
     callback=_seconds,
-    help="Seconds for the search, without the finalists; default: no limit.",
+    help="Seconds for the search from the command's start, without the finalists; default: no limit.",
+)
+@click.option("--exhaustive", is_flag=True, help="Measure all candidates; ask no model first.")
+@click.option(
+    "--model-seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="S",
+    callback=_seconds,
+    help="Seconds for the model; default: half of --seconds, else no limit.",
+)
+@click.option(
+    "--gpu", default="", metavar="NAME", help="The type of GPU whose floors the model takes; default: the device's own."
 )
 @click.option("--simulated", is_flag=True, help="Write a table of the simulator's counts.")
 @click.option(
@@ -404,6 +423,20 @@ Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most
     metavar="RECORDS",
     help="Print how much slower a table's choices were than the quickest beside them; repeatable.",
 )
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="FIRST SECOND",
+    help="Print what the first table reaches of the second one's speed, and of its search's time.",
+)
+@click.option(
+    "--records",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="RECORDS",
+    help="Of --compare: records of both tables' choices, measured side by side; repeatable.",
+)
 @click.pass_context
 def tune(ctx: click.Context, /, **options: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
@@ -417,9 +450,18 @@ def tune(ctx: click.Context, /, **options: Any) -> int:
     from runner.tune.command import Options as Wishes
     from runner.tune.command import tune as tuned
 
+    options["compare"] = options["compare"] or ()
     wishes = Wishes(**options)
+    if wishes.compare and (wishes.regret or wishes.unseen or wishes.exhaustive or wishes.gpu or wishes.output):
+        raise RequestError("--compare only compares two tables (--compare), leave other options out")
+    if wishes.records and not wishes.compare:
+        raise RequestError("--records are of two tables' choices (--records), give --compare FIRST SECOND")
     if wishes.regret and (wishes.overrides or wishes.unseen):
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")
+    if wishes.unseen and (wishes.exhaustive or wishes.gpu or wishes.model_seconds is not None):
+        raise RequestError(
+            "--unseen runs the choices of a table (--unseen), leave --exhaustive, --gpu and --model-seconds out"
+        )
     given = ctx.meta[GIVEN]
     return _carried_out(lambda: tuned(wishes, given, ctx.obj))
 
@@ -486,12 +528,22 @@ floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.y
 first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
 dependent launch, stress and libraries; a request for anything else is refused.
 
-Exit codes: 0 predicted, or scored; 1 otherwise; 2 the request is wrong, or no case can be predicted; 130 Ctrl-C.
+Exit codes: 0 predicted, compared or scored; 1 otherwise; 2 the request is wrong, or nothing can be predicted or
+compared; 130 Ctrl-C.
 """
 
 
+def _complete_override_or_records(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Files behind --kept, which takes records; else the words that an override can go on with."""
+    if ctx.params.get("kept") is not None:
+        return [CompletionItem(incomplete, type="file")]
+    return _complete_override(ctx, parameter, incomplete)
+
+
 @click.command("predict", cls=Run, epilog=PREDICT_EPILOG)
-@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override_or_records)
 @click.option("-m", "--multirun", is_flag=True, help="Predict the cases of a sweep, such as world_size=2,4,8.")
 @click.option(
     "-cd",
@@ -503,12 +555,48 @@ Exit codes: 0 predicted, or scored; 1 otherwise; 2 the request is wrong, or no c
 @click.option(
     "--format",
     "form",
-    type=click.Choice(("text", "csv", "json")),
+    type=click.Choice(("text", "markdown", "csv", "json")),
     default="text",
     show_default=True,
     help="csv and json have all values, unrounded, and a line for each refused case.",
 )
 @click.option("--explain", is_flag=True, help="Tell the critical path of each case, behind the table or within JSON.")
+@click.option(
+    "--ranges",
+    is_flag=True,
+    help="Tell for which ranges of sizes which algorithm is the fastest: behind the table, alone in csv and json.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what is printed into a file, whole or not at all.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with figures, tables and, with --explain, critical paths, too: a name that ends in .html.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the timelines of all ranks and blocks, too, for Perfetto: a name that ends in .json.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the predictions into the folder, too, with what they were made of; no file there is replaced.",
+)
+@click.option(
+    "--kept",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Compare the records that follow, files, folders or bundles, with the predictions kept in the folder.",
+)
 @click.option("--score", is_flag=True, help="Print the model's errors on the published records, and those of others.")
 @click.option(
     "--write",
@@ -518,20 +606,114 @@ Exit codes: 0 predicted, or scored; 1 otherwise; 2 the request is wrong, or no c
 def predict(**options: Any) -> int:
     """Predict times on a type of GPU, on a machine without any.
 
-    OVERRIDES are those of symlab run; fabric.gpu names the type, such as h200.
+    OVERRIDES are those of symlab run; fabric.gpu names the type, such as h200. Experiments of GPUs are predicted, too.
     """
     outer = find(os.environ)
     if outer is not None:
         raise RequestError(f"a prediction needs one process (predict), start it without {outer.launcher}")
     from runner.predict.command import Options as Asked
+    from runner.predict.command import check
     from runner.predict.command import predict as predicted
 
     asked = Asked(**options)
-    if asked.write and not asked.score:
-        raise RequestError("--write has no effect without --score (--write), add --score")
-    if asked.score and (asked.overrides or asked.explain):
-        raise RequestError("--score reads the published records (--score), leave overrides and --explain out")
+    check(asked)
     return _carried_out(lambda: predicted(asked))
+
+
+PUBLISH_EPILOG = """\
+The plan is kept in FOLDER, and so is each finished world, at once: a later call, also on another machine that has a
+copy of FOLDER, goes on with what is missing and runs nothing twice. Without other options FOLDER's plan is taken; more
+experiments and more worlds extend it. A world that fails is named, does not stop the others, and runs again with the
+next call. Worlds run in an empty folder: give paths in overrides in full.
+
+Exit codes: 0 all worlds are there and passed; 1 a world or a case failed, or the audit has a finding; 2 the request is
+wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C and SIGTERM, with what was stored.
+"""
+
+
+@click.command("publish", cls=Run, epilog=PUBLISH_EPILOG)
+@click.argument("folder", metavar="FOLDER", required=False, type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, shell_complete=_complete_override)
+@click.option(
+    "-e",
+    "--experiment",
+    "experiments",
+    multiple=True,
+    metavar="NAME",
+    help="An experiment, as in +exp=NAME; repeatable.",
+)
+@click.option(
+    "--worlds",
+    type=click.IntRange(1, MAX_LAUNCHES),
+    metavar="N",
+    help="Number of worlds of each experiment, and of each commit; default: 5.",
+)
+@click.option(
+    "--commits",
+    nargs=2,
+    metavar="A B",
+    help="Run the code of two commits in turns, A B B A, into FOLDER/before and FOLDER/after; default: today's code.",
+)
+@click.option("-m", "--multirun", is_flag=True, help="The overrides have a sweep, such as world_size=2,4.")
+@click.option(
+    "-cd",
+    "--config-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder of configurations beside conf/.",
+)
+@click.option(
+    "--limit-minutes",
+    "limit_minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    callback=_seconds,
+    help="Begin no world that would end later, by the time of earlier ones of its experiment.",
+)
+@click.option(
+    "--rerun",
+    type=click.IntRange(0),
+    default=RERUNS,
+    metavar="N",
+    show_default=True,
+    help="Number of cases that the audit of a whole set runs again in the simulator.",
+)
+@click.option("--plan", is_flag=True, help="Print what is done and what would run, and run nothing.")
+@click.option(
+    "--derive",
+    is_flag=True,
+    help="Alone, without FOLDER: make all that follows from the bundles in reports/published.",
+)
+def publish(
+    folder: Path | None,
+    commits: tuple[str, ...] | None,
+    limit_minutes: float | None,
+    derive: bool,
+    **options: Any,
+) -> int:
+    """Run experiments in several worlds each, for publication.
+
+    FOLDER gets a bundle for each world, table, figure, kernels, the audit's level and a README.md that says what ran.
+    OVERRIDES are those of symlab run, and hold for all experiments. Of the sets that were moved to reports/published,
+    --derive makes the rest: sections of pages, tables and figures; kernels, profiles and levels that are missing; the
+    score of symlab predict; the manifest.
+    """
+    outer = find(os.environ)
+    if outer is not None:
+        raise RequestError(f"publish starts its own worlds (publish), start it without {outer.launcher}")
+    if derive:
+        if click.get_current_context().meta[GIVEN] != ("--derive",):
+            raise RequestError("--derive is of all that is published (--derive), give it alone, without FOLDER")
+        from runner.publish.derived import derive as derived
+
+        return _carried_out(derived)
+    if folder is None:
+        raise RequestError("no folder for the set (FOLDER), give one, such as records/h200-x2")
+    from runner.publish.command import Options as Asked
+    from runner.publish.command import publish as published
+
+    limit_s = None if limit_minutes is None else 60 * limit_minutes
+    return _carried_out(lambda: published(Asked(folder, commits=tuple(commits or ()), limit_s=limit_s, **options)))
 
 
 RESUME_EPILOG = """\

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def make_inputs(case: Case) -> tuple[torch.Tensor, ...]:
     """Return the inputs of a case by rank: 1-D host tensors of the case's dtype, the same in every process.
 
-    Their length is what the op takes from one rank: for all_gather the chunk, for the others the whole buffer.
+    Their length is what the op takes from one rank: for all_gather the chunk, for the others the whole buffer; for
+    all_to_all_v twice the size, of which a rank sends as much as its counts say.
 
     >>> import symlab
     >>> inputs = symlab.make_inputs(symlab.case("all_reduce/one_shot", size_bytes="1K", ranks=2))
@@ -92,7 +93,7 @@ def check(
     """
     spec, op = runner_of(case, kernel), collective(case.op)
     case, given = with_inputs(case, inputs)
-    wanted = op.counts(case.numel, case.world_size)[1]
+    wanted = [op.received(case, rank) for rank in range(case.world_size)]
     gives = [op.gives(case, rank) for rank in range(case.world_size)]
     _check_tensors("outputs", case, outputs, wanted, gives)
     checks = [
@@ -110,20 +111,20 @@ def with_inputs(case: Case, inputs: Sequence[torch.Tensor] | None) -> tuple[Case
     if inputs is None:
         return case, None
     numel = collective(case.op).counts(case.numel, case.world_size)[0]
-    _check_tensors("inputs", case, inputs, numel, [True] * case.world_size)
+    _check_tensors("inputs", case, inputs, [numel] * case.world_size, [True] * case.world_size)
     return dataclasses.replace(case, inputs=str(Inputs.normal)), tuple(one.detach().cpu().clone() for one in inputs)
 
 
 def _check_tensors(
-    what: str, case: Case, tensors: Sequence[torch.Tensor | None], numel: int, wanted: Sequence[bool]
+    what: str, case: Case, tensors: Sequence[torch.Tensor | None], numels: Sequence[int], wanted: Sequence[bool]
 ) -> None:
-    """Raise ValueError unless there is a 1-D tensor of numel elements for each rank that wants one."""
+    """Raise ValueError unless each rank that wants a 1-D tensor has one, of its number of elements."""
     import torch
 
     dtype = DTYPES[case.dtype]
     if len(tensors) != case.world_size:
         raise ValueError(f"{len(tensors)} tensors for {case.world_size} ranks ({what}), give one a rank")
-    for rank, (one, wants) in enumerate(zip(tensors, wanted, strict=True)):
+    for rank, (one, numel, wants) in enumerate(zip(tensors, numels, wanted, strict=True)):
         if one is None and not wants:
             continue
         right = f"give a 1-D tensor of {numel} elements of {dtype}" if wants else "give None"

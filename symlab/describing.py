@@ -30,7 +30,7 @@ def catalogue(op: str | None = None) -> tuple[str, ...]:
 
     >>> import symlab
     >>> symlab.catalogue("send_recv")
-    ('send_recv/pull', 'send_recv/push', 'send_recv/ll')
+    ('send_recv/pull', 'send_recv/push', 'send_recv/ll', 'send_recv/ll128')
     """
     if op is None:
         return known.NAMES
@@ -68,6 +68,7 @@ def case(
     root: int = 0,
     offset: int = 0,
     stress: str = "none",
+    counts: str = "uniform",
 ) -> Case:
     """Return one case of a kernel: everything that decides what runs and what must come out.
 
@@ -78,7 +79,8 @@ def case(
     "auto" is float32 where sums of the dtype can be kept in it, else "native". reduction: "auto" is "sum", or "none"
     for an op that only moves data. placement: "out_of_place" or "in_place". inputs: "normal", "exact" or "edge", drawn
     from seed. root: the rank that gives (broadcast) or gets (reduce). offset: number of elements after a 16-byte
-    boundary at which buffers begin. stress: what launches run under, such as "late_rank".
+    boundary at which buffers begin. stress: what launches run under, such as "late_rank". counts: of all_to_all_v, how
+    many elements ranks send to each other: "uniform", "skewed" or "zeros".
 
     The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
 
@@ -106,12 +108,8 @@ def case(
         "world_size": ranks,
         "sizes": {"list": [size_bytes]},
         "placement": placement,
-        "inputs": inputs,
-        "seed": seed,
-        "root": root,
-        "offset": offset,
-        "stress": stress,
     }
+    values |= {"inputs": inputs, "seed": seed, "root": root, "offset": offset, "stress": stress, "counts": counts}
     with naming_arguments(_ARGUMENTS):
         return described(values, spec)
 

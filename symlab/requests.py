@@ -118,6 +118,7 @@ def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
         "root": case.root,
         "offset": case.offset,
         "stress": case.stress,
+        "counts": case.counts,
     }
 
 

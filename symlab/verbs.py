@@ -40,6 +40,7 @@ VERBS = {
         ),
         Verb("calibrate", "runner.commands:calibrate", _RUN, "Measure the floors of a type of GPU by small kernels."),
         Verb("predict", "runner.commands:predict", _RUN, "Predict times on a type of GPU, on a machine without any."),
+        Verb("publish", "runner.commands:publish", _RUN, "Run experiments in several worlds each, for publication."),
         Verb("replay", "runner.commands:replay", _RUN, "Run recorded cases again and compare the results."),
         Verb(
             "resume", "runner.commands:resume", _RUN, "Run what an interrupted, killed or failed command left undone."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from memory.fabric import (
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.browser import browser as browser
+from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts jobs in the background with Ctrl-C ignored, and children would inherit that.
@@ -39,13 +43,39 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for the workers of pytest-xdist
     os.environ.pop(_size, None)
 
-WAIT_S = 20.0
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected stays: no garbage collection need look at the thousands of tests again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
     )
+    parser.addoption(
+        "--minutes", metavar="M", type=float, help="Skip tests that would begin after M minutes; draw files' order."
+    )
+
+
+BEGAN_S = time.monotonic()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the order of files where time is limited, so that each run skips others. All processes draw the same."""
+    if config.getoption("minutes") is None:
+        return
+    files = sorted({item.path for item in items})
+    random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).shuffle(files)
+    place = {path: number for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("minutes")
+    if minutes is not None and time.monotonic() - BEGAN_S >= 60 * minutes:
+        pytest.skip(f"it would begin after the {minutes:g} minutes of --minutes")
 
 
 SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
@@ -116,7 +146,7 @@ class DictionaryWorld:
                 self.collected = tuple(note for _, note in calls)
                 self.condition.notify_all()
             else:
-                self.condition.wait_for(lambda: self.round > mine or self.broken(), WAIT_S)
+                self.condition.wait_for(lambda: self.round > mine or self.broken(), PATIENCE_S)
             if self.round == mine:
                 self.check()
                 raise AssertionError("a test waited too long")
@@ -304,7 +334,7 @@ def run_ranks(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WAIT_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "a rank hangs"
     return outcomes
 

@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.patience import PATIENCE_S, until
 
 START_S = 120
 """How long the server may take until it answers: seconds on a quiet machine."""
@@ -56,16 +57,20 @@ def serving(database: Path) -> Iterator[str]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, sent)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(10)
+                server.wait(PATIENCE_S)
 
 
 def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    deadline_s = time.monotonic() + START_S
-    while time.monotonic() < deadline_s and server.poll() is None:
+    def answers_or_is_gone() -> bool:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
-            return
-        time.sleep(0.2)
-    raise RuntimeError(f"mlflow server did not start: {log.read_text(encoding='utf-8')[-2000:]}")
+            return True
+        return server.poll() is not None
+
+    try:
+        until(answers_or_is_gone, "the server's start")
+        assert server.poll() is None
+    except AssertionError:
+        raise RuntimeError(f"mlflow server did not start: {log.read_text(encoding='utf-8')[-2000:]}") from None
 
 
 @contextlib.contextmanager

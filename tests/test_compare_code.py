@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kernels.matrix.codes import codes
 from kernels.matrix.proofs import Proof, Tally, read, written
 from tests import compare_code
 from tests.compare_code import ROOT, Compiled, carry, main
+from tests.patience import PATIENCE_S, until
 
 NAMES = ("barrier/peers", "barrier/multimem")
 ARGUMENTS = ("--kernel", NAMES[0], "--kernel", NAMES[1])
@@ -90,6 +90,7 @@ def in_the_repository(repository: dict[str, str], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compare_code, "REPOSITORY", Path(repository["path"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("commit", "code", "words"),
     [
@@ -118,6 +119,7 @@ def test_code_is_compared_and_not_lines(
         assert text in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("commit", "message"),
     [
@@ -140,12 +142,14 @@ def test_a_commit_without_kernels_is_code_2(
     assert "can't be unpacked" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_compiled_is_kept_where_asked(repository: dict[str, str], temporary: Path, tmp_path: Path) -> None:
     cache = tmp_path / "kept"
     assert main([repository["older"], "--kernel", NAMES[0], "--cache", str(cache)]) == 0
     assert len(list(cache.iterdir())) == 4, "two variants, of two trees"
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind_by_a_signal(repository: dict[str, str], tmp_path: Path) -> None:
     """Killed while it compiles: the folder is gone, and so are the processes of both trees."""
     script = (
@@ -156,16 +160,15 @@ def test_nothing_is_left_behind_by_a_signal(repository: dict[str, str], tmp_path
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("symlab-code-*/cache/*.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.1)
+    until(
+        lambda: list(tmp_path.glob("symlab-code-*/cache/*.json")) or process.poll() is not None, "the first compilation"
+    )
+    assert process.poll() is None
     children = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
     assert [one for one in children if Path(f"/proc/{one}").exists()] == []
 
@@ -232,6 +235,7 @@ def test_a_proof_of_another_commit_stays_as_it_is(tmp_path: Path) -> None:
     assert said == ["a.json: of commit fedcba9, left as it is"]
 
 
+@pytest.mark.slow
 def test_the_code_that_is_carried_over_is_the_code_that_is_compared(
     temporary: Path, repository: dict[str, str]
 ) -> None:

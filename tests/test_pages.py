@@ -17,12 +17,15 @@ import pytest
 from hydra_plugins.hydra_joblib_launcher.config import JobLibLauncherConf
 from hydra_plugins.hydra_submitit_launcher.config import LocalQueueConf, SlurmQueueConf
 
+from kernels.catalogue import SPECS
+from kernels.matrix.proofs import proofs
 from reports.sent import command_metrics, metrics_of
 from runner.request.schema import SECTIONS
 from runner.request.validate import CONF
 from symlab.command import loaded
 from tests import flow
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
+from tests.reports.beside import predicted
 from tests.reports.raced import checked
 from tests.reports.synthetic import record
 
@@ -171,6 +174,7 @@ def test_every_key_has_its_line() -> None:
 def test_every_metric_is_in_the_list() -> None:
     check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)  # type: ignore[type-var]
     made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0)) | set(metrics_of(checked()))
+    made |= set(metrics_of(predicted(record(), 1.0)))
     listed: set[str] = set()
     for line in text_of("runner/track/README.md").splitlines():
         names = re.findall(r"`([^`]+)`", line.split("|")[1]) if line.startswith("| `") else []
@@ -179,12 +183,46 @@ def test_every_metric_is_in_the_list() -> None:
             first = names[0].rpartition("_min")[0] or names[0]
             listed.add(f"{first}{name}" if name.startswith("_") else name if "/" in name else f"{section}/{name}")
     assert [name for name in sorted(made) if name not in listed and not name.startswith("cases/")] == []
-    assert [name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth"))] == []
+    assert [
+        name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth", "prediction"))
+    ] == []
 
 
 def test_the_picture_of_the_flow_is_the_scripts() -> None:
     assert flow.PLACE.read_text(encoding="utf-8") == flow.drawing()
     assert {start for start, _ in flow.ARROWS} | {end for _, end in flow.ARROWS} == set(flow.BOXES)
+
+
+def test_the_readme_says_no_more_than_the_proofs() -> None:
+    """Number of kernels and cases on GPUs, and whether each kernel has a proof of the simulator."""
+    (gpus,) = [one for one in proofs() if not one.simulated]
+    (simulated,) = [one for one in proofs() if one.simulated]
+    rows = {line.split("|")[1].strip(): line for line in text_of("README.md").splitlines() if line.startswith("| ")}
+    peers, multimem = rows["peer-to-peer algorithms"], rows["multimem algorithms"]
+    cases = sum(one.passed for one in gpus.specs.values())
+    assert f"{len(gpus.specs)} kernels, up to three cases a cell, {cases:,} in all" in peers
+    unproven = {spec.name for spec in SPECS} - set(simulated.specs)
+    assert ("every cell" in peers) == (not [name for name in unproven if "multimem" not in name])
+    assert ("every cell" in multimem) == (not [name for name in unproven if "multimem" in name])
+
+
+def test_the_ops_that_texts_leave_out_are_those_that_experiments_lack() -> None:
+    """all_to_all_v is in none of these experiments and on no published page; texts that name exceptions say so."""
+    for name, words in (
+        ("odd_ranks_gpus", "all ops with data but all_to_all_v,"),
+        ("collectives_gpus", "Six other ops on GPUs"),
+    ):
+        text = (CONF / "exp" / f"{name}.yaml").read_text(encoding="utf-8")
+        assert words in text
+        assert "all_to_all_v" not in text[text.index("hydra:") :]
+    assert "all_to_all_v" not in (CONF / "exp" / "tune_gpus.yaml").read_text(encoding="utf-8")
+    assert (
+        "+exp=tune_gpus tuned=my-table.json world_size=2` does so for all ops but barrier and all_to_all_v"
+        in text_of("runner/README.md")
+    )
+    tables = (ROOT / "reports/published").glob("*/table.md")
+    assert not [path for path in tables if "all_to_all_v" in path.read_text(encoding="utf-8")]
+    assert "NCCL, PyTorch and NVSHMEM: every op but barrier and all_to_all_v, on 2 H200" in text_of("README.md")
 
 
 def test_the_pages_name_no_experiment_that_is_missing() -> None:

@@ -4,8 +4,9 @@ When it wins: not measured. It also runs where ranks are reached over a network 
 
 Memory: the root reads its input; writes all outputs.
 
-Protocol: kernels/dsl/signalled.py: all ranks say that their outputs may be overwritten, the root puts its buffer to
-each with a signal behind it, and each waits for that signal.
+Protocol: kernels/dsl/signalled.py: all ranks tell the root that their outputs may be overwritten, which puts its buffer
+to each with a signal behind it, and each waits for that signal. They do not tell each other: a rank that has its data
+begins the next launch while another one still waits, whose words it would set anew.
 """
 
 from __future__ import annotations
@@ -27,20 +28,17 @@ TUNING = Tuning((Step(threads=512, blocks=32, loads_in_flight=8, reason="broadca
 
 def body(frame: Frame) -> None:
     """The device half."""
-    from kernels.dsl.device_nvshmem import EQUAL
-    from kernels.dsl.signalled import Signalled, sync_block
+    from kernels.dsl.signalled import Signalled
 
     source, output = frame.address("input"), frame.address("output")
     exchange = Signalled(frame)
-    exchange.allow()
+    exchange.allow_one(frame.root)
 
     def give_all() -> None:
         exchange.each_rank(lambda rank: exchange.give(output, source, frame.size, rank))
 
     frame.when(frame.rank == frame.root, give_all)
-    word = exchange.word(1, frame.root)
-    frame.when(frame.thread == 0, lambda: exchange.shmem.signal_wait_until(word, EQUAL, exchange.number))
-    sync_block()
+    exchange.await_one(frame.root)
     frame.keep_epoch()
 
 

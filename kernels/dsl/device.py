@@ -181,6 +181,18 @@ def load_address(table: Any, index: Any, *, loc: Any = None, ip: Any = None) -> 
     return Int64(assemble("ld.global.b64 $0, [$1];", "=l,l", [entry], T.i64(), memory=True, loc=loc, ip=ip))
 
 
+@dsl_user_op
+def load_long(address: Any, *, loc: Any = None, ip: Any = None) -> Any:
+    """Weak load of 8 bytes, an Int64, at an 8-byte aligned address."""
+    return Int64(assemble("ld.global.b64 $0, [$1];", "=l,l", [Int64(address)], T.i64(), memory=True, loc=loc, ip=ip))
+
+
+@dsl_user_op
+def store_long(address: Any, value: Any, *, loc: Any = None, ip: Any = None) -> None:
+    """Weak store of 8 bytes, an Int64, at an 8-byte aligned address."""
+    assemble("st.global.b64 [$0], $1;", "l,l", [Int64(address), Int64(value)], None, memory=True, loc=loc, ip=ip)
+
+
 # Payload that is its own flag: kernels/dsl/inbox.py says why this is sound.
 
 
@@ -198,6 +210,13 @@ def load_halves(address: Any, *, loc: Any = None, ip: Any = None) -> tuple[Any, 
 def store_halves(address: Any, halves: Sequence[Any], *, loc: Any = None, ip: Any = None) -> None:
     """Relaxed store, system scope, of 16 bytes at a 16-byte aligned address: two Int64, each of them atomic."""
     text = "st.relaxed.sys.global.v2.b64 [$0], {$1, $2};"
+    assemble(text, "l,l,l", [Int64(address), *map(Int64, halves)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def store_halves_weak(address: Any, halves: Sequence[Any], *, loc: Any = None, ip: Any = None) -> None:
+    """Weak store of 16 bytes at a 16-byte aligned address: two Int64."""
+    text = "st.global.v2.b64 [$0], {$1, $2};"
     assemble(text, "l,l,l", [Int64(address), *map(Int64, halves)], None, memory=True, loc=loc, ip=ip)
 
 

@@ -141,6 +141,11 @@ class Frame:
         """Where this rank's buffer begins."""
         return self._addresses["address", of]
 
+    @property
+    def counts(self) -> Any:
+        """The table of how many elements this rank sends to each: world_size int64."""
+        return self._addresses["counts", ""]
+
     def table(self, of: str) -> Any:
         """The table of where this rank sees all ranks' buffers."""
         return self._addresses["peers", of]

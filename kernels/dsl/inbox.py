@@ -8,11 +8,21 @@ a slot, its halves, say by themselves whether they have arrived. Forms:
   made +0.0 before it is stored (positive_zero in the spec). Who has read a bank sets it back one launch later, while it
   waits for that launch's data.
 - Flagged: two slots; each half is 4 bytes of payload and the launch's epoch. Nothing is set back.
+- Lines: 15 units lie in two lines of 128 bytes, each of which ends with a half that is the launch's epoch. A lane has a
+  slot of both. Nothing is set back, and a line is worth 120 of its bytes.
 
-Why that is sound in the PTX model. A slot is stored and loaded by relaxed accesses at system scope of two 64-bit
-elements, each of which is single-copy atomic: a half holds what it held before or what it is to hold, and is looked at
-on its own. The two halves may come apart, and so may the slots; nothing else is read on the strength of having seen
-one, so no order between accesses is needed.
+Why the first two are sound in the PTX model. A slot is stored and loaded by relaxed accesses at system scope of two
+64-bit elements, each of which is single-copy atomic: a half holds what it held before or what it is to hold, and is
+looked at on its own. The two halves may come apart, and so may the slots; nothing else is read on the strength of
+having seen one, so no order between accesses is needed.
+
+Why Lines are sound on GPUs, though not in the PTX model. Seven lanes take their payload because the eighth saw the
+flag. PTX lets them see older bytes; the assumption warp_128 (kernels/assumptions.py) says that a warp's store of 128
+aligned bytes is a single one, so a warp that loads the line by one instruction sees all of it or nothing. Hence every
+store and every load is by whole warps that have just met (meet), of whole lines, and the warp agrees by a vote that all
+flags of what it loaded have come. Stores are weak: so the race checker sees what the assumption has to explain, and
+says it as an advisory. By relaxed ones nothing would race, and it would have nothing to say of lanes that trust
+another's flag.
 
 That a bank is free again is another matter, and needs order: what this rank read there and set back in an earlier
 launch comes before what peers store there next. kernels/dsl/rounds.py says what sees to it. (The data alone would bring
@@ -38,7 +48,7 @@ from kernels.dsl.arithmetic import join, split
 from kernels.dsl.messages import Message
 from kernels.dsl.peers import Peers, accumulate, reduced
 from kernels.dsl.signals import LOOK_EVERY, report
-from kernels.dsl.slots import TILE_BYTES, UNIT_BYTES, sentinel
+from kernels.dsl.slots import LINE_LANES, LINE_TILE_BYTES, TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.dsl.traverse import each_vector, when
 from kernels.shares import BATCH
 
@@ -46,7 +56,35 @@ if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
 
-class Sentinel:
+class OfUnits:
+    """What the forms have in common whose units are looked at one by one, each by one lane."""
+
+    store = staticmethod(device.store_halves)
+
+    def absent(self, half: Any) -> Any:
+        """Whether it is still to come."""
+        raise NotImplementedError
+
+    def any_absent(self, halves: Sequence[Any]) -> Any:
+        """Whether any of them is still to come."""
+        missing = self.absent(halves[0])
+        for half in halves[1:]:
+            missing = missing | self.absent(half)
+        return missing
+
+    def meet(self) -> None:
+        """Before lanes access what they share: here they share nothing."""
+
+    def agreed(self, waited: Any, patience: Any) -> Any:
+        """How long those have waited who wait together, at most patience: here each one alone."""
+        return waited
+
+    def byte(self, at: Any) -> Any:
+        """Where in the message begins what is missing at an offset."""
+        return at
+
+
+class Sentinel(OfUnits):
     """A unit as it is, but with +0.0 for each -0.0."""
 
     slots = 1
@@ -77,7 +115,7 @@ class Sentinel:
         return half == Int64(self.bits)
 
 
-class Flagged:
+class Flagged(OfUnits):
     """Each word of a unit beside a flag, a word that no other of the last 2^31 launches has, and never zero."""
 
     slots = 2
@@ -93,6 +131,57 @@ class Flagged:
 
     def absent(self, half: Any) -> Any:
         return split(half)[1] != self.flag
+
+
+class Lines:
+    """A lane's two units, eight words, in a slot of each of two lines that it shares with seven other lanes.
+
+    The last lane of eight has one unit, whose halves lie beside the flags; its second four words are worthless. All
+    methods are called by whole warps.
+    """
+
+    slots = 2
+    store = staticmethod(device.store_halves_weak)
+
+    def __init__(self, epoch: Any, thread: Any) -> None:
+        word = epoch * 2 + 1
+        self.flag = join(word, word)
+        self.is_last = (thread & (LINE_LANES - 1)) == LINE_LANES - 1
+
+    def sealed(self, words: Sequence[Any]) -> list[Any]:
+        """The halves of both slots, from a lane's eight words."""
+        lower, upper, next_lower, next_upper = (join(words[i], words[i + 1]) for i in range(0, 8, 2))
+        return [
+            lower,
+            cutlass.select_(self.is_last, self.flag, upper),
+            cutlass.select_(self.is_last, upper, next_lower),
+            cutlass.select_(self.is_last, self.flag, next_upper),
+        ]
+
+    def opened(self, halves: Sequence[Any]) -> list[Any]:
+        """A lane's eight words."""
+        lower, upper, next_lower, next_upper = halves
+        unit = (lower, cutlass.select_(self.is_last, next_lower, upper), next_lower, next_upper)
+        return [word for half in unit for word in split(half)]
+
+    def any_absent(self, halves: Sequence[Any]) -> Any:
+        """Whether the flag of any line is still to come that the warp has loaded halves of."""
+        missing = halves[1] != self.flag
+        for flag in halves[3::2]:
+            missing = missing | (flag != self.flag)
+        return cute.arch.vote_any_sync(missing & self.is_last)
+
+    def meet(self) -> None:
+        """Bring the warp's lanes together: what follows is one access of all."""
+        cute.arch.sync_warp()
+
+    def agreed(self, waited: Any, patience: Any) -> Any:
+        """How long the warp has waited: it gives up as one."""
+        return cutlass.select_(cute.arch.vote_any_sync(waited >= patience), patience, waited)
+
+    def byte(self, at: Any) -> Any:
+        """Where in the message the tile begins."""
+        return (at >> 9) * LINE_TILE_BYTES
 
 
 class Banks(Protocol):
@@ -115,7 +204,7 @@ class Inbox:
         of: str,
         rows: int,
         turn: Banks,
-        form: Sentinel | Flagged,
+        form: Sentinel | Flagged | Lines,
         phase: int,
         sender: Callable[[Any], Any] = lambda row: row,
     ) -> None:
@@ -133,15 +222,17 @@ class Inbox:
     def at_peers(self, peers: Peers, words: Sequence[Any], at: Any, row: Any) -> None:
         """Store a unit into a row of peers' inboxes; their table is of this workspace."""
         offset = Int64(self.turn.bank) * self.bank_bytes + self.place(at, row)
+        self.form.meet()
         peers.store(offset, self.form.sealed(words), self.store)
 
     def at_peer(self, address: Any, words: Sequence[Any], at: Any, row: Any) -> None:
         """Store a unit into a row of the inbox that begins at an address."""
+        self.form.meet()
         self.store(address + Int64(self.turn.bank) * self.bank_bytes + self.place(at, row), self.form.sealed(words))
 
     def store(self, address: Any, halves: Sequence[Any]) -> None:
         for slot in range(self.form.slots):
-            device.store_halves(address + TILE_BYTES * slot, halves[2 * slot : 2 * slot + 2])
+            self.form.store(address + TILE_BYTES * slot, halves[2 * slot : 2 * slot + 2])
 
     def take(
         self, offsets: Sequence[Any], first: Any, rows: int, sender: Callable[[Any], Any] | None = None
@@ -150,17 +241,11 @@ class Inbox:
         bases = [self.own + self.place(at, Int64(first) + row) for at in offsets for row in range(rows)]
         addresses = [base + TILE_BYTES * slot for base in bases for slot in range(self.form.slots)]
         notice = partial(self.give_up, offsets, first, rows, sender or self.sender)
-        halves = received(partial(look, addresses), self.absent, self.frame.watch, notice)
+        self.form.meet()
+        halves = received(partial(look, addresses), self.form.any_absent, self.frame.watch, notice, self.form.agreed)
         per_unit = 2 * self.form.slots
         units = [self.form.opened(halves[i : i + per_unit]) for i in range(0, len(halves), per_unit)]
         return [units[i : i + rows] for i in range(0, len(units), rows)]
-
-    def absent(self, halves: Sequence[Any]) -> Any:
-        """Whether any of them is still to come."""
-        missing = self.form.absent(halves[0])
-        for half in halves[1:]:
-            missing = missing | self.form.absent(half)
-        return missing
 
     def give_up(
         self,
@@ -175,9 +260,9 @@ class Inbox:
         per_unit = 2 * self.form.slots
         rank, byte = Int32(0), Int32(0)
         for number in reversed(range(len(offsets) * rows)):
-            missing = self.absent(halves[number * per_unit : (number + 1) * per_unit])
+            missing = self.form.any_absent(halves[number * per_unit : (number + 1) * per_unit])
             rank = cutlass.select_(missing, Int32(sender(first + number % rows)), rank)
-            byte = cutlass.select_(missing, Int32(offsets[number // rows]), byte)
+            byte = cutlass.select_(missing, Int32(self.form.byte(offsets[number // rows])), byte)
         watch, epoch = self.frame.watch, self.frame.epoch
         report(watch.status, watch.rank, watch.block, self.phase, rank, epoch, byte, waited)
 
@@ -248,7 +333,11 @@ def look(addresses: Sequence[Any]) -> list[Any]:
 
 @cute.jit
 def received(
-    look: cutlass.Constexpr, absent: cutlass.Constexpr, watch: cutlass.Constexpr, give_up: cutlass.Constexpr
+    look: cutlass.Constexpr,
+    absent: cutlass.Constexpr,
+    watch: cutlass.Constexpr,
+    give_up: cutlass.Constexpr,
+    agreed: cutlass.Constexpr,
 ) -> list[cutlass.Int64]:
     """Look until nothing is absent, or patience is over. As in kernels/dsl/signals.py: no state but what is looked
     at."""
@@ -271,6 +360,7 @@ def received(
             waited = now - since
             if device.observe(status) != 0:
                 waited = patience
+            waited = agreed(waited, patience)
     if absent(halves):
         give_up(halves, waited)
     return halves

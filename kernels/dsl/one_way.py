@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import cutlass
 from cutlass import Int64
 
-from kernels.dsl.inbox import Flagged, Inbox, Sentinel, push
+from kernels.dsl.inbox import Flagged, Inbox, Lines, Sentinel, push
 from kernels.dsl.messages import Message
 from kernels.dsl.peers import Peers
 from kernels.dsl.rounds import Round
@@ -37,8 +37,13 @@ class OneWay:
     ) -> None:
         self.frame = frame
         self.round = Round(frame, is_set_back=not is_flagged)
-        self.form = Flagged(frame.epoch) if is_flagged else Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
+        self.form = self._form(is_flagged)
         self.inbox = Inbox(frame, "inbox", rows, self.round, self.form, DATA, sender)
+
+    def _form(self, is_flagged: bool) -> Sentinel | Flagged | Lines:
+        """How the data lies in the inbox."""
+        frame = self.frame
+        return Flagged(frame.epoch) if is_flagged else Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
 
     def send(self, message: Message, peer: Any, row: Any, index: Any, lanes: Any, condition: Any = None) -> None:
         """Store a message into a row of a peer's inbox, by lane index of lanes; where a condition, if given, holds."""

@@ -34,6 +34,11 @@ def row_bytes(size_bytes: int) -> int:
     return -(-(size_bytes + ALIGNMENT_BYTES) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
+def row(name: str, size_bytes: int) -> Workspace:
+    """A row for size_bytes."""
+    return Workspace(name, row_bytes(size_bytes) // 4, zeroed=False)
+
+
 def rows(case: Case, size_bytes: int) -> Workspace:
     """A row for each other rank's contribution of size_bytes."""
     return Workspace("scratch", max(case.world_size - 1, 1) * row_bytes(size_bytes) // 4, zeroed=False)

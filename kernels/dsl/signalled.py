@@ -3,8 +3,13 @@
 Block b of a rank works with block b of the others, each with its part of every message, and has words of its own that
 they set: `ready` (the rank's memory may be overwritten) and, for each round of messages, `arrived`; a word for each
 rank. A launch has a number in each block, one more than that of the launch before (Frame.epoch), which signals carry:
-so no word is ever reset. A rank's word can't be overwritten before it was seen, as the next number needs both ranks; so
-waits are for equality, which is right when the number wraps, after 2^32 launches.
+so no word is ever reset. Waits are for equality, which is right when the number wraps, after 2^32 launches.
+
+So a word must not get its next number before the rank that waits for it has seen this one. Who sets it is done with the
+launch only after a message of that rank, which comes behind its wait: with `allow` that holds where every rank waits
+for a message of every other (await_others, await_all). Where one rank alone gives, a rank would be done without those
+that are behind, and its next `ready` would take the place of one that they wait for; they would never see it. There
+`allow_one` sets and awaits the giver's words alone.
 
 What comes before `allow` on a rank is ordered before what others put there, and what others put before what comes after
 `await_all`, in the stream too.
@@ -37,17 +42,33 @@ class Signalled:
         place = (self.frame.block * (1 + self.rounds) + row) * self.frame.world_size + rank
         return self.frame.address("words") + cutlass.Int64(place) * 8
 
-    def allow(self) -> None:
-        """Tell all ranks that this rank's memory may be overwritten, and wait until all have told the same."""
+    def allow(self, before: Callable[[Any], None] | None = None) -> None:
+        """Tell all ranks that this rank's memory may be overwritten, and wait until all have told the same. For
+        exchanges in which every rank waits for a message of every other. before(rank) is called by the thread that
+        tells the rank: who has waited sees what it put there."""
         frame, shmem = self.frame, self.shmem
 
         def each() -> None:
+            if before is not None:
+                before(frame.thread)
             shmem.fence()  # signal_op orders nothing
             shmem.signal_op(self.word(READY, frame.rank), self.number, frame.thread)
             shmem.signal_wait_until(self.word(READY, frame.thread), EQUAL, self.number)
 
         frame.when(frame.thread < frame.world_size, each)
         sync_block()
+
+    def allow_one(self, giver: Any) -> None:
+        """Tell one rank that this rank's memory may be overwritten, and on that rank wait until all have told it. Every
+        rank has to wait for its message (await_one)."""
+        frame, shmem = self.frame, self.shmem
+
+        def tell() -> None:
+            shmem.fence()  # signal_op orders nothing
+            shmem.signal_op(self.word(READY, frame.rank), self.number, giver)
+
+        frame.when(frame.thread == 0, tell)
+        self._await_if((frame.rank == giver) & (frame.thread < frame.world_size), READY)
 
     def give(self, target: Any, source: Any, size_bytes: Any, rank: Any, round: int = 1) -> None:
         """Put the block's part of a message of size_bytes to a rank, and its signal behind it. source: own memory;
@@ -111,6 +132,12 @@ class Signalled:
         frame.reduce_edges(span, contributions, target)
         sync_block()
 
+    def sum_place(self, root: Any, own: Any, output: Any) -> Any:
+        """Return where this rank's sum goes: to output on the root, elsewhere to the row in its workspace "sum", with
+        own's 16-byte boundaries."""
+        row = self.frame.address("sum") + (own & (ALIGNMENT_BYTES - 1))
+        return cutlass.select_(self.frame.rank == root, output, row)
+
     def await_others(self, round: int = 1) -> None:
         """await_all, without the own."""
         frame = self.frame
@@ -120,6 +147,12 @@ class Signalled:
     def await_all(self, round: int = 1) -> None:
         """Wait for the block's part of the messages of all ranks."""
         self._await_if(self.frame.thread < self.frame.world_size, round)
+
+    def await_one(self, rank: Any, round: int = 1) -> None:
+        """Wait for the block's part of the message of one rank."""
+        frame, word = self.frame, self.word(round, rank)
+        frame.when(frame.thread == 0, lambda: self.shmem.signal_wait_until(word, EQUAL, self.number))
+        sync_block()
 
     def _await_if(self, condition: Any, round: int) -> None:
         """Threads wait for the rank of their number, on a condition."""

@@ -19,6 +19,18 @@ TILE_BYTES = WARP * UNIT_BYTES
 """The first slots of 32 units, one a thread of a warp; where units have second slots, those lie behind them."""
 
 
+LINE_BYTES, LINE_LANES = 128, 8
+"""What a warp stores and loads at once by the assumption warp_128, and the lanes that share it: 16 bytes each."""
+
+LINE_TILE_BYTES = 2 * (TILE_BYTES // LINE_BYTES) * (LINE_BYTES - 8)
+"""Payload of a tile in lines: of each of its eight lines all but 8 bytes."""
+
+
+def in_lines(count: int) -> int:
+    """Return how many units' slots a message of count units takes in lines: whole tiles, a thread for each slot."""
+    return -(-count * UNIT_BYTES // LINE_TILE_BYTES) * WARP
+
+
 def sentinel(itemsize: int) -> bytes:
     """Return 8 bytes of -0.0 in a floating-point type of the given size in bytes."""
     return (bytes(itemsize - 1) + b"\x80") * (8 // itemsize)

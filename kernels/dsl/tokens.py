@@ -45,7 +45,11 @@ def exchange_tokens(frame: Frame) -> None:
         device.store_half(inbox + Int64(row + frame.rank) * 8, join(token, frame.epoch))
         slot = frame.address("inbox") + Int64(row + frame.thread) * 8
         (half,) = received(
-            lambda: [device.observe_half(slot)], partial(_absent, frame.epoch), frame.watch, partial(_give_up, frame)
+            lambda: [device.observe_half(slot)],
+            partial(_absent, frame.epoch),
+            frame.watch,
+            partial(_give_up, frame),
+            _alone,
         )
         frame.store_element(frame.address("output") + Int64(frame.thread) * 4, [split(half)[0]])
 
@@ -56,6 +60,11 @@ def exchange_tokens(frame: Frame) -> None:
 
 def _absent(epoch: Any, halves: Sequence[Any]) -> Any:
     return split(halves[0])[1] != epoch
+
+
+def _alone(waited: Any, patience: Any) -> Any:
+    """How long a thread has waited: each waits alone."""
+    return waited
 
 
 def _give_up(frame: Frame, halves: Sequence[Any], waited: Any) -> None:

@@ -26,6 +26,7 @@ from kernels.matrix.matrix import Cell, Row
 from kernels.numeric.dtypes import ITEMSIZES
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
+from memory.worker_process import end_with_parent
 
 WORLD_SIZES = (2, 4)
 SIZES_BYTES = (4 << 10, 64 << 20)
@@ -100,7 +101,7 @@ def code_of(spec: KernelSpec, cache_dir: Path) -> Code:
 def codes_of(names: Sequence[str], cache_dir: Path) -> Iterator[tuple[str, Code]]:
     """Yield the code of each kernel of the catalogue by name, in order. Uses a process for each core."""
     count = min(len(os.sched_getaffinity(0)), len(names))
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         yield from zip(names, pool.map(partial(_code_of_name, cache_dir), names), strict=True)
 
 

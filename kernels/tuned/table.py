@@ -20,7 +20,7 @@ from typing import Any
 
 from kernels.catalogue import OPS, collective, find
 from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, Placement, refuses
+from kernels.spec import UNIFORM, Case, Placement, refuses
 from kernels.tuned_name import AT, base_of, step_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits
@@ -28,7 +28,7 @@ from memory.fabric import Traits
 FOLDER = Path(__file__).resolve().parent
 SUFFIX = ".json"
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 8 << 20
 MAX_ENTRIES = 20_000
 
@@ -39,6 +39,14 @@ UNITS = {
     INSTRUCTIONS: "instructions that the simulator executed for the case, all ranks and launches; no time",
 }
 """What figures are, and what a table says of that."""
+
+EXHAUSTIVE = "exhaustive"
+MODEL = "model"
+WAYS = {
+    EXHAUSTIVE: "all candidates were measured, the better part of them again with more samples",
+    MODEL: "a model of times ranked all candidates, and only those that it ranked best were measured",
+}
+"""How the search of a case went about it."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _GPU = re.compile(r"\b([a-z]{0,4}\d{1,4})\b", re.IGNORECASE)
@@ -56,12 +64,40 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Guess:
+    """A candidate's name and the time that the model predicts for it, in microseconds."""
+
+    name: str
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Searched:
-    """Number of candidates: that were timed, that failed or gave wrong results, and that the search had no time for."""
+    """How a choice was found: the number of candidates that were timed, that failed or gave wrong results, and that the
+    search had no time for.
+
+    how: of WAYS. seconds: what finding it took, from the command's start, divided among the command's cases; 0 if
+    unknown. Of a search that asked a model first, model: its name and digest; ranked: number of candidates that it
+    predicted; predicted: those that it ranked best, best first.
+    """
 
     timed: int
     failed: int
     left_out: int
+    how: str = EXHAUSTIVE
+    seconds: float = 0.0
+    model: str = ""
+    ranked: int = 0
+    predicted: tuple[Guess, ...] = ()
+
+    def found(self, name: str) -> str:
+        """Return in a few words how the choice of a name was found."""
+        if self.how == EXHAUSTIVE:
+            return EXHAUSTIVE
+        names = [one.name for one in self.predicted]
+        if name in names:
+            return f"{MODEL}'s no. {names.index(name) + 1} of {self.ranked}"
+        return f"beside the {MODEL}'s {len(names)} of {self.ranked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +187,8 @@ class Table:
         ):
             if there != here:
                 yield f"searched for {name} {there}, not {here}"
+        if case.counts != UNIFORM:
+            yield f"searched for counts {UNIFORM}, not {case.counts}"
         if not entry.from_bytes <= case.size_bytes <= entry.up_to_bytes:
             yield f"searched for {entry.from_bytes} to {entry.up_to_bytes} bytes, not {case.size_bytes}"
 
@@ -198,7 +236,7 @@ def _distance(entry: Entry, case: Case) -> tuple[float, ...]:
 
 def how_to_make(op: str = "all_reduce", ranks: int = 2) -> str:
     """Return the command that makes a table, as messages name it."""
-    return f"in about ten minutes, with: symlab tune op={op} world_size={ranks} -o my-table.json"
+    return f"with: symlab tune op={op} world_size={ranks} -o my-table.json"
 
 
 def slug_of(gpu: str) -> str:
@@ -307,9 +345,6 @@ def _entry(value: Any, at: str) -> Entry:
     records = value["records"]
     if not isinstance(records, list) or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in records):
         raise _Wrong(f"{at}.records is no list of digests, sha256: and 64 hexadecimal digits")
-    searched = value["searched"]
-    _keys(searched, {one.name for one in fields(Searched)}, f"{at}.searched")
-    counts = {one.name: _count(searched, one.name, f"{at}.searched", 0, 1 << 31) for one in fields(Searched)}
     return Entry(
         op=op,
         dtype=dtype,
@@ -322,9 +357,55 @@ def _entry(value: Any, at: str) -> Entry:
         up_to_bytes=last,
         choice=_figure(value["choice"], op, f"{at}.choice"),
         runner_up=None if value["runner_up"] is None else _figure(value["runner_up"], op, f"{at}.runner_up", True),
-        searched=Searched(**counts),
+        searched=_searched(value["searched"], op, f"{at}.searched"),
         records=tuple(records),
     )
+
+
+def _searched(value: Any, op: str, at: str) -> Searched:
+    """How a choice was found; what a model said stands with the choices of a model alone."""
+    _keys(value, {one.name for one in fields(Searched)}, at)
+    if value["how"] not in tuple(WAYS):
+        raise _Wrong(f"{at}.how is {_brief(value['how'])}, give {' or '.join(WAYS)}")
+    seconds, guesses = value["seconds"], value["predicted"]
+    if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
+        raise _Wrong(f"{at}.seconds is {_brief(seconds)}, give a number from 0")
+    if not isinstance(guesses, list):
+        raise _Wrong(f"{at}.predicted is no list")
+    timed, failed, left_out, ranked = (_count(value, key, at, 0, 1 << 31) for key in _COUNTS)
+    predicted = tuple(_guess(one, op, f"{at}.predicted[{number}]") for number, one in enumerate(guesses))
+    if [one.us for one in predicted] != sorted(one.us for one in predicted):
+        raise _Wrong(f"{at}.predicted is not in the order of its times")
+    if len(predicted) > ranked:
+        raise _Wrong(f"{at}.ranked is {ranked}, fewer than the {len(predicted)} of predicted")
+    if value["how"] == EXHAUSTIVE:
+        if predicted or ranked or value["model"] != "":
+            raise _Wrong(f"{at}.how is {EXHAUSTIVE}, which has no model, ranked or predicted")
+        return Searched(timed, failed, left_out, EXHAUSTIVE, float(seconds))
+    model = _text(value, "model", at)
+    return Searched(timed, failed, left_out, MODEL, float(seconds), model, ranked, predicted)
+
+
+_COUNTS = ("timed", "failed", "left_out", "ranked")
+
+
+def _guess(value: Any, op: str, at: str) -> Guess:
+    _keys(value, {one.name for one in fields(Guess)}, at)
+    name, us = _text(value, "name", at), value["us"]
+    _check_kernel(name, op, at)
+    if type(us) not in (int, float) or not math.isfinite(us) or us <= 0:
+        raise _Wrong(f"{at}.us is {_brief(us)}, give a number above 0")
+    return Guess(name, float(us))
+
+
+def _check_kernel(name: str, op: str, at: str) -> None:
+    """Raise _Wrong if a name is none of a kernel with a tuning."""
+    try:
+        step_of(name)
+        find(f"{op}/{base_of(name)}")
+        find(f"{op}/{name}")
+    except ValueError as error:
+        raise _Wrong(f"{at}.name: {error}") from None
 
 
 def _figure(value: Any, op: str, at: str, is_of_others: bool = False) -> Figure:
@@ -332,12 +413,7 @@ def _figure(value: Any, op: str, at: str, is_of_others: bool = False) -> Figure:
     _keys(value, {one.name for one in fields(Figure)}, at)
     name = _text(value, "name", at)
     if not is_of_others or AT in name:
-        try:
-            step_of(name)
-            find(f"{op}/{base_of(name)}")
-            find(f"{op}/{name}")
-        except ValueError as error:
-            raise _Wrong(f"{at}.name: {error}") from None
+        _check_kernel(name, op, at)
     numbers = {key: value[key] for key in ("value", "low", "high")}
     for key, number in numbers.items():
         if type(number) not in (int, float) or not math.isfinite(number) or number <= 0:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from reports.audit import (
     bound_gpus,
     bound_machine,
+    bound_predictions,
     bound_records,
     bound_repository,
     bound_requests,
@@ -33,6 +34,7 @@ def _found(material: Material) -> Iterator[Contradiction]:
     for record in material.records:
         yield from bound_records.contradictions(record)
         yield from bound_requests.of_record(record)
+    yield from bound_predictions.contradictions(material.records)
     yield from (Contradiction(bound_worlds.WORLDS, sentence) for sentence in copies(material.records))
     yield from bound_worlds.contradictions(material.worlds)
     yield from bound_machine.of_worlds(material.worlds)

@@ -13,7 +13,7 @@ from typing import Any
 
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
-from reports.record.record import Record
+from reports.record.record import SHARE_GPUS, Record
 
 MACHINE, BOUND = 5, 15
 
@@ -67,7 +67,8 @@ def _machine(record: Record) -> Iterator[str]:
     if len(set(uuids)) < len(uuids):
         yield "a GPU is listed twice"
     nodes = (record.environment.launch or {}).get("nodes")
-    if uuids and nodes in (None, 1) and len(uuids) < record.case.world_size:
+    is_shared = bool(record.fabric.settings.get(SHARE_GPUS))
+    if uuids and nodes in (None, 1) and len(uuids) < record.case.world_size and not is_shared:
         yield f"{len(uuids)} GPUs are listed, {record.case.world_size} ranks ran"
     said = record.fabric.description.partition(",")[0]
     if names and model_of(said) is not None and said not in names:
@@ -119,7 +120,10 @@ def _ranks(record: Record, names: Sequence[str]) -> Iterator[str]:
         size = device.get("l2_bytes")
         if record.timing is not None and record.timing.l2_bytes and size not in (None, record.timing.l2_bytes):
             yield f"a rank's L2 cache has {size} B, the timing says {record.timing.l2_bytes}"
-    uuids = {str(device["uuid"]) for device in devices if device.get("uuid")}
+    had = [str(device["uuid"]) for device in devices if device.get("uuid")]
+    uuids = set(had)
+    if len(uuids) < len(had) and not record.fabric.settings.get(SHARE_GPUS):
+        yield "two ranks ran on the same GPU, which was not asked for (fabric.share_gpus)"
     if uuids and (strange := sorted(gpus_of(record) - uuids)):
         yield f"{strange[0]} was timed, which no rank had"
 

@@ -19,12 +19,14 @@ ITEMSIZES = {"bool": 1}
 class Op:
     """counts: elements of one rank's input and output, from numel and the number of ranks. bus_factor: from the number
     of ranks. source: the rank whose input a rank's output equals, from the rank, the number of ranks and the root; None
-    if an output is not one rank's input. root_only: no rank but the root gets an output."""
+    if an output is not one rank's input. root_only: no rank but the root gets an output. room: size of the buffers in
+    multiples of what a rank gets on average."""
 
     counts: Callable[[int, int], tuple[int, int]]
     bus_factor: Callable[[int], float]
     source: Callable[[int, int, int], int] | None = None
     root_only: bool = False
+    room: int = 1
 
 
 def _share(ranks: int) -> float:
@@ -35,6 +37,7 @@ OPS = {
     "all_gather": Op(lambda numel, ranks: (numel // ranks, numel), _share),
     "all_reduce": Op(lambda numel, ranks: (numel, numel), lambda ranks: 2 * (ranks - 1) / ranks),
     "all_to_all": Op(lambda numel, ranks: (numel, numel), _share),
+    "all_to_all_v": Op(lambda numel, ranks: (2 * numel, 2 * numel), _share, room=2),
     "barrier": Op(lambda numel, ranks: (numel, numel * ranks), lambda ranks: 0.0),
     "broadcast": Op(lambda numel, ranks: (numel, numel), lambda ranks: 1.0, source=lambda rank, ranks, root: root),
     "reduce": Op(lambda numel, ranks: (numel, numel), lambda ranks: 1.0, root_only=True),
@@ -69,7 +72,7 @@ def checked_elements(case: RecordedCase) -> int | None:
     op, counts = op_of(case), counts_of(case)
     if op is None or counts is None:
         return None
-    return counts[1] * (1 if op.root_only else case.world_size)
+    return counts[1] * (1 if op.root_only else case.world_size) // op.room
 
 
 def slot_bytes(case: RecordedCase) -> int | None:

@@ -16,7 +16,7 @@ from reports.audit.bound_worlds import began, ended, stamp_of
 from reports.audit.contradiction import Contradiction
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
-from reports.record.record import WHOLE_SINCE, Record
+from reports.record.record import SHARE_GPUS, WHOLE_SINCE, Record
 
 CONFIGURATION, COMMAND = 1, 17
 
@@ -111,9 +111,13 @@ def given(command_line: Sequence[str]) -> list[str]:
 
 
 def _settings(record: Record) -> Iterator[str]:
-    """What the simulator was set to, against what was asked for."""
+    """What the fabric was set to, against what was asked for."""
     fabric, asked = record.fabric, (record.request.configuration or {}).get("fabric")
-    if fabric is None or not fabric.simulated or not isinstance(asked, dict):
+    if fabric is None or not isinstance(asked, dict):
+        return
+    if bool(asked.get(SHARE_GPUS)) != bool(fabric.settings.get(SHARE_GPUS)):
+        yield f"fabric.{SHARE_GPUS} was asked to be {_brief(bool(asked.get(SHARE_GPUS)))}, {record.id} ran otherwise"
+    if not fabric.simulated:
         return
     blocks, there = _granularity(asked), fabric.settings.get("granularity")
     if blocks is not None and there is not None and blocks != there:

@@ -40,7 +40,7 @@ _DATA, _METHOD, _FIGURES, _COUNTS, _COMMAND, _FILES = 9, 10, 12, 16, 17, 18
 """Numbers of the checklist's items."""
 
 _SECTIONS = {
-    **{"latency": _FIGURES, "bandwidth": _FIGURES, "study": _DATA, "cases": _COUNTS},
+    **{"latency": _FIGURES, "bandwidth": _FIGURES, "prediction": _FIGURES, "study": _DATA, "cases": _COUNTS},
     **{"errors": _DATA, "races": _DATA, "simulator": _DATA},
 }
 """The item that a metric belongs to, by what stands before the slash of its name."""

@@ -6,12 +6,12 @@ Clocks, checked data, timing method, raw samples and the figures derived from th
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reports import publish
-from reports.audit import shown
+from reports.audit import bound_predictions, shown
 from reports.audit.data import Data, data_of
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
 from reports.audit.material import Material, values_at
@@ -23,7 +23,8 @@ from reports.audit.shown_pictures import figure_points
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
 from reports.record.findings import summary_of
-from reports.record.record import Check, Record, Status
+from reports.record.intervals import MOST_PARTS, half_width
+from reports.record.record import Check, Record, Status, Timing
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
 
@@ -283,8 +284,8 @@ def samples(material: Material) -> Item:
         count += sum(map(len, rows))
         asked = _asked_timing(record).get("samples")
         asked_of += isinstance(asked, int)
-        if isinstance(asked, int) and len(rows[0]) != asked:
-            few.append(f"{record.id}: {counted(len(rows[0]), 'sample')}, asked were {asked}")
+        if isinstance(asked, int) and (found := _other_number(record.timing, asked, _asked_timing(record))):
+            few.append(f"{record.id}: {found}")
         places = next((n for n in (1, 2) if all(value == round(value, n) for row in rows for value in row)), 0)
         if places and _is_many(record):
             rounded.append(f"{record.id}: all samples are whole {_PLACES[places]} of a microsecond")
@@ -300,6 +301,19 @@ def samples(material: Material) -> Item:
         good = f"no one of {counted(several, 'timing')} has only whole hundredths of a microsecond"
         points.append(captured_or(rounded, good, several, "timings look rounded"))
     return Item(11, name, (*points, *_shapes(material.timed)))
+
+
+def _other_number(timing: Timing, asked: int, request: Mapping[str, Any]) -> str:
+    """Return in what a timing's number of samples is not what was asked for; "" if it is that."""
+    count, precision = len(timing.samples_us[0]), request.get("precision")
+    if not isinstance(precision, float):
+        return "" if count == asked else f"{counted(count, 'sample')}, asked were {asked}"
+    if count % asked or count > MOST_PARTS * asked:
+        return f"{counted(count, 'sample')}, asked were parts of {asked}, {MOST_PARTS} at most"
+    width = half_width(timing.per_iteration_us())
+    if count < MOST_PARTS * asked and width > precision:
+        return f"{counted(count, 'sample')} with a median to {width:.1%}, asked was {precision:.1%}"
+    return ""
 
 
 def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
@@ -324,8 +338,9 @@ def _is_many(record: Record) -> bool:
 
 def figures(material: Material) -> Item:
     """Item 12: reports, tables and figures beside the records, made again from them. A published machine's picture must
-    name the digest of the records. What MLflow shows is compared by bound_tracker."""
-    points: list[Point] = []
+    name the digest of the records. Predictions are weighed and simulated again. bound_tracker compares
+    what MLflow shows."""
+    points: list[Point] = bound_predictions.points(material)
     for place in material.places:
         machine = _published(place)
         if place.is_dir():

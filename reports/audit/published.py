@@ -17,14 +17,11 @@ from reports import publish
 from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
+from reports.audit.level import RERUNS
 from reports.audit.worker import Rerun
 from reports.record.bundle import LEVEL_NAME, write_file
 from reports.record.codec import parsed
 from reports.record.seal import digest_of, seal
-
-RERUNS = 42
-"""Number of each machine's cases that run again in the simulator, in an order of a random seed: two of each of 21
-kernels, about 20 s of one core. All cases up to 1 MiB are compared with the reference besides."""
 
 
 def audit_published(root: Path, say: Callable[[str], None], signers: Path | None = None, is_level: bool = False) -> int:

@@ -42,9 +42,9 @@ _TAG = re.compile(r"<[^>]*>")
 
 NAMES = frozenset(
     (
-        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "stress", "accumulator", "inputs"),
-        *("algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section", "worlds"),
-        "status",
+        *("op", "dtype", "reduction", "world_size", "size_bytes", "root", "offset", "counts", "stress", "accumulator"),
+        *("inputs", "algorithm", "placement", "library", "fabric", "device", "mode", "window", "l2", "section"),
+        *("worlds", "status"),
     )
 )
 """Keys that identify a line of figures; all others are figures."""

@@ -70,11 +70,13 @@ def ask(
     rerun = rerun or Rerun()
     if patience_s is None:
         patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
-    documents = [encoded(replace(record, timing=None)) for record in records]
+    documents = [encoded(replace(record, timing=None, prediction=None)) for record in records]
     asked_for: dict[str, Any] = {"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
     asked_for |= {"places": [os.path.abspath(one) for one in places]}
     asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
     asked_for |= {"rerun": asdict(rerun)}
+    asked_for["predictions"] = predictions_asked(records)
+    asked_for["prediction_reasons"] = [one.prediction.reason if one.prediction is not None else "" for one in records]
     question = json.dumps(asked_for)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(question)
@@ -100,6 +102,16 @@ def ask(
     if answer is None:
         return None, f"the worker gave no answer ({said[-1][:200] if said else f'exit code {process.returncode}'})"
     return answer, ""
+
+
+def predictions_asked(records: Sequence[Record]) -> list[list[Any]]:
+    """Return [place among records, predicted time as JSON, the timing's footprint in bytes and its median in us] of
+    each record with a predicted time: the worker gets no timings."""
+    return [
+        [place, encoded(one.prediction.time), one.timing.footprint_bytes, one.timing.median_us]
+        for place, one in enumerate(records)
+        if one.prediction is not None and one.prediction.time is not None and one.timing is not None
+    ]
 
 
 def _followed(

@@ -65,6 +65,7 @@ def sources(found: Iterable[Record], what: str, wanted: Callable[[Record], bool]
         ("offsets", {f"offset {record.case.offset}" for record in kept}),
         ("inputs", {record.case.inputs for record in kept}),
         ("roots", {f"root {record.case.root}" for record in kept}),
+        ("counts per peer", {record.case.counts for record in kept}),
         ("kinds of stress", {record.case.stress for record in kept}),
     ):
         if len(kinds) > 1:

@@ -121,11 +121,19 @@ def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> F
 
 def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = None) -> dict[str, Any]:
     """Draw all curves of a measure, and the limit. Gives the legend: a handle by label."""
-    found = curves(judged, measure)
+    sizes = sorted({row.size_bytes for row in judged if row.timings and row.size_bytes})
+    return draw_curves(axes, curves(judged, measure), measure, limit, sizes)
+
+
+def draw_curves(
+    axes: Axes, found: Sequence[Curve], measure: str, limit: float | None = None, sizes: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Draw these curves of a measure, and the limit. sizes: those of the axis; none: those of the curves. Gives the
+    legend: a handle by label."""
     handles = {one.label: _line(axes, one) for one in found}
     if limit is not None:
         handles[LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
-    sizes = sorted({row.size_bytes for row in judged if row.timings and row.size_bytes})
+    sizes = sizes or sorted({size for one in found for size in one.sizes})
     style.sizes_axis(axes, sizes, most=8)
     values = [value for one in found for value in (*one.lowest, *one.highest)]
     if measure == "median_us":

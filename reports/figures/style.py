@@ -41,6 +41,7 @@ KNOWN = {
     "two_shot": (VERMILION, "s"),
     "lamport": (GREEN, "^"),
     "ll": (BLACK, "<"),
+    "ll128": (GREEN, "<"),
     "two_shot_lamport": (ORANGE, "v"),
     "multimem_one_shot": (PURPLE, "D"),
     "multimem_two_shot": (ORANGE, "P"),

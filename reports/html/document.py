@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from reports import second_process
 from reports.drawn_by import drawn_by
-from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
+from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
 from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
@@ -87,9 +87,17 @@ def page(
     )
 
 
-def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence[Part], svgs: Mapping[str, str]) -> str:
+def page_of(
+    kicker: str,
+    title: str,
+    verdict: str,
+    facts: Facts,
+    parts: Sequence[Part],
+    svgs: Mapping[str, str],
+    swatches: Sequence[str] = (),
+) -> str:
     """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
-    that the parts name."""
+    that the parts name; swatches: those of them that are pieces of legends."""
     return _rendered(
         kicker=kicker,
         given="",
@@ -102,7 +110,7 @@ def page_of(kicker: str, title: str, verdict: str, facts: Facts, parts: Sequence
         facts=facts,
         parts=parts,
         left_out=(),
-        swatches=(),
+        swatches=swatches,
         svgs=svgs,
         figures=None,
     )
@@ -130,6 +138,7 @@ def _parts(
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
         measurements.part(real, album),
+        predictions.part(real),
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),

@@ -10,17 +10,20 @@ give the same; a test compares both.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from reports.record.codec import AT_LEAST, Open
+
+UNIFORM = "uniform"
+"""The counts per peer of ops that have no others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCase(Open):
     """One point of an experiment as a record holds it; the fields mean what those of kernels.spec.Case mean.
 
-    root, offset and stress came later: older records without them mean 0, 0 and "none". other is empty but in records
-    of schema 1 to 3.
+    root, offset, stress and counts came later: older records without them mean 0, 0, "none" and "uniform". counts is
+    written only where it is not uniform: most ops have no others. other is empty but in records of schema 1 to 3.
     """
 
     PLACE: ClassVar[str] = "case"
@@ -38,6 +41,14 @@ class RecordedCase(Open):
     root: int = field(default=0, metadata={AT_LEAST: 0})
     offset: int = field(default=0, metadata={AT_LEAST: 0})
     stress: str = "none"
+    counts: str = UNIFORM
+
+    def document(self) -> dict[str, Any]:
+        """Return the case as a JSON object; see Open.document."""
+        found = Open.document(self)
+        if self.counts == UNIFORM and "counts" not in (self.order or ()):
+            found.pop("counts", None)
+        return found
 
     @property
     def name(self) -> str:
@@ -59,6 +70,7 @@ OFF_DEFAULT = (
     Axis("root", "r", since=2),
     Axis("offset", "o", since=2),
     Axis("stress", "stress_", since=5, default="none"),
+    Axis("counts", "counts_", since=8, default=UNIFORM),
 )
 
 

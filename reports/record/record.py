@@ -3,8 +3,8 @@
 The rules are kept at construction (ValueError), so that whatever reads records (tables, MLflow, audits) can rely on
 them:
 
-- A timing exists only beside PASSED with a check, and never on a simulated fabric. It has a row of samples for every
-  rank.
+- A timing exists only beside PASSED with a check, never on a simulated fabric, and never where ranks share a GPU. It
+  has a row of samples for every rank.
 - A case was run by a kernel of ours or by a library, never by both.
 - Any status but PASSED says why: REFUSED, FAILED, DEADLOCK and TIMEOUT in `reason`, WRONG in its check (and
   `reason`).
@@ -14,6 +14,7 @@ them:
 - WRONG has a check that found a fault, or a finding of the race checker that fails (a race, a missing proxy fence).
 - Findings exist only of a simulated run. Without them (None) a case was not checked for races, which says nothing of
   them; an empty list says that the checker found nothing.
+- A prediction stands only beside a timing: it is a model's word of a case that was measured.
 - The id is the one that the case gives by the rule of the record's schema (see reports.record.case).
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
@@ -33,19 +34,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reports.record.case import UNIFORM, wrong_id
 from reports.record.case import RecordedCase as RecordedCase
-from reports.record.case import wrong_id
 from reports.record.codec import LATER, Open, Plain, decoded, encoded, parsed, plain
 from reports.record.findings import RecordedAccess as RecordedAccess
 from reports.record.findings import RecordedFinding as RecordedFinding
 from reports.record.findings import first_failing
+from reports.record.prediction import PredictedTerms as PredictedTerms
+from reports.record.prediction import PredictedTime as PredictedTime
+from reports.record.prediction import RecordedPrediction as RecordedPrediction
 from reports.record.request import RecordedEnvironment as RecordedEnvironment
 from reports.record.request import RecordedRequest as RecordedRequest
 from reports.record.shared import PARTS, SHARED, SINCE, Find, Known, References, SharedError, not_here, text_in
 from reports.record.timing import LinkLimit as LinkLimit
 from reports.record.timing import Timing as Timing
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
 what is newer than itself, and reads what is older:
 
@@ -55,7 +59,8 @@ what is newer than itself, and reads what is older:
 - 4 has all but findings (it was not checked for races) and the stress of its case.
 - 5 has its environment and its request in full.
 - 6 refers to them in a command's folder and in bundles (reports/record/shared.py); no timing names a library's kernels.
-- 7 is this one.
+- 7 has all but the counts per peer of its case, and predictions beside its timings.
+- 8 is this one.
 
 A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
 same to the byte."""
@@ -69,10 +74,18 @@ _FINDINGS_SINCE = 5
 _LIBRARYS_KERNELS_SINCE = 7
 """The first schema with Timing.kernels."""
 
+_PREDICTIONS_SINCE = 8
+"""The first schema with Record.prediction."""
+_COUNTS_SINCE = 8
+"""The first schema with RecordedCase.counts."""
+
 WHOLE_SINCE = 6
 """The first schema whose records and commands an audit holds to all that every command writes today."""
 
 _OPEN_PARTS: dict[str, type[Open]] = {"case": RecordedCase, **PARTS}
+
+SHARE_GPUS = "share_gpus"
+"""Key of the fabric's settings, true where several ranks might have the same GPU (fabric.share_gpus)."""
 
 CHECK_WAS_OFF = "check was off"
 """The reason of a PASSED record without a check: it ran to its end, and its result was not checked."""
@@ -288,11 +301,11 @@ class Record:
     id is the case's id. reason is for people; refusal, of a REFUSED case, has the same as values, where its writer gave
     them. library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel
     describes. findings are those of the race checker, with the gravest first, also of a case that failed; None if the
-    case was not checked for races. counters holds the simulator's sums of executed instructions, and of accesses and
-    bytes by kind and link, over all launches of the case's program and all ranks. Its "of" says how many launches these
-    are, on how many ranks, and how many of them were checked (the first, the last, and those at equal distances
-    between; older records lack it: they are sums over the same launches); its "launches" has them by launch and phase
-    (simulator/observe/counters.py).
+    case was not checked for races. prediction is what a model told of a timed case (timing.predict); None if it was not
+    asked. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
+    over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
+    and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
+    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
@@ -311,6 +324,7 @@ class Record:
     findings: tuple[RecordedFinding, ...] | None = field(default=None, metadata=LATER)
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
+    prediction: RecordedPrediction | None = field(default=None, metadata=LATER)
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
     request: RecordedRequest = field(default_factory=RecordedRequest)
     schema: int = SCHEMA_VERSION
@@ -346,6 +360,8 @@ class Record:
             return "a record needs the id of its case"
         if self.case.other and self.schema >= _CLOSED_CASES_SINCE:
             return f"case has unknown keys: {', '.join(self.case.other)}"
+        if self.case.counts != UNIFORM and self.schema < _COUNTS_SINCE:
+            return f"counts of a case belong to schema {_COUNTS_SINCE} and later, not to {self.schema}"
         if problem := wrong_id(self.id, self.case, self.schema):
             return problem
         for name in PARTS:
@@ -372,6 +388,8 @@ class Record:
             )
         if self.timing is not None and (self.fabric is None or self.fabric.simulated):
             return "a simulated fabric has no clock of real hardware, so there is no timing"
+        if self.timing is not None and self.fabric is not None and self.fabric.settings.get(SHARE_GPUS):
+            return "ranks that share a GPU take turns on it, so there is no timing"
         if self.timing is not None and len(self.timing.samples_us) != self.case.world_size:
             return f"timing has samples of {len(self.timing.samples_us)} ranks, the case has {self.case.world_size}"
         if (digests := self.check and self.check.input_digests) and len(digests) != self.case.world_size:
@@ -381,6 +399,9 @@ class Record:
         named = self.timing is not None and (self.timing.kernels, self.timing.kernel_blocks) != (None, None)
         if named and self.schema < _LIBRARYS_KERNELS_SINCE:
             return f"timing.kernels belongs to schema {_LIBRARYS_KERNELS_SINCE} and later, not to {self.schema}"
+        if self.prediction is not None and (self.timing is None or self.schema < _PREDICTIONS_SINCE):
+            since = f"schema {_PREDICTIONS_SINCE}"
+            return f"a prediction belongs to a timed case from {since} on, not to {self.status} of {self.schema}"
         if self.refusal is not None and (self.status is not Status.REFUSED or self.schema < _REFUSALS_SINCE):
             return (
                 f"a refusal belongs to REFUSED from schema {_REFUSALS_SINCE} on, not to {self.status} of {self.schema}"

@@ -166,6 +166,12 @@ class Timing(_Derived):
         """All slots together fit in the L2 cache, so that calls may find their data there although slots rotate."""
         return self.slots * self.slot_bytes <= self.l2_bytes
 
+    @property
+    def footprint_bytes(self) -> int:
+        """All buffers that were used in turn on a GPU: the slots of the case, and those of all that it was measured in
+        turns with."""
+        return self.slots * self.slot_bytes * (1 + len(self.interleaved_with))
+
     def per_iteration_us(self) -> tuple[float, ...]:
         """Of each sample, in their order, the maximum over ranks: microseconds a call."""
         try:

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from reports.record.case import UNIFORM
 from reports.record.record import Record, Status
 from reports.record.timing import LinkLimit, Timing
 from reports.table.text import counted, place_text
@@ -22,7 +23,7 @@ LIBRARY = "library"
 
 _SHOWN = (
     *("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs"),
-    *("root", "offset", "stress"),
+    *("root", "offset", "counts", "stress"),
 )
 """Keys whose values a heading or a line says anyway."""
 
@@ -43,7 +44,7 @@ _NO_BEARING = (
 )
 """Keys that tell no timings apart, beyond what headings and captions say of them."""
 
-_TELLING = ("timing.calls", "timing.samples", "timing.warmup")
+_TELLING = ("timing.calls", "timing.samples", "timing.warmup", "timing.lead_in_calls", "timing.precision")
 """Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
 
 
@@ -204,14 +205,15 @@ def _judged(contestants: Sequence[Row]) -> list[Row]:
 def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
     """Records in sections of which something was timed, in order of appearance; and all others.
 
-    A section is what can be compared: op, dtype, accumulator, reduction, world size, inputs, device, and how it was
-    timed. A heading names the last two only where the records differ in them.
+    A section is what can be compared: op, dtype, accumulator, reduction, world size, inputs, device, how it was timed,
+    and the commit that ran it. A heading names the last three only where the records differ in them.
     """
     requests = {id(record.request): record.request for record in records}
     differing = varying([request.overrides for request in requests.values()])
     setups = {setup for record in records if record.timing is not None and (setup := setup_text(record))}
     machines = {(id(record.environment), id(record.fabric)): record for record in records if record.fabric is not None}
     devices = set(map(device_text, machines.values()))
+    commits = {commit_text(record) for record in {id(one.environment): one for one in records}.values()} - {""}
     found: dict[tuple[str, ...], list[Record]] = {}
     told: dict[int, tuple[str, ...]] = {}
     headings: dict[tuple[int, int, str], str] = {}
@@ -224,10 +226,18 @@ def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
         parts = [headings[key]]
         parts += [device_text(record)] if len(devices) > 1 else []
         parts += [setup_text(record)] if len(setups) > 1 and setup_text(record) else []
+        parts += [f"symlab {commit}"] if len(commits) > 1 and (commit := commit_text(record)) else []
         found.setdefault((*parts, *told[id(request)]), []).append(record)
     timed = {key for key, members in found.items() if any(record.timing is not None for record in members)}
     sections = [Section(", ".join(key), tuple(found[key])) for key in found if key in timed]
     return sections, [record for key, members in found.items() if key not in timed for record in members]
+
+
+def commit_text(record: Record) -> str:
+    """Return the commit that ran a record, shortened, with "+changes" if its tree had any; "" if it is unknown."""
+    git = record.environment.git or {}
+    commit = str(git.get("commit") or "")[:12]
+    return f"{commit}+changes" if commit and git.get("dirty") else commit
 
 
 def are_paired(judged: Sequence[Row]) -> bool:
@@ -307,8 +317,8 @@ def accumulator(record: Record) -> str:
 
 def heading(record: Record) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
-    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset and stress where there are any. Of a
-    custom kernel "custom float32, 8 ranks"."""
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset, counts and stress where there are
+    any. Of a custom kernel "custom float32, 8 ranks"."""
     case = record.case
     size = case.world_size
     parts = [f"{case.op} {case.dtype}"]
@@ -321,6 +331,7 @@ def heading(record: Record) -> str:
         parts += [case.reduction]
     parts += [counted(size, "rank")]
     parts += [f"{name} {value}" for name, value in (("root", case.root), ("offset", case.offset)) if value]
+    parts += [f"counts {case.counts}"] if case.counts != UNIFORM else []
     parts += [f"stress {case.stress}"] if case.stress != "none" else []
     return ", ".join([*parts, f"{case.inputs} inputs"])
 

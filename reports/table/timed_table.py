@@ -9,14 +9,16 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from reports.record.case import UNIFORM
 from reports.record.record import Record, Status
 from reports.record.timing import Timing
-from reports.table import refusals
+from reports.table import predictions, refusals
 from reports.table.compare import (
     Row,
     Section,
     accumulator,
     are_paired,
+    commit_text,
     contestant_text,
     device_text,
     limits,
@@ -34,21 +36,25 @@ _SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
-    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"),
+    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base"),
+    *(predictions.PREDICTED, predictions.RATIO, "worlds"),
 )
 _TEXTUAL = frozenset({"type", "redop", "algorithm", "place", "status", "worlds"})
 _FIGURES = {"time (us)": "median_us", "min": "min_us", "p95": "p95_us", "p99": "p99_us"}
 _FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
-_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
+_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", predictions.PREDICTED, predictions.RATIO, "worlds"})
 """Columns that are there only where they say something."""
 
 _SPARE = (
     *("type", "redop", "count", "p99", "min", "p95", "algbw (GB/s)", "worlds", "link %", "#wrong", "ours/base"),
-    *("busbw (GB/s)", "place"),
+    *("busbw (GB/s)", "place", predictions.PREDICTED, predictions.RATIO),
 )
 
 _SIDES = {"out_of_place": "out", "in_place": "in"}
-_OF_A_SIDE = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "worlds")
+_OF_A_SIDE = (
+    *("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", predictions.PREDICTED, predictions.RATIO),
+    "worlds",
+)
 _PAIRED = (
     *("size (B)", "count", "type", "redop", "algorithm", "status"),
     *(f"{side} {column}" for side in _SIDES.values() for column in _OF_A_SIDE),
@@ -130,13 +136,18 @@ def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
 
 
 def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
-    """A sheet a section, a line a size, a column for each contestant that was timed anywhere in it: time and busbw."""
+    """A sheet a section, a line a size, a column for each contestant that was timed anywhere in it: time and busbw.
+    Behind it comes one of its predicted times, if it has any."""
     sheets = []
     for section in sections:
         judged = [row for row in rows(section) if row.status is not Status.REFUSED]
         names = dict.fromkeys(contestant_text(row, judged) for row in sorted(judged, key=lambda row: not row.is_ours))
+        told = {contestant_text(row, judged) for row in judged if predictions.ratio(row) is not None}
         ratios = any(row.ratio is not None for row in judged)
-        columns = ("size", *names, *(["ours/base"] if ratios else []))
+        shown = [
+            column for name in names for column in (name, *([predictions.wide_column(name)] if name in told else []))
+        ]
+        columns = ("size", *shown, *(["ours/base"] if ratios else []))
         lines = []
         for size_bytes in dict.fromkeys(row.size_bytes for row in judged):
             cells = dict.fromkeys(columns, "-") | {"size": size_text(size_bytes)}
@@ -146,16 +157,25 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
                 cells[name] = _wide_cell(row, numbers)
                 styles |= {name: "bold"} if row.best else {}
                 cells |= {"ours/base": f"{row.ratio:.2f}"} if row.ratio is not None else {}
+                if (predicted_us := predictions.predicted_us(row)) is not None:
+                    column = predictions.wide_column(name)
+                    cells[column] = f"{time_text(predicted_us)} ({predictions.ratio(row):.2f})"
+                    styles |= {column: "red"} if predictions.is_far_slower(row) else {}  # bold is the best of its size
             lines.append(Line(cells, styles))
-        sheets.append(Sheet(section.heading, columns, (tuple(lines),), frozenset(columns)))
+        spare = tuple(predictions.wide_column(name) for name in names if name in told)
+        sheets.append(Sheet(section.heading, columns, (tuple(lines),), frozenset(columns), spare))
     return sheets
 
 
 def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
+    """A dict of raw values for each row of the sections, refused ones as well; then one for each other record. Only if
+    some timing has a prediction, each has those of predictions.values."""
     known = [(section, row) for section in sections for row in rows(section)]
     lone = [(None, Row((record,))) for record in records]
-    return [_values(section, row) for section, row in [*known, *lone]]
+    found = [_values(section, row) for section, row in [*known, *lone]]
+    if not predictions.were_asked(record for _, row in known for record in row.records):
+        return found
+    return [one | predictions.values(row) for one, (_, row) in zip(found, [*known, *lone], strict=True)]
 
 
 def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
@@ -196,7 +216,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
             f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
         )
         lines.append(_places(judged) if is_wide else narrow)
-    return lines + _origins(records)
+    return [*lines, *predictions.captions(judged, is_wide), *_origins(records)]
 
 
 def _bandwidths(timings: Sequence[Timing]) -> list[str]:
@@ -286,9 +306,7 @@ def _origins(records: Sequence[Record]) -> list[str]:
         lines.append(f"libraries: {', '.join(libraries)}")
     if chosen := sorted(set().union(*map(_settings, records))):
         lines.append(f"set in the environment: {', '.join(chosen)}")
-    gits = [git for record in records if (git := record.environment.git) and git.get("commit")]
-    if gits:
-        commits = sorted({str(git["commit"])[:12] + ("+changes" if git.get("dirty") else "") for git in gits})
+    if commits := sorted(set(map(commit_text, records)) - {""}):
         lines.append(f"symlab: {', '.join(commits)}")
     return lines
 
@@ -354,6 +372,9 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
         "ours/base": f"{row.ratio:.2f}" if row.ratio is not None else "",
         "worlds": spread,
     }
+    predicted_us, ratio = predictions.predicted_us(row), predictions.ratio(row)
+    cells[predictions.PREDICTED] = "-" if predicted_us is None else time_text(predicted_us)
+    cells[predictions.RATIO] = "-" if ratio is None else f"{ratio:.2f}"
     for column, name in _FIGURES.items():
         value = row.figure(name)
         cells[column] = "-" if value is None else time_text(value) if name.endswith("_us") else f"{value:.2f}"
@@ -366,6 +387,7 @@ def _raw(row: Row) -> dict[str, float]:
     values: dict[str, float | None] = {column: row.figure(name) for column, name in _FIGURES.items()}
     values |= {"size (B)": row.size_bytes, "count": row.count, "#wrong": row.wrong, "link %": row.figure("of_limit")}
     values |= {"ours/base": row.ratio, "worlds": len(row.times_us)}
+    values |= {predictions.PREDICTED: predictions.predicted_us(row), predictions.RATIO: predictions.ratio(row)}
     return {column: value for column, value in values.items() if value is not None}
 
 
@@ -375,6 +397,8 @@ def _styles(row: Row) -> dict[str, str]:
         styles["ours/base"] = "green" if row.ratio <= 1 else "yellow"
     if row.status is not Status.PASSED:
         styles["status"] = "bold red"
+    if style := predictions.style(row):
+        styles[predictions.RATIO] = style
     return styles | ({"#wrong": "bold red"} if row.wrong else {})
 
 
@@ -385,6 +409,7 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
         "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
         "link %": any(row.figure("of_limit") is not None for row in judged),
         "ours/base": any(row.ratio is not None for row in judged),
+        **dict.fromkeys((predictions.PREDICTED, predictions.RATIO), any(map(predictions.ratio, judged))),
         "worlds": any(len(row.times_us) > 1 for row in judged),
     }
     assert set(told) == _OPTIONAL
@@ -419,6 +444,7 @@ def _values(section: Section | None, row: Row) -> dict[str, Any]:
     values: dict[str, Any] = {"op": case.op, "dtype": case.dtype, "reduction": case.reduction}
     values |= {"world_size": case.world_size, "size_bytes": case.size_bytes}
     values |= {"root": case.root, "offset": case.offset}
+    values |= {"counts": case.counts} if case.counts != UNIFORM else {}
     values |= {"stress": case.stress} if case.stress != "none" else {}
     values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.inputs}
     values |= {"algorithm": row.algorithm, "placement": case.placement, "library": record.library}

@@ -21,14 +21,18 @@ SLOT_ALIGNMENT_BYTES = 256
 """Where slots begin within their arena."""
 
 ADDRESS_BYTES = 8
-"""Bytes of an entry of a table of peers."""
+"""Bytes of an entry of a table of peers, or of counts."""
+
+COUNTS = "counts"
+"""The table of how many elements the rank sends to each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseMemory:
     """A case's memory on one rank, with nothing written to it yet.
 
-    payloads: what input and output lie in, two or, in place, one. tables: by buffer, its table of peers.
+    payloads: what input and output lie in, two or, in place, one. tables: by buffer, its table of peers,
+    and COUNTS.
     """
 
     payloads: tuple[Buffer, ...]
@@ -40,7 +44,7 @@ class CaseMemory:
 class SlotsMemory:
     """Memory of several slots of a case: payloads[slot] are what its input and output lie in.
 
-    A kernel's slots share its workspaces; its tables of peers hold one row of world_size addresses a slot.
+    A kernel's slots share its workspaces; its tables hold one row of world_size entries a slot.
     """
 
     payloads: list[tuple[Buffer, ...]]
@@ -106,9 +110,11 @@ def workspaces_of(spec: KernelSpec, cases: Sequence[Case]) -> tuple[Workspace, .
     return tuple(found.values())
 
 
-def peers_of(spec: KernelSpec) -> tuple[str, ...]:
-    """The buffers of which a kernel wants a table of all ranks' addresses, each once."""
-    return tuple(dict.fromkeys(parameter.of for parameter in spec.parameters if parameter.kind == "peers"))
+def tables_of(spec: KernelSpec) -> dict[str, str]:
+    """Return the tables that a kernel wants, each once, with what each is: of peers, by buffer, and COUNTS."""
+    peers = {one.of: f"peers of {one.of}" for one in spec.parameters if one.kind == "peers"}
+    has_counts = any(one.kind == "counts" for one in spec.parameters)
+    return peers | ({COUNTS: "counts for peers"} if has_counts else {})
 
 
 def _arena(pool: SymmetricPool, name: str, size_bytes: int, offset_bytes: int, slots: int) -> list[Buffer]:
@@ -129,6 +135,6 @@ def _workspaces(pool: SymmetricPool, spec: KernelSpec, case: Case, guard_bytes: 
 def _tables(pool: SymmetricPool, spec: KernelSpec, case: Case, rows: int, prefix: str) -> dict[str, Buffer]:
     row_bytes = ADDRESS_BYTES * case.world_size
     return {
-        name: Buffer(name, pool.bytes(rows * row_bytes, name=f"{prefix}peers of {name}"), 0, rows * row_bytes)
-        for name in peers_of(spec)
+        name: Buffer(name, pool.bytes(rows * row_bytes, name=f"{prefix}{words}"), 0, rows * row_bytes)
+        for name, words in tables_of(spec).items()
     }

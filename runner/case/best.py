@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernels.baselines import find_baseline
 from kernels.spec import Case
 from kernels.tuned.table import FOLDER, Choice, Table, how_to_make, place_for, read, slug_of, tables_in
 from reports.record.record import Record
@@ -47,6 +48,8 @@ class TableChooser:
         return self.choice(case).name
 
     def described(self, case: Case) -> Mapping[str, Any] | None:
+        if find_baseline(case.algorithm) is not None:  # a library's, whose accumulator and placement no entry takes
+            return None
         found = self.choice(case)
         if found.name != case.algorithm:
             return None

@@ -11,7 +11,7 @@ from kernels import catalogue
 from kernels.spec import Case, KernelSpec, Parameter
 from memory.fabric import Argument, Fabric
 from memory.pool import SymmetricPool
-from runner.case.allocation import allocate_case
+from runner.case.allocation import ADDRESS_BYTES, COUNTS, allocate_case
 from runner.case.buffers import Buffer, halves
 from runner.case.inputs import CPU
 from runner.case.layout import Piece, layout_of
@@ -49,8 +49,7 @@ def bind(
     fill_workspaces(fabric, spec, case, memory.workspaces)
     source, target = halves(layout, memory.payloads, fabric.rank)
     buffers = {"input": source, "output": target} | {workspace.name: workspace for workspace in memory.workspaces}
-    for name, table in memory.tables.items():
-        write_peers(fabric, table, [buffers[name]])
+    write_tables(fabric, memory.tables, [case], [buffers])
     tables = {name: table.address for name, table in memory.tables.items()}
     arguments = arguments_of(spec, fabric, case, buffers, tables, patience_s)
     kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
@@ -65,10 +64,31 @@ def fill_workspaces(fabric: Fabric, spec: KernelSpec, case: Case, workspaces: Se
             workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
 
 
+def write_tables(
+    fabric: Fabric, tables: Mapping[str, Buffer], cases: Sequence[Case], buffers: Sequence[Mapping[str, Buffer]]
+) -> None:
+    """Write a kernel's tables: a row of world_size int64 for each slot, whose case and buffers these are."""
+    for name, table in tables.items():
+        if name == COUNTS:
+            for slot, case in enumerate(cases):
+                write_counts(fabric, table, case, slot)
+            continue
+        write_peers(fabric, table, [of_slot[name] for of_slot in buffers])
+
+
 def write_peers(fabric: Fabric, table: Buffer, buffers: Sequence[Buffer]) -> None:
     """Write a table of peers: a row for each buffer, of world_size int64 addresses."""
     rows = torch.tensor([buffer.peer_addresses() for buffer in buffers], dtype=torch.int64)
     table.write(fabric, rows.view(-1))
+
+
+def write_counts(fabric: Fabric, table: Buffer, case: Case, slot: int) -> None:
+    """Write what this rank sends to each in a case to a slot's row of the table of counts."""
+    sends = catalogue.collective(case.op).sends
+    assert sends is not None, f"{case.op} has no counts per peer"
+    row_bytes = ADDRESS_BYTES * case.world_size
+    row = Buffer(table.name, table.tensor, table.offset_bytes + row_bytes * slot, row_bytes)
+    row.write(fabric, torch.tensor(sends(case)[fabric.rank], dtype=torch.int64))
 
 
 def arguments_of(
@@ -79,7 +99,7 @@ def arguments_of(
     tables: Mapping[str, int],
     patience_s: float,
 ) -> tuple[Argument, ...]:
-    """The kernel's arguments on this rank. tables: addresses of the tables of peers, by buffer."""
+    """The kernel's arguments on this rank. tables: addresses of its tables (runner.case.allocation.tables_of)."""
     return tuple(
         parameter.argument(_value(parameter, fabric, case, buffers, tables, patience_s))
         for parameter in spec.parameters
@@ -116,6 +136,8 @@ def _value(
             return buffers[parameter.of].address
         case "peers":
             return tables[parameter.of]
+        case "counts":
+            return tables[COUNTS]
         case "multicast":
             return buffers[parameter.of].multicast_address()
         case "numel":

@@ -102,7 +102,7 @@ def guarded(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int, o
 def halves(layout: Layout, payloads: Sequence[Buffer], rank: int) -> tuple[Buffer, Buffer]:
     """A rank's input and output in the payloads of a layout."""
     source = payloads[0].part(layout.input_starts, rank, layout.input_bytes)
-    return source, payloads[-1].part(layout.output_starts, rank, layout.output_bytes)
+    return source, payloads[-1].part(layout.output_starts, rank, layout.outputs_bytes[rank])
 
 
 def fill(fabric: Fabric, payloads: Sequence[Buffer], source: Buffer, data: torch.Tensor) -> None:

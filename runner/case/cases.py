@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for, usual_names_for
 from kernels.catalogue import ALL_SPECS, OPS, collective, find, is_known
 from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case, KernelSpec, refuses_counts
 from kernels.stress import Stress
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
@@ -52,6 +52,7 @@ def resolved(
     - accumulator: float32 where sums of the dtype can be kept in it, else native; none for an op that only moves data.
     - timing.dependent_launch: our kernels' names say it from here on, such as lamport@d.
     - best, among the algorithms: at each size what chooser has; None: the table that the request's `tuned` names.
+      Beside it, "auto" stands for all that "auto" is by itself.
     - baselines: all of the op's on a real fabric, none on the simulator and under stress.
     - the simulator's order: random in place of fair under stress, but for a dead rank.
     - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
@@ -71,18 +72,13 @@ def resolved(
     if accumulator == AUTO:
         wide = "float32" in accumulators_of(dtype, reduction)
         accumulator = ("float32" if wide else "native") if reduces else NONE
-    algorithms = request.algorithms
-    if isinstance(algorithms, str):
-        off = fabric.simulated and not fabric.multicast
-        left_out = algorithms == AUTO and off
-        is_device = algorithms == "device_nvshmem"
-        meant = [spec for spec in specs if bool(spec.nvshmem) == is_device] or specs
-        algorithms = tuple(spec.algorithm for spec in meant if not (left_out and spec.needs_multicast))
+    algorithms = _algorithms(request.algorithms, specs, fabric)
     if request.timing.dependent_launch:
         algorithms = tuple(_with_dependent_launch(name, request.op) for name in algorithms)
     baselines = request.baselines
     if baselines == AUTO:
-        baselines = () if fabric.simulated or request.stress != Stress.none else usual_names_for(request.op)
+        ours_alone = fabric.simulated or fabric.share_gpus or request.stress != Stress.none
+        baselines = () if ours_alone else usual_names_for(request.op)
     if request.stress not in (Stress.none, Stress.dead_rank) and fabric.schedule == Schedule.fair:
         fabric = dataclasses.replace(fabric, schedule=Schedule.random)
     names = [member.name for member in dataclasses.fields(ResolvedRequest) if member.name != "chooser"]
@@ -94,6 +90,19 @@ def resolved(
     if request.sizes_given or dtype not in ITEMSIZES:
         return named
     return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
+
+
+def _algorithms(asked: tuple[str, ...] | str, specs: Sequence[KernelSpec], fabric: FabricRequest) -> tuple[str, ...]:
+    """Names for what was asked of an op's kernels."""
+    if not isinstance(asked, str):
+        if not {BEST, AUTO} <= set(asked):
+            return asked
+        meant = [names for name in asked for names in (_algorithms(AUTO, specs, fabric) if name == AUTO else (name,))]
+        return tuple(dict.fromkeys(meant))
+    left_out = asked == AUTO and fabric.simulated and not fabric.multicast
+    is_device = asked == "device_nvshmem"
+    kernels = [spec for spec in specs if bool(spec.nvshmem) == is_device] or specs
+    return tuple(spec.algorithm for spec in kernels if not (left_out and spec.needs_multicast))
 
 
 def _with_dependent_launch(algorithm: str, op: str) -> str:
@@ -188,6 +197,7 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
         root=request.root,
         offset=request.offset,
         stress=request.stress,
+        counts=str(request.counts),
     )
 
 
@@ -222,6 +232,10 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
         if name not in known_baselines:
             _refuse_bracketed(name, "baselines", ("auto", "none"), request.baselines)
             raise RequestError(f"unknown baseline '{name}' of {request.op} (baselines), {near(name, known_baselines)}")
+    if request.fabric.share_gpus and (libraries := [name for name in names_of(request) if name in known_baselines]):
+        raise RequestError(
+            f"libraries such as {libraries[0]} need a GPU for each rank (fabric.share_gpus), give baselines=none"
+        )
     _check_types(request, specs)
     _check_placing(request)
     archs = _union(spec.archs for spec in specs)
@@ -266,7 +280,7 @@ def _check_types(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
 
 
 def _check_placing(request: ResolvedRequest) -> None:
-    """RequestError for a root or a placement that the op has not."""
+    """RequestError for a root, a placement or counts that the op has not."""
     op = collective(request.op)
     if not op.rooted and request.root:
         raise RequestError(f"{request.op} has no root {request.root} (root), leave it at 0")
@@ -278,6 +292,8 @@ def _check_placing(request: ResolvedRequest) -> None:
         )
     if op.in_place is None and request.placement == PlacementChoice.in_place:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
+    if unfit := refuses_counts(op, request.counts):
+        raise RequestError(f"{unfit.reason} ({unfit.key}), {unfit.hint}")
 
 
 def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:

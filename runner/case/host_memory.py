@@ -198,7 +198,7 @@ def _need(checked_launches: int, spec: KernelSpec, case: Case) -> _Need:
     layout, ranks = layout_of(case), case.world_size
     heap_bytes = heap_bytes_needed(case, spec)
     payloads_bytes = sum(layout.payloads_bytes)
-    data_bytes, result_bytes = layout.input_bytes, layout.output_bytes
+    data_bytes, result_bytes = layout.input_bytes, max(layout.outputs_bytes)
     launch = spec.launch(case)
     op = collective(case.op)
     elements = result_bytes // case.itemsize * (1 if op.same_on_all_ranks or op.rooted else ranks)

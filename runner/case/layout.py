@@ -32,12 +32,13 @@ class Layout:
 
     payloads_bytes: the input's and the output's size, or the size of the one payload that they share. Each payload
     begins offset_bytes after a boundary of BUFFER_ALIGNMENT_BYTES. input_starts and output_starts say for each rank
-    where in its payload its input and its output begin; out of place that is 0.
+    where in its payload its input and its output begin; out of place that is 0. outputs_bytes are the sizes of the
+    ranks' outputs: with counts per peer a rank may get less than there is room for.
     """
 
     payloads_bytes: tuple[int, ...]
     input_bytes: int
-    output_bytes: int
+    outputs_bytes: tuple[int, ...]
     input_starts: tuple[int, ...]
     output_starts: tuple[int, ...]
     offset_bytes: int
@@ -52,10 +53,11 @@ class Layout:
         They are all but the output; without one (has_output, see Collective.gives), all.
         """
         if not self.in_place:
-            none = () if has_output else _pieces(self.payloads_bytes[1], (0, 0), (0, 0))
-            return _pieces(self.input_bytes, (0, self.input_bytes), (0, 0)), none
+            got = (0, self.outputs_bytes[rank] if has_output else 0)
+            rest = _pieces(self.payloads_bytes[1], (0, 0), got)
+            return _pieces(self.input_bytes, (0, self.input_bytes), (0, 0)), rest
         source, target = self.input_starts[rank], self.output_starts[rank]
-        written = (target, target + self.output_bytes) if has_output else (0, 0)
+        written = (target, target + self.outputs_bytes[rank]) if has_output else (0, 0)
         return (_pieces(self.payloads_bytes[0], (source, source + self.input_bytes), written),)
 
 
@@ -87,7 +89,7 @@ def layout_of(case: Case, collective: Collective | None = None) -> Layout:
     return Layout(
         payloads_bytes=payloads_bytes,
         input_bytes=input_bytes,
-        output_bytes=output_bytes,
+        outputs_bytes=tuple(collective.received(case, rank) * case.itemsize for rank in range(case.world_size)),
         input_starts=tuple(source * case.itemsize for source, _ in starts),
         output_starts=tuple(target * case.itemsize for _, target in starts),
         offset_bytes=case.offset * case.itemsize,

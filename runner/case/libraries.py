@@ -88,7 +88,7 @@ def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> OpenContestant:
     """NCCL's calls on slots that torch's allocator gives now."""
     import torch
 
-    source, target = slices_of(case)
+    source, target = slices_of(case, fabric.rank)
     dtype = DTYPES[case.dtype]
     call = nccl_call(case, process_group(), fabric.rank)
     first = torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)
@@ -143,6 +143,15 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
         for work in distributed.batch_isend_irecv(transfers):
             work.wait()  # the stream waits, not the host
 
+    sends = collective(case.op).sends
+    rows = sends(case) if sends else ()
+    given = [count * case.itemsize for count in rows[rank]] if rows else []
+    got = [row[rank] * case.itemsize for row in rows]
+
+    def all_to_all_v(source: torch.Tensor, target: torch.Tensor) -> None:
+        sent = source.view(torch.uint8)[: sum(given)]
+        distributed.all_to_all_single(target.view(torch.uint8), sent, got, given, group=group)
+
     calls: dict[str, Callable[..., object]] = {
         "all_reduce": lambda data: distributed.all_reduce(data, op=reduction, group=group),
         "reduce": lambda data: distributed.reduce(data, dst=case.root, op=reduction, group=group),
@@ -156,6 +165,7 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
         "all_to_all": lambda source, target: distributed.all_to_all_single(
             target.view(torch.uint8), source.view(torch.uint8), group=group
         ),
+        "all_to_all_v": all_to_all_v,
         "send_recv": send_recv,
     }
     return calls[case.op]

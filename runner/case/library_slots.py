@@ -27,11 +27,12 @@ class Slices:
         return buffer[slot * self.stride : slot * self.stride + self.numel]
 
 
-def slices_of(case: Case) -> tuple[Slices, Slices]:
-    """Of a rank's input and of its output."""
-    counts = collective(case.op).counts(case.numel, case.world_size)
-    source, target = (Slices(count, _stride(count, case.itemsize)) for count in counts)
-    return source, target
+def slices_of(case: Case, rank: int = 0) -> tuple[Slices, Slices]:
+    """Of a rank's input and of its output. rank matters with counts per peer alone."""
+    meaning = collective(case.op)
+    room, room_behind = (_stride(count, case.itemsize) for count in meaning.counts(case.numel, case.world_size))
+    given = meaning.counts(case.numel, case.world_size)[0]
+    return Slices(given, room), Slices(meaning.received(case, rank), room_behind)
 
 
 def _stride(numel: int, itemsize: int) -> int:

@@ -181,7 +181,7 @@ def reference_of(
     owner = 0 if collective.same_on_all_ranks else rank
     if inputs is not None:
         return make_reference(case, spec, collective, rank, [one.to(device) for one in inputs])
-    data = (case.op, case.reduction, case.dtype, case.size_bytes, case.inputs, case.seed, case.root)
+    data = (case.op, case.reduction, case.dtype, case.size_bytes, case.inputs, case.seed, case.root, case.counts)
     data_here = (*data, case.world_size, owner, str(device))
 
     def contributions() -> list[torch.Tensor]:
@@ -221,7 +221,7 @@ def make_reference(
     """The reference of a rank from all ranks' inputs. total: the exact sums of that rank's parts, where known."""
     method = method_of(case, spec, collective)
     if method == "bytes":
-        (bits,) = _given(collective.outputs([bits_of(one) for one in inputs], rank, case.root))
+        (bits,) = _given(collective.parts(case, [bits_of(one) for one in inputs], rank))
         moved = bits.view(DTYPES[case.dtype])
         return Reference(method, moved, moved)
     parts = _parts(case, collective, rank, inputs)
@@ -311,7 +311,7 @@ def _exact_reference(case: Case, spec: Promise, method: str, parts: list[torch.T
 
 
 def _parts(case: Case, collective: Collective, rank: int, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return _given(collective.outputs(list(inputs), rank, case.root))
+    return _given(collective.parts(case, list(inputs), rank))
 
 
 def _given(parts: list[torch.Tensor] | None) -> list[torch.Tensor]:

@@ -18,7 +18,7 @@ from kernels.spec import Case, KernelSpec
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, allocate_slots
-from runner.case.binding import arguments_of, fill_workspaces, status_report, write_peers
+from runner.case.binding import arguments_of, fill_workspaces, status_report, write_tables
 from runner.case.buffers import fill, halves
 from runner.case.contestant import Contestant
 from runner.case.layout import layout_of
@@ -102,8 +102,7 @@ class KernelSlots(_Arenas):
             {"input": source, "output": target} | workspaces
             for source, target in zip(self.inputs, self.outputs, strict=True)
         ]
-        for name, table in self._memory.tables.items():
-            write_peers(fabric, table, [one[name] for one in per_slot])
+        write_tables(fabric, self._memory.tables, [case] * slots, per_slot)
         row_bytes = ADDRESS_BYTES * case.world_size
         self._arguments = [
             arguments_of(

@@ -21,8 +21,8 @@ from kernels.spec import Case, KernelSpec, Parameter
 from kernels.stress import parts_of
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
-from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES, allocate_in_turn, workspaces_of
-from runner.case.binding import arguments_of, device_of, status_report, write_peers
+from runner.case.allocation import ADDRESS_BYTES, COUNTS, GUARD_BYTES, allocate_in_turn, workspaces_of
+from runner.case.binding import arguments_of, device_of, status_report, write_counts, write_tables
 from runner.case.buffers import changed_guards, changed_pieces, fill, halves
 from runner.case.check import RankCheck, check_rank
 from runner.case.contestant import check_names
@@ -100,8 +100,7 @@ class Instance:
         workspaces = {workspace.name: workspace for workspace in self._memory.workspaces}
         slots = [{"input": source, "output": target} | workspaces for source, target in self.halves]
         row_bytes = ADDRESS_BYTES * fabric.world_size
-        for name, table in self._memory.tables.items():
-            write_peers(fabric, table, [buffers[name] for buffers in slots])
+        write_tables(fabric, self._memory.tables, plan.cases, slots)
         found = []
         for slot, (case, buffers) in enumerate(zip(plan.cases, slots, strict=True)):
             tables = {name: table.address + row_bytes * slot for name, table in self._memory.tables.items()}
@@ -124,6 +123,8 @@ class Instance:
             for buffer in self._memory.payloads[slot]:
                 buffer.fill_guards(fabric, device, 1 + round_number)
             fill(fabric, self._memory.payloads[slot], self.halves[slot][0], data)
+            if COUNTS in self._memory.tables:  # they follow from the seed
+                write_counts(fabric, self._memory.tables[COUNTS], self.plan.data(slot, round_number), slot)
         for buffer in self._memory.workspaces:
             buffer.fill_guards(fabric, device, 1 + round_number)
         fabric.synchronize()
@@ -164,7 +165,8 @@ class Instance:
         plan, fabric = self.plan, self.fabric
         wants_output = plan.brings_output and not round_number and 0 in slots
         for slot in slots if plan.check or wants_output else ():
-            case, (_, target) = plan.data(slot, round_number), self.halves[slot]
+            case = plan.data(slot, round_number)
+            _, target = halves(layout_of(case), self._memory.payloads[slot], fabric.rank)
             output = target.inspect(fabric).clone().view(DTYPES[case.dtype])
             if wants_output and not slot:
                 self.output = output_of(case, fabric.rank, [output])
@@ -177,7 +179,7 @@ class Instance:
         """Note what was changed that was not to be: guards, inputs, outputs of ranks that are given none."""
         fabric, number = self.fabric, round_number + 1
         for slot in slots:
-            case = self.plan.cases[slot]
+            case = self.plan.data(slot, round_number)
             kept = layout_of(case).kept(fabric.rank, collective(case.op).gives(case, fabric.rank))
             data = self._data(round_number, slot)
             for buffer, pieces in zip(self._memory.payloads[slot], kept, strict=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kernels.spec import Case
+from kernels.spec import UNIFORM, Case
 from kernels.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
 from reports.record.request import as_today
@@ -29,7 +29,8 @@ MAX_RECORDS = 20_000
 
 Kind = tuple[object, ...]
 """What the time of a case depends on: op, algorithm, dtype, accumulator, reduction, ranks, bytes, placement, inputs;
-number of launches, whether they are checked, and for races; its stress, and the number of orders under it; the fabric
+its counts per peer; number of launches, whether they are checked, and for races; its stress, and the number of orders
+under it; the fabric
 with its order and its multimem, or GPUs with how they time."""
 
 _OF_THE_CASE = (
@@ -43,7 +44,9 @@ _OF_THE_CASE = (
     "placement",
     "inputs",
 )
-_OF_THE_TIMING = ("mode", "window", "l2", "warmup", "samples", "calls", "limit")
+_OF_THE_TIMING = ("mode", "window", "l2", "warmup", "samples", "calls", "lead_in_calls", "limit", "precision")
+_LATER = {"lead_in_calls": 0}
+"""What older configurations mean that do not have the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
     fabric = request.fabric
     timing = {name: getattr(request.timing, name) for name in _OF_THE_TIMING}
     return _kind(
-        {name: getattr(case, name) for name in (*_OF_THE_CASE, "stress")},
+        {name: getattr(case, name) for name in (*_OF_THE_CASE, "counts", "stress")},
         {
             "launches": request.launches,
             "check": {"results": request.check, "races": fabric.races},
@@ -145,10 +148,11 @@ def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Map
         )
     else:
         timing = configuration["timing"]
-        world = ("nvshmem", *(str(timing.get(name)) for name in _OF_THE_TIMING))
+        world = ("nvshmem", *(str(timing.get(name, _LATER.get(name))) for name in _OF_THE_TIMING))
     values = [case[name] if isinstance(case[name], int) else str(case[name]) for name in _OF_THE_CASE]
+    counts = str(case.get("counts", UNIFORM))  # only some ops have others
     stress = str(case.get("stress", NO_STRESS))  # records of schema 4 have none
     orders = (stress, 0 if stress == NO_STRESS else int(configuration["stress_seeds"]))
     check = configuration["check"]
     checked = (bool(check["results"]), bool(check["races"]))
-    return (*values, int(configuration["launches"]), *checked, *orders, *world)
+    return (*values, counts, int(configuration["launches"]), *checked, *orders, *world)

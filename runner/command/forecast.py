@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kernels.refusal import Refusal
-from kernels.spec import Case
+from kernels.spec import UNIFORM, Case
 from reports.table.brief import MAX_LINES
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import counted
@@ -44,6 +44,7 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
     "root": lambda case: case.root,
     "offset": lambda case: case.offset,
     "seed": lambda case: case.seed,
+    "counts": lambda case: case.counts,
     "stress": lambda case: case.stress,
 }
 """The axes of cases but for their size."""
@@ -149,7 +150,7 @@ def _heading(cases: Sequence[ExpectedCase], axes: Sequence[str]) -> str:
     """What all cases agree in: "cases: all_reduce, float32, sum, 8 ranks"."""
     first, same = cases[0].case, []
     for name, value in _COLUMNS.items():
-        is_left_out = name in ("algorithm", "root", "offset", "seed") or value(first) == "none"
+        is_left_out = name in ("algorithm", "root", "offset", "seed") or value(first) in ("none", UNIFORM)
         if name not in axes and not is_left_out:
             same.append(counted(first.world_size, "rank") if name == "ranks" else str(value(first)))
     return f"cases: {', '.join(same)}"

@@ -1,7 +1,8 @@
 """Runs one job: each of its cases on a world, each ending as one record that is kept at once.
 
 On a real fabric, what passed its check is then timed: all cases of one size together, interleaved, in one program run,
-and their records are kept with that. A case that breaks its world costs that world and nothing more: the next case
+and their records are kept with that. With timing.predict the model's word on those times comes next, while nothing is
+timed. A case that breaks its world costs that world and nothing more: the next case
 gets a fresh one. Only an interrupt and a full disk get out of here.
 """
 
@@ -32,6 +33,8 @@ from kernels.tuned_name import has_tuning, values_of
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from memory.held_interrupts import uninterrupted
 from reports.record.findings import verdict_of
+from reports.record.prediction import INTERRUPTED as NOT_PREDICTED
+from reports.record.prediction import RecordedPrediction
 from reports.record.record import (
     CHECK_WAS_OFF,
     INTERRUPTED,
@@ -47,15 +50,17 @@ from reports.record.record import (
     Status,
     Timing,
 )
-from reports.table.text import counted
+from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.memory_needed import measured_in_turns
 from runner.case.nccl_settings import refuses_settings
 from runner.case.recorded import recorded_case, recorded_findings
 from runner.command.without_hanging import Ended, timed_without_hanging
 from runner.interrupt import shielded
+from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
+from runner.request_error import RequestError
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
@@ -107,7 +112,8 @@ class Means:
 
     measured times contestants of one size together; its last argument is the links' limit if it is known already, and
     it gives that back beside one TimedResult a contestant. measured_custom does so for the kernel of op=custom. Without
-    them nothing is timed. brought brings a module that a library's baseline needs onto the ranks of a world.
+    them nothing is timed. brought brings a module that a library's baseline needs onto the ranks of a world. predicted
+    gives the prediction beside a timing (timing.predict), and raises nothing; without it there is none.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -126,6 +132,7 @@ class Means:
         | None
     ) = None
     brought: Callable[[World, str], Brought] | None = None
+    predicted: Callable[[Contestant, Timing, Job], RecordedPrediction] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ class Job:
     """One job of a command: its cases, and what every record of it says beside the outcome.
 
     brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
-    custom is the kernel of a job of op=custom, which does its one case.
+    custom is the kernel of a job of op=custom, which does its one case. gpu is the type of GPU that it asks for.
     """
 
     request: ResolvedRequest
@@ -143,6 +150,7 @@ class Job:
     asked: RecordedRequest
     brought: tuple[KernelSpec, ...] = ()
     custom: CustomJob | None = None
+    gpu: GpuAsked = NO_GPU
 
 
 def run_job(job: Job, keeper: Keeper, means: Means | None = None) -> None:
@@ -176,11 +184,14 @@ class _Run:
             to_be_timed = [attempt for attempt in waiting if self._is_to_be_timed(attempt)]
             if to_be_timed:
                 self._time(to_be_timed)
+                self._predict(to_be_timed)
             self._keep_all(waiting)
         except KeyboardInterrupt:
             for attempt in waiting:
                 if attempt.status is Status.PASSED and attempt.timing is None:
                     attempt.reason = INTERRUPTED
+                if attempt.timing is not None and attempt.prediction is None and self._predicts:
+                    attempt.prediction = RecordedPrediction(reason=NOT_PREDICTED)
             self._keep_all(waiting)
             raise
 
@@ -265,6 +276,26 @@ class _Run:
                 attempt.reason = one.note
 
     @property
+    def _predicts(self) -> bool:
+        return self._job.request.timing.predict and self._means.predicted is not None
+
+    def _predict(self, attempts: Sequence[_Attempt]) -> None:
+        """Ask the model for the times of what was timed. All samples of the size are taken, so that simulating disturbs
+        none."""
+        timed = [attempt for attempt in attempts if attempt.timing is not None]
+        if not timed or not self._predicts:
+            return
+        assert self._means.predicted is not None
+        size = size_text(timed[0].case.size_bytes)
+        with self._keeper.preparing(f"predicting {counted(len(timed), 'case')} of {size} in the simulator"):
+            for attempt in timed:
+                if attempt.contestant is None:
+                    attempt.prediction = RecordedPrediction(reason="a custom kernel has no collective to predict")
+                else:
+                    assert attempt.timing is not None
+                    attempt.prediction = self._means.predicted(attempt.contestant, attempt.timing, self._job)
+
+    @property
     def _hint(self) -> str:
         return f"; {_LAUNCHED_AGAIN}" if self._job.custom is not None else ""
 
@@ -315,6 +346,7 @@ class _Attempt:
         self.traits: Traits | None = None
         self.contestant: Contestant | None = None
         self.timing: Timing | None = None
+        self.prediction: RecordedPrediction | None = None
         self.refusal: RecordedRefusal | None = None
         self.library = ""
         self.custom: CompiledCustom | None = None
@@ -448,6 +480,7 @@ class _Attempt:
             findings=self._findings,
             counters=self._counters,
             timing=self.timing,
+            prediction=self.prediction,
             library=self.library,
             environment=self.job.environment(),
             request=dataclasses.replace(self.job.asked, kernel=self._given()),
@@ -499,6 +532,7 @@ def usual_means() -> Means:
         measured=_measured,
         measured_custom=_measured_custom,
         brought=_brought,
+        predicted=_predicted,
     )
 
 
@@ -584,6 +618,22 @@ def _brought(world: World, module: str) -> Brought:
     plan = ModulePlan(module)
     found = world.run(bring_module, plan, plan.limit_s + LOAD_LIMIT_S)[0]
     return found
+
+
+def _predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
+    """The model's word on a timed case, or the reason why it has none."""
+    from runner.predict.beside import beside_measured, unpredicted
+    from runner.predict.of_request import devices_of, type_beside
+
+    if any(spec is contestant.spec for spec in job.brought):
+        return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
+    try:
+        type_ = type_beside(job.request.fabric.gpu, job.gpu, devices_of(job.environment()))
+    except RequestError as error:
+        return RecordedPrediction(reason=str(error))
+    except Exception as error:  # a measurement is kept, whatever goes wrong with its prediction
+        return unpredicted(error)
+    return beside_measured(contestant, timing, type_, job.request.cache_dir)
 
 
 def _patience_s(request: ResolvedRequest) -> float:

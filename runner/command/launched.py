@@ -601,7 +601,9 @@ def check_no_worker(folder: Path) -> None:
 def _needs(job: PreparedJob) -> JobNeeds:
     asked = job.request
     timed = not asked.fabric.simulated and asked.timing.mode != TimingMode.none and bool(asked.check)
-    return JobNeeds(job.composed.number, asked.world_size, asked.fabric.simulated, timed, asked.timing.shared)
+    fabric = asked.fabric
+    number, ranks = job.composed.number, asked.world_size
+    return JobNeeds(number, ranks, fabric.simulated, timed, asked.timing.shared, fabric.share_gpus)
 
 
 def _portable(job: PreparedJob) -> Any:

@@ -101,6 +101,7 @@ def prepare(
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             if job.request.custom is not None:
                 jobs.append(_prepared_custom(job, decided[wanted][0], available, folder))
+                _check_predicts(job, jobs[-1].request, machine or look)
                 if outer is not None:
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
@@ -109,6 +110,7 @@ def prepare(
             request = resolved(named, decided[wanted][0], specs)
             check_against_catalogue(request, specs)
             check_host_memory(request, available, specs, kept)
+            _check_predicts(job, request, machine or look)
             if request.fabric.simulated:
                 kept = kept.after(request, specs)
             if outer is not None:
@@ -121,9 +123,18 @@ def prepare(
     return Command(tuple(arguments), tuple(jobs), tuple(lines), folder=folder)
 
 
+def _check_predicts(job: ComposedJob, request: ResolvedRequest, machine: Callable[[], HostOffer]) -> None:
+    """RequestError for timing.predict where nothing is measured or the type of GPU is not known well enough."""
+    if not request.timing.predict:
+        return
+    from runner.predict.of_request import check_beside
+
+    check_beside(request, job.gpu, () if request.fabric.simulated else machine().devices)
+
+
 def _limits(fabric: FabricRequest) -> str:
     """Whose limits simulated GPUs have, as the line of the fabric says it."""
-    gpu = fabric.gpu
+    gpu = fabric.gpu if fabric.simulated else None
     return f", limits of {gpu.name}, {gpu.multiprocessors} multiprocessors" if gpu is not None else ""
 
 

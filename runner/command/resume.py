@@ -49,9 +49,10 @@ from runner.records.command_json import (
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock, wait_for
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
-from runner.request.compose import ComposedJob, launcher_of
+from runner.request.compose import ComposedJob, gpu_asked, launcher_of
 from runner.request.configured import merged
 from runner.request.launching import LaunchRequest
+from runner.request.options import config_dir_of
 from runner.request.schema import TimingMode, TrackName
 from runner.request.validate import CONF, CUSTOM, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
@@ -353,6 +354,7 @@ def _rebuilt(
     # Without a case that is left, the command still has to be brought to its end.
     configurations = _Configurations()
     composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
+    composed = [_with_gpu(one, base, left.document.command_line) for one in composed]
     for one in composed:
         refuse_requested(one.request, base, code)
     try:
@@ -411,6 +413,14 @@ def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configur
         configuration=dict(job.plan.configuration),
         request=request,
     )
+
+
+def _with_gpu(job: ComposedJob, base: Path | None, command_line: Sequence[str]) -> ComposedJob:
+    """A job with the type of GPU that it asked for, if its predictions take that type's floors."""
+    if job.request.fabric.gpu is None or not job.request.timing.predict:
+        return job
+    added = config_dir_of(command_line)
+    return replace(job, gpu=gpu_asked(job.overrides, (base or Path.cwd()) / added if added else None))
 
 
 class _Configurations:

@@ -187,7 +187,14 @@ class JobRunner:
 
         asked = self.request_of(job)
         return Job(
-            job.request, job.cases, settings(job.request.fabric), self._surroundings.now, asked, job.specs, job.custom
+            job.request,
+            job.cases,
+            settings(job.request.fabric),
+            self._surroundings.now,
+            asked,
+            job.specs,
+            job.custom,
+            job.composed.gpu,
         )
 
     def _brought(self, job: PreparedJob) -> dict[str, Any]:

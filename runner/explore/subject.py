@@ -246,14 +246,14 @@ class CaseSubject:
     def layouts(self) -> dict[str, Layout]:
         from kernels.spec import SLOTS, KernelSpec
         from kernels.stress import NO_STRESS
-        from runner.case.allocation import GUARD_BYTES, peers_of
+        from runner.case.allocation import GUARD_BYTES, tables_of
         from runner.case.layout import layout_of
 
         case, spec = self.contestant.case, self.contestant.spec
         assert isinstance(spec, KernelSpec)
         payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
         found = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
-        found |= {f"peers of {name}": Layout(0, 8) for name in peers_of(spec)}
+        found |= {words: Layout(0, 8) for words in tables_of(spec).values()}
         slots = [""] if case.stress == NO_STRESS else [f" {slot}" for slot in range(SLOTS)]
         return found | {name + slot: payload for name in ("input", "output") for slot in slots}
 

@@ -23,14 +23,20 @@ _GPU_OPTIONS = ("gpus_per_node", "gpus_per_task", "gres")
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, and whether
-    it may be timed beside others (timing.shared)."""
+    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, whether it
+    may be timed beside others (timing.shared), and whether its ranks may share a GPU (fabric.share_gpus)."""
 
     number: int
     world_size: int
     simulated: bool
     timed: bool = False
     shared: bool = False
+    shares_gpus: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs that a worker needs for it; 0: it is simulated."""
+        return 0 if self.simulated else 1 if self.shares_gpus else self.world_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +70,14 @@ def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequenc
     """Return the groups of a command's jobs, in the order of their first jobs.
 
     devices are the GPUs of this machine, as CUDA_VISIBLE_DEVICES names them; Slurm's nodes have their own. Simulated
-    jobs are one group; jobs on GPUs are grouped by their number of ranks, because a worker has the GPUs of one world.
+    jobs are one group; jobs on GPUs are grouped by their number of GPUs, because a worker has the GPUs of one world.
     Slurm's workers of all groups run at the same time, and without additional_parameters.exclusive=true several of
     them may be on one node (see beside_here). RequestError for what the launcher can't give.
     """
     by_kind: dict[int, list[JobNeeds]] = {}
     for job in jobs:
-        by_kind.setdefault(0 if job.simulated else job.world_size, []).append(job)
-    groups = [_group(request, ranks, members, devices) for ranks, members in by_kind.items()]
+        by_kind.setdefault(job.gpus, []).append(job)
+    groups = [_group(request, gpus, members, devices) for gpus, members in by_kind.items()]
     if request.name != SLURM:
         return groups
     beside = 1 if _is_exclusive(request.options) else sum(group.workers for group in groups)
@@ -106,34 +112,34 @@ def gpu_files() -> int:
     return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia[0-9]*"))
 
 
-def _group(request: LaunchRequest, ranks: int, jobs: Sequence[JobNeeds], devices: Sequence[str]) -> Group:
+def _group(request: LaunchRequest, gpus: int, jobs: Sequence[JobNeeds], devices: Sequence[str]) -> Group:
     numbers = tuple(job.number for job in jobs)
     most = min(workers_given(request), len(jobs))
     _check_tasks(request, jobs)
     if request.name == SLURM:
-        return Group(numbers, most, 1, _slurm_options(request.options, ranks))
-    if not ranks:
+        return Group(numbers, most, 1, _slurm_options(request.options, gpus))
+    if not gpus:
         threads = str(max(1, usable_cores() // most))
         each = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
         return Group(numbers, most, most, environments=(each,) * most)
-    most = min(most, len(devices) // ranks)
+    most = min(most, len(devices) // gpus)
     if most < 1:
-        raise RequestError(f"{counted(ranks, 'rank')} need as many GPUs, and {len(devices)} are here (world_size)")
+        raise RequestError(f"a job needs {counted(gpus, 'GPU')}, and {len(devices)} are here (world_size)")
     if most > 1 and any(job.timed and not job.shared for job in jobs):
         alone = "hydra.launcher.n_jobs=1" if request.name == JOBLIB else "hydra/launcher=basic"
         raise RequestError(
             f"{most} jobs at once on GPUs of one machine share its links, which their times would show "
             f"(timing.shared), give {alone}, timing.mode=none, or timing.shared=true"
         )
-    each_devices = [",".join(devices[worker * ranks : (worker + 1) * ranks]) for worker in range(most)]
+    each_devices = [",".join(devices[worker * gpus : (worker + 1) * gpus]) for worker in range(most)]
     return Group(numbers, most, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))
 
 
-def _slurm_options(options: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """GPUs that Slurm is asked for: one node with as many as the world has ranks, unless the options say otherwise."""
-    if not ranks or any(options.get(name) for name in _GPU_OPTIONS):
+def _slurm_options(options: Mapping[str, Any], gpus: int) -> dict[str, Any]:
+    """GPUs that Slurm is asked for: one node with as many as the jobs need, unless the options say otherwise."""
+    if not gpus or any(options.get(name) for name in _GPU_OPTIONS):
         return {}
-    return {"gpus_per_node": ranks}
+    return {"gpus_per_node": gpus}
 
 
 def _check_tasks(request: LaunchRequest, jobs: Sequence[JobNeeds]) -> None:

@@ -1,42 +1,30 @@
 """symlab predict: times of cases on a type of GPU, on a machine without any; and the model's score.
 
 What it prints is always marked as predicted, and never stands beside measured times: the table has a heading of its
-own, and each line of CSV and JSON says so.
+own, and each line of CSV and JSON says so. Only --kept compares the two, and its table has errors, no curves.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
-from kernels.catalogue import find
-from kernels.compile_error import CompilationError
-from kernels.spec import Case
+from reports.record.bundle import can_be_written, read, write_file
 from reports.table.sheet import room_here
-from runner.case.best import TableChooser
-from runner.case.cases import cases_of, check_against_catalogue, resolved
-from runner.command.refusals import expected_refusal
-from runner.gpu.gpu_type import GpuType
-from runner.gpu.reading import KEY
-from runner.predict import published
-from runner.predict.explaining import Explanation, explained
-from runner.predict.predictable import DEPENDENT, check_predictable, check_ranks, is_dependent
-from runner.predict.predicting import Prediction, predicted
-from runner.predict.rates import rates_of
+from runner.predict import published, ranges
+from runner.predict.asking import Asked, asked_jobs, series_of
+from runner.predict.compared import comparison
+from runner.predict.compared import shown as compared_text
+from runner.predict.keeping import check_folder, kept_in, write_kept
 from runner.predict.score import scored
 from runner.predict.shown import Series, document
-from runner.predict.stored_score import Stored, shown, stored, write
-from runner.request.compose import ComposedJob, compose_jobs, composed, hydra_over
-from runner.request.gpu_types import arch_of, type_asked
-from runner.request.overrides import config_folders
-from runner.request.validate import CONF, Request
-from runner.request_error import RequestError, first_line
-from runner.world.fabrics import FabricName
-from runner.world.world import WorldFailure
+from runner.predict.stored_score import shown, stored, write
+from runner.predict.tracing import check_timed, trace
+from runner.request.validate import CONF
+from runner.request_error import RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +38,135 @@ class Options:
     explain: bool = False
     score: bool = False
     write: bool = False
+    ranges: bool = False
+    output: Path | None = None
+    page: Path | None = None
+    trace: Path | None = None
+    keep: Path | None = None
+    kept: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A job's request, the type of GPU that it is of, and the architecture to compile for."""
-
-    request: Request
-    type: GpuType
-
-    @property
-    def arch(self) -> str:
-        """The type's architecture with all its features."""
-        return arch_of(self.type.limits)
+def check(options: Options) -> None:
+    """RequestError for options that exclude each other, or have no effect together."""
+    if options.write and not options.score:
+        raise RequestError("--write has no effect without --score (--write), add --score")
+    if options.score and (options.overrides or options.explain):
+        raise RequestError("--score reads the published records (--score), leave overrides and --explain out")
+    mine = [f"--{name}" for name in ("score", "kept", "keep") if getattr(options, name)]
+    if len(mine) > 1:
+        raise RequestError(f"{mine[0]} and {mine[1]} exclude each other ({mine[1]}), give one of them")
+    if options.kept is not None and (options.explain or options.multirun or options.config_dir):
+        raise RequestError(
+            "--kept compares records with what was predicted (--kept), leave --explain, -m and --config-dir out"
+        )
+    for name in ("ranges", "output", "page", "trace"):
+        if getattr(options, name) and (options.score or options.kept is not None):
+            shown_name = "-o" if name == "output" else f"--{name}"
+            raise RequestError(f"{shown_name} is of new predictions ({shown_name}), leave --score and --kept out")
+    if options.ranges and options.explain and options.form == "json":
+        raise RequestError("ranges in JSON have no paths (--explain), give --format text or markdown")
+    if options.explain and options.form == "csv":
+        raise RequestError("a path is no line of CSV (--explain), give --format json or text")
 
 
 def predict(options: Options) -> int:
-    """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
+    """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished. RequestError for a wrong
+    request."""
     if options.score:
         return _score(options)
-    if options.explain and options.form == "csv":
-        raise RequestError("a path is no line of CSV (--explain), give --format json or text")
+    if options.kept is not None:
+        return _compare(options.kept, options.overrides, options.form)
+    _check_files(options)
     score = stored()
-    with hydra_over(options.config_dir):
-        asked = [_asked(job) for job in compose_jobs(options.overrides, options.multirun)]
-    found = [_series(one, score, options.explain) for one in asked]
+    asked = asked_jobs(options.overrides, options.multirun, options.config_dir)
+    if options.keep is not None:
+        check_folder(options.keep, asked)
+    if options.trace is not None:
+        check_timed(asked)
+    has_paths = options.explain or options.trace is not None
+    found = [series_of(one, score, has_paths, keeps_spans=options.trace is not None) for one in asked]
+    late = [line for one in found for line in one.omissions]
+    for line in late:
+        print(f"symlab: {line}", file=sys.stderr, flush=True)
+    if late and not any(one.predictions for one in found):
+        return 1
     if not any(one.predictions for one in found):
         raise RequestError(f"nothing can be predicted: {'; '.join(found[0].refusals) or 'no case'} (algorithms)")
-    print(document(found, options.form), end="")
+    if options.keep is not None:
+        _keep(options.keep, asked, found)
+    if options.trace is not None:
+        _write(options.trace, json.dumps(trace(found), separators=(",", ":")) + "\n", "--trace")
+        if not options.explain:
+            found = [replace(one, paths={}) for one in found]
+    if options.page is not None:
+        from runner.predict.page import page
+
+        _write(options.page, page(found, score, options.ranges), "--page")
+    told = _shown(found, options)
+    if options.output is None:
+        print(told, end="")
+    else:
+        _write(options.output, told, "-o")
+    return 1 if late else 0
+
+
+def _check_files(options: Options) -> None:
+    """RequestError, before anything is simulated, if a file could not be written or has a name of another kind."""
+    files = {"-o": options.output, "--page": options.page, "--trace": options.trace}
+    given = {name: path for name, path in files.items() if path is not None}
+    for name, path in given.items():
+        suffixes = {"--page": (".html", ".htm"), "--trace": (".json",)}.get(name)
+        if suffixes and path.suffix not in suffixes:
+            raise RequestError(f"{path}: a name that ends in {suffixes[0]} is needed ({name})")
+        try:
+            can_be_written(path)
+        except ValueError as error:
+            raise RequestError(f"{error} ({name})") from None
+    if len({path.absolute() for path in given.values()}) < len(given):
+        raise RequestError(f"one file for two things ({', '.join(given)}), give each its own")
+
+
+def _write(path: Path, text: str, option: str) -> None:
+    """Write a file whole or not at all, and name it on stderr."""
+    try:
+        write_file(path, text.encode())
+    except ValueError as error:
+        raise RequestError(f"{error} ({option})") from None
+    print(f"{path}: written", file=sys.stderr)
+
+
+def _shown(found: Sequence[Series], options: Options) -> str:
+    """Return the predictions as they are asked for: with ranges of sizes, or as ranges alone in CSV and JSON."""
+    if not options.ranges:
+        return document(found, options.form)
+    if options.form in ("csv", "json"):
+        return ranges.written(found, options.form)
+    return document(found, options.form, [one for series in found for one in ranges.sheet(series)], [ranges.CAPTION])
+
+
+def _keep(folder: Path, asked: Sequence[Asked], found: Sequence[Series]) -> None:
+    """Write the predictions of each job into the folder, and name the files on stderr."""
+    for one, series in zip(asked, found, strict=True):
+        if series.predictions:
+            print(f"{write_kept(folder, one, series, stored())}: written", file=sys.stderr)
+
+
+def _compare(folder: Path, places: Sequence[str], form: str) -> int:
+    """Compare measured records with the predictions that were kept in a folder."""
+    if not places:
+        raise RequestError("no records to compare with (--kept), give folders or bundles behind the options")
+    try:
+        found = comparison(kept_in(folder), read(list(places)))
+    except ValueError as error:
+        raise RequestError(f"{error} (--kept)") from error
+    print(compared_text(found, form, room_here()), end="")
     return 0
 
 
 def _score(options: Options) -> int:
     """Score the model by the published records; write the score if asked."""
-    if options.form == "csv":
-        raise RequestError("a score has no CSV (--score), give --format json or text")
+    if options.form not in ("json", "text"):
+        raise RequestError(f"a score has no {_NAMES[options.form]} (--score), give --format json or text")
     root = CONF.parent
     if options.write:
         published.make(root, lambda line: print(line, file=sys.stderr, flush=True))
@@ -94,47 +176,11 @@ def _score(options: Options) -> int:
         raise RequestError(f"{error} (--score)") from error
     if options.write:
         write(found)
+        print(
+            "what changed in reports/published is in its manifest after: python -m reports published", file=sys.stderr
+        )
     print(json.dumps(found.document(), indent=1) if options.form == "json" else shown(found.document(), room_here()))
     return 0
 
 
-def _asked(job: ComposedJob) -> Asked:
-    """Return what a job asks for. RequestError for a job that the model is not of. Inside hydra_over."""
-    check_predictable(job.request)
-    limits = job.request.fabric.gpu
-    assert limits is not None, "check_predictable wants a type of GPU"
-    given = OmegaConf.select(composed(job.overrides), KEY)
-    plain = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
-    found = type_asked(plain, limits, config_folders())
-    check_ranks(found, job.request.world_size)
-    return Asked(job.request, found)
-
-
-def _series(asked: Asked, score: Stored, explain: bool) -> Series:
-    """Predict the cases of a job. RequestError for a job that has none."""
-    known = rates_of(asked.type)
-    request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
-    check_against_catalogue(request)
-    cases = cases_of(request)
-    refused: dict[Case, str] = {}
-    for case in cases:
-        refusal = expected_refusal(case, request.fabric)
-        if refusal is not None or is_dependent(case.algorithm):
-            refused[case] = str(refusal or DEPENDENT)
-    predictions: list[Prediction] = []
-    paths: dict[Case, Explanation] = {}
-    for case in cases:
-        if case in refused:
-            continue
-        beside = sum(other.size_bytes == case.size_bytes and other not in refused for other in cases)
-        print(f"simulating {case.id}", file=sys.stderr, flush=True)
-        try:
-            one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside)
-            if explain:
-                paths[case] = explained(case, known, request.cache_dir, asked.arch)
-        except (CompilationError, WorldFailure) as error:
-            refused[case] = first_line(error)
-            continue
-        chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
-        predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
-    return Series(known, tuple(predictions), refused, paths)
+_NAMES = {"csv": "CSV", "markdown": "Markdown"}

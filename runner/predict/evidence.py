@@ -8,18 +8,24 @@ from dataclasses import dataclass
 from functools import cache
 
 from reports.record.record import Record
+from reports.table.text import counted
 from runner.gpu.reading import type_of_device
 from runner.predict.case_work import CaseWork
 from runner.predict.model import Rates, Terms, terms_of
 
+COMMAND = "symlab publish --derive"
+"""What makes everything that follows from published bundles, profiles too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A case that GPUs ran on one day. gpu: the type, as conf/gpu names it; day: in UTC. time_us: the median over its
-    worlds. blocks, threads: of its launch. footprint_bytes: of all buffers that it and what was measured in turns with
-    it used in turn, on a GPU. bus_bytes: the bus factor times the size."""
+    """A case of a published set. published: the set's folder. gpu: the type, as conf/gpu names it. day: on which its
+    first world began, in UTC. time_us: the median over its worlds. blocks, threads: of its launch. footprint_bytes: of
+    all buffers that it and what was measured in turns with it used in turn, on a GPU. bus_bytes: the bus factor times
+    the size."""
 
     id: str
+    published: str
     gpu: str
     day: str
     op: str
@@ -48,12 +54,15 @@ def profile_key(record: Record) -> str:
 
 
 def is_evidence(record: Record) -> bool:
-    """Whether the model is fitted to a record, or scored by it: our own kernels, timed by graphs of calls alone."""
-    timing = record.timing
+    """Whether the model is fitted to a record, or scored by it: our own kernels, timed by graphs of calls alone, on
+    buffers in turn, without calls before a sample."""
+    timing, configuration = record.timing, record.request.configuration or {}
+    asked = configuration.get("timing")
     return (
         timing is not None
         and record.kernel is not None
-        and (timing.mode, timing.window) == ("graph", "kernel")
+        and (timing.mode, timing.window, timing.l2) == ("graph", "kernel", "rotate")
+        and not (isinstance(asked, dict) and asked.get("lead_in_calls"))
         and gpu_of(record) != ""
     )
 
@@ -69,31 +78,34 @@ def _type_of(device: str) -> str:
 
 
 def measured(
-    records: Iterable[Record], profiles: Mapping[str, CaseWork], rates: Mapping[str, Rates]
+    published: str, records: Iterable[Record], profiles: Mapping[str, CaseWork], rates: Mapping[str, Rates]
 ) -> tuple[Measured, ...]:
-    """Return the timed cases of our own kernels among records, in order of their names.
+    """Return the timed cases of our own kernels among the records of a published set, in order of their names.
 
     profiles: by profile_key. rates: by type of GPU. ValueError for a case without a profile.
     """
-    worlds: dict[tuple[str, str, str], list[Record]] = {}
+    worlds: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if is_evidence(record):
-            worlds.setdefault((profile_key(record), gpu_of(record), record.started[:10]), []).append(record)
-    if missing := sorted({key for key, _, _ in worlds} - set(profiles)):
-        raise ValueError(f"{len(missing)} timed cases have no profile, such as {missing[0]}; make them with --write")
-    return tuple(_measured(worlds[place], profiles[place[0]], rates[place[1]], *place[1:]) for place in sorted(worlds))
+            worlds.setdefault((profile_key(record), gpu_of(record)), []).append(record)
+    if missing := sorted({key for key, _ in worlds} - set(profiles)):
+        raise ValueError(
+            f"{published}: {counted(len(missing), 'timed case')} without a profile, such as {missing[0]}; run {COMMAND}"
+        )
+    return tuple(_measured(published, worlds[key, gpu], profiles[key], rates[gpu], gpu) for key, gpu in sorted(worlds))
 
 
-def _measured(worlds: Sequence[Record], profile: CaseWork, rates: Rates, gpu: str, day: str) -> Measured:
+def _measured(published: str, worlds: Sequence[Record], profile: CaseWork, rates: Rates, gpu: str) -> Measured:
     first = worlds[0]
     timing, kernel, case = first.timing, first.kernel, first.case
     assert timing is not None
     assert kernel is not None
-    footprint_bytes = float(timing.slots * timing.slot_bytes * (1 + len(timing.interleaved_with)))
+    footprint_bytes = float(timing.footprint_bytes)
     return Measured(
         id=first.id,
+        published=published,
         gpu=gpu,
-        day=day,
+        day=min(one.started for one in worlds)[:10],
         op=case.op,
         algorithm=case.algorithm,
         dtype=case.dtype,

@@ -9,11 +9,11 @@ from pathlib import Path as File
 from kernels.catalogue import find
 from kernels.spec import Case
 from runner.predict.predicting import runnable_of
-from runner.predict.profiling import WHOLE_BYTES, clocked, shrunk
+from runner.predict.profiling import DEADLINE_S, clocked, most_whole_bytes, shrunk
 from runner.predict.rates import Known
 from runner.request.sizes import format_bytes
 from simulator.clock.costs import Costs
-from simulator.clock.profile import Path, Segment
+from simulator.clock.profile import LaunchProfile, Path, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Explanation:
     """A case's path by the floors of a type of GPU.
 
     size_bytes and blocks: what was simulated for it; whole_blocks: of the case itself. gpu: whose floors weigh the
-    path. is_timed: whether they are its own; without, the steps have an order and no times.
+    path. is_timed: whether they are its own; without, the steps have an order and no times. profile: of the launch,
+    with the timelines of its blocks if these were asked for.
     """
 
     case: Case
@@ -30,16 +31,25 @@ class Explanation:
     whole_blocks: int
     gpu: str
     is_timed: bool
-    path: Path
+    profile: LaunchProfile
+
+    @property
+    def path(self) -> Path:
+        """The critical path of the launch."""
+        return self.profile.path
+
+    @property
+    def title(self) -> str:
+        """The case, and what was simulated in its place if it is too large."""
+        is_whole = (self.size_bytes, self.blocks) == (self.case.size_bytes, self.whole_blocks)
+        shown = f"{format_bytes(self.size_bytes)} on {self.blocks} of {self.whole_blocks} blocks"
+        case = f"{self.case.name} {format_bytes(self.case.size_bytes)} {self.case.placement}"
+        return case if is_whole else f"{case}, shown by {shown}"
 
     def lines(self) -> Iterator[str]:
         """Yield lines that tell who does what, from when to when, and what it waited for."""
-        is_whole = (self.size_bytes, self.blocks) == (self.case.size_bytes, self.whole_blocks)
-        shown = f"{format_bytes(self.size_bytes)} on {self.blocks} of {self.whole_blocks} blocks"
-        instead = "" if is_whole else f", shown by {shown}"
-        case = f"{self.case.name} {format_bytes(self.case.size_bytes)} {self.case.placement}"
         by = f"by the floors of {self.gpu}" if self.is_timed else f"in order, for {self.gpu} has no floors"
-        yield f"\npath of {case}{instead}, {by}:"
+        yield f"\npath of {self.title}, {by}:"
         if not self.is_timed:
             yield f"  steps: {', '.join(f'{count} {kind}' for kind, count in self.path.counts.items())}"
         for number, one in enumerate(self.path.segments, start=1):
@@ -70,20 +80,24 @@ class Explanation:
         }
 
 
-def explained(case: Case, known: Known, cache_dir: File, arch: str) -> Explanation:
-    """Return a case's path.
+def explained(
+    case: Case, known: Known, cache_dir: File, arch: str, keeps_spans: bool = False, limit_s: float = DEADLINE_S
+) -> Explanation:
+    """Return a case's path; keeps_spans: with the timelines of all blocks; limit_s: seconds that simulating may take.
 
-    Of a message larger than WHOLE_BYTES the path is that of the same code with as much for each block on fewer blocks,
-    or of a smaller message.
+    Of a message larger than most_whole_bytes the path is that of the same code with as much for each block on fewer
+    blocks, or of a smaller message.
     """
     runnable = runnable_of(case, find(case.name), arch, cache_dir)
-    size_bytes, blocks = shrunk(case.size_bytes, runnable.blocks, runnable.least_blocks)
-    while size_bytes > WHOLE_BYTES:
+    most_bytes = most_whole_bytes(case.world_size)
+    size_bytes, blocks = shrunk(case.size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
+    while size_bytes > most_bytes:
         size_bytes //= 2
     is_whole = (size_bytes, blocks) == (case.size_bytes, runnable.blocks)
     costs = Costs.of(dict(known.rates.costs_us))
-    found = clocked(runnable if is_whole else runnable.resized(size_bytes, blocks), costs)
-    return Explanation(case, size_bytes, blocks, runnable.blocks, known.name, known.is_calibrated, found.path)
+    simulated = runnable if is_whole else runnable.resized(size_bytes, blocks)
+    found = clocked(simulated, costs, limit_s, keeps_spans=keeps_spans)
+    return Explanation(case, size_bytes, blocks, runnable.blocks, known.name, known.is_calibrated, found)
 
 
 def _told(one: Segment) -> str:

@@ -6,6 +6,7 @@ The model is of launches in a CUDA graph, one after another, with data in turn, 
 from __future__ import annotations
 
 from kernels.baselines import names_for
+from kernels.spec import Counts
 from kernels.stress import Stress
 from kernels.tuned_name import has_tuning, is_dependent_alone, step_of
 from reports.record.timing import L2State, Window
@@ -29,6 +30,7 @@ def check_predictable(request: Request) -> None:
         ("timing.mode", timing.mode, TimingMode.graph),
         ("timing.window", timing.window, Window.kernel),
         ("timing.l2", timing.l2, L2State.rotate),
+        ("counts", request.counts, Counts.uniform),
         ("stress", request.stress, Stress.none),
     ):
         if value != predicted:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,34 +15,37 @@ from kernels.compile import executable
 from kernels.shares import VECTOR_BYTES
 from kernels.spec import Case, KernelSpec
 from memory.atomic_file import replacing
+from memory.fabric import Executable
 from runner.case.slots import slot_bytes
 from runner.environment.repository import source_digests
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
+from runner.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from runner.predict.case_work import CaseWork
-from runner.predict.model import REGIMES, terms_of
-from runner.predict.profiling import Runnable, least_steps, profiled
+from runner.predict.model import REGIMES, Rates, Terms, columns, terms_of, times_us
+from runner.predict.profiling import Clock, Runnable, least_steps, profiled
 from runner.predict.rates import Known, rates_of
-from runner.predict.stored_score import SCORED_RANKS, Stored
+from runner.predict.splits import SCORED_RANKS
+from runner.predict.stored_score import Stored
 from runner.timing.measure import HEAP_SHARE, calls_for, slots_for
 from simulator.clock.costs import H200_TRIAL
 
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
 
-FORM = 1
+FORM = 2
 """The number of the form of kept profiles: another one is simulated anew."""
-
-_SWITCH = ("switch_load", "switch_store", "switch_hop", "bulk_switch_store")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """A case's predicted time on a type of GPU, never measured.
 
-    time_us with the interval low_us to high_us, in which 90 % of the cases of its regime were (score.py); busbw_gbps as
-    records have it. regime: of model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated:
-    whether the type has floors of its own. work: what it was computed from.
+    time_us with the interval low_us to high_us: error, measured / predicted (from, to) of 90 % of the cases of its
+    regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
+    assumptions.py's corners, in their order; the first is time_us. busbw_gbps as records have it. regime: of
+    model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the type has floors of
+    its own. work: what it was computed from.
     """
 
     case: Case
@@ -55,6 +58,8 @@ class Prediction:
     remarks: tuple[str, ...]
     is_calibrated: bool
     work: CaseWork
+    corners_us: tuple[float, ...]
+    error: tuple[float, float]
 
     @property
     def is_worth_telling(self) -> bool:
@@ -63,45 +68,65 @@ class Prediction:
 
 
 def predicted(
-    case: Case, spec: KernelSpec, known: Known, score: Stored, arch: str, cache_dir: Path, contestants: int
+    case: Case,
+    spec: KernelSpec,
+    known: Known,
+    score: Stored,
+    arch: str,
+    cache_dir: Path,
+    contestants: int,
+    clock: Clock | None = None,
 ) -> Prediction:
     """Return the prediction of a case that the kernel does not refuse.
 
     known: the type of GPU; score: constants and intervals; arch: to compile for; cache_dir: where compiled kernels and
     profiles are kept; contestants: number of kernels that are measured in turns, which push each other's buffers out of
-    the L2 cache. RuntimeError if the compiler fails, WorldFailure if the kernel fails in the simulator.
+    the L2 cache; clock: see profiling.profiled. RuntimeError if the compiler fails, WorldFailure if the kernel fails in
+    the simulator.
     """
-    work = work_of(case, spec, arch, cache_dir)
-    calls = calls_for(case.size_bytes, None)
-    budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
-    slots = slots_for(slot_bytes(case), "rotate", known.rates.l2_bytes, calls, budget_bytes)
-    terms = terms_of(work, known.rates, float(slots * slot_bytes(case) * contestants))
-    time_us, regime = terms.time_us(score.constants), terms.regime(score.constants)
+    work = work_of(case, spec, arch, cache_dir, clock)
+    all_terms = [terms_for(case, work, rates, contestants) for rates in corners(known)]
+    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
+    time_us, regime = times[0], all_terms[0].regime(score.constants)
     low, high = score.intervals[regime]
     moved = collective(case.op).bus_factor(case.world_size) * case.size_bytes
     return Prediction(
         case=case,
         gpu=known.name,
         time_us=time_us,
-        low_us=time_us * low,
-        high_us=time_us * high,
+        low_us=min(times) * low,
+        high_us=max(times) * high,
         busbw_gbps=moved / time_us / 1e3,
         regime=regime,
-        remarks=tuple(_remarks(work, known, score, case.world_size)),
+        remarks=tuple(remarks_of(work, known, score, case.world_size)),
         is_calibrated=known.is_calibrated,
         work=work,
+        corners_us=times,
+        error=(low, high),
     )
 
 
-def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> CaseWork:
+def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Terms:
+    """Return the terms of a case whose profile is known, by a type's rates. contestants: see predicted."""
+    calls = calls_for(case.size_bytes, None)
+    budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
+    slots = slots_for(slot_bytes(case), "rotate", rates.l2_bytes, calls, budget_bytes)
+    return terms_of(work, rates, float(slots * slot_bytes(case) * contestants))
+
+
+def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
     """Return the profile of a case: from the folder of compiled kernels, or else simulated and put there if the folder
-    can be written to."""
-    runnable = runnable_of(case, spec, arch, cache_dir)
+    can be written to. clock: see profiled."""
+    return kept_work(runnable_of(case, spec, arch, cache_dir), cache_dir, clock)
+
+
+def kept_work(runnable: Runnable, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
+    """Return the profile of a case with its kernel, as work_of does."""
     path = cache_dir / f"profile-{_key(runnable)[:40]}.json"
     try:
         return CaseWork.of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        work = profiled(runnable, H200_TRIAL, least_steps(runnable, H200_TRIAL))
+        work = profiled(runnable, H200_TRIAL, least_steps(runnable, H200_TRIAL, clock), clock)
     with contextlib.suppress(OSError), replacing(path) as beside:
         beside.write_text(json.dumps(work.document()), encoding="utf-8")
     return work
@@ -109,8 +134,13 @@ def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> CaseWor
 
 def runnable_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> Runnable:
     """Return a case with its kernel of today, compiled."""
+    return compiled_already(case, spec, executable(spec, case, arch, cache_dir))
+
+
+def compiled_already(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
+    """Return a case with the code that was compiled of its kernel."""
     small = replace(case, size_bytes=_least_bytes(case))
-    return Runnable(case, spec, executable(spec, case, arch, cache_dir), spec.launch(case), spec.launch(small).grid[0])
+    return Runnable(case, spec, code, spec.launch(case), spec.launch(small).grid[0])
 
 
 def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -130,16 +160,19 @@ def simulator_digest() -> str:
     return source_digests(CONF.parent)["simulator"]
 
 
-def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
-    """Why a prediction is worth less than its interval says."""
+def remarks_of(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
+    """Yield why a prediction is worth less than its interval says."""
     if not known.is_calibrated:
         yield f"uncalibrated: no floors of {known.name}, launches and waits are those of {score.gpu}"
     elif known.name != score.gpu:
         yield f"constants and interval of {score.gpu}, floors of {known.name}"
     elif known.rates != rates_of(gpu_type(score.gpu)).rates:
         yield f"constants and interval of {score.gpu} with the floors of conf/gpu, here with others"
-    if any(kind in work.steps for kind in _SWITCH):
-        yield "multimem: the cases that the model is fitted to have none, its waits are assumed"
+    if any(kind in work.steps for kind in (*SWITCH, "switch_store")):
+        yield (
+            "multimem: the cases that the model is fitted to have none, its waits are assumed and may be "
+            f"{WAIT_FACTOR:g} times as long or as short"
+        )
     if ranks not in SCORED_RANKS:
         scored = " and ".join(map(str, SCORED_RANKS))
         yield f"{ranks} ranks: the interval is of cases on {scored} GPUs"

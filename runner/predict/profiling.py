@@ -8,7 +8,8 @@ tests/runner/predict hold both against simulations of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,12 +24,16 @@ from runner.case.inputs import CPU, make_input
 from runner.case.layout import layout_of
 from runner.predict.case_work import CaseWork, Direction
 from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
 from simulator.clock.costs import Costs
 from simulator.clock.profile import LaunchProfile
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 WHOLE_BYTES = 1 << 20
-"""Messages up to this size are simulated as they are: a second or less each."""
+"""Messages up to this size are simulated as they are: a second or less each on 2 ranks. See most_whole_bytes."""
+
+WHOLE_RANKS = 8
+"""Number of ranks up to which that holds. Beyond it the size falls as the number of ranks grows."""
 
 LEAST_BYTES = 1 << 10
 """The message whose path is CaseWork.least."""
@@ -37,8 +42,13 @@ LAUNCHES = 3
 """Launches in a row; the last one counts. The first finds flags and banks as they are allocated."""
 
 DEADLINE_S = 300.0
+"""Seconds that each simulation may take."""
 
 _SPARE_BYTES = 1 << 20
+
+
+class NotSimulated(WorldFailure):
+    """A simulation that its deadline ended: the host is slow or busy, which says nothing about the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +68,15 @@ class Runnable:
         return self.launch.grid[0]
 
     def resized(self, size_bytes: int, blocks: int) -> Runnable:
-        """Return the same code with another message and other blocks; it keeps its workspaces. The message is cut to a
-        whole number of elements for each rank."""
-        spaces = self.spec.workspaces(self.case)
+        """Return the same code with another message and other blocks. The message is cut to a whole number of elements
+        for each rank. Its workspaces are those of the smallest message, doubled until it is this case's, of which a
+        launch has as many blocks: an inbox of the whole case may have gigabytes."""
         unit = self.case.itemsize * (self.case.world_size if collective(self.case.op).chunked else 1)
         size_bytes = max(size_bytes // unit, 1) * unit if size_bytes else 0
+        spacious = replace(self.case, size_bytes=min(size_bytes, self.case.size_bytes))
+        while spacious.size_bytes < self.case.size_bytes and self.spec.launch(spacious).grid[0] < blocks:
+            spacious = replace(spacious, size_bytes=min(max(spacious.size_bytes, unit) * 2, self.case.size_bytes))
+        spaces = self.spec.workspaces(spacious)
         return replace(
             self,
             case=replace(self.case, size_bytes=size_bytes),
@@ -71,38 +85,54 @@ class Runnable:
         )
 
 
-def profiled(runnable: Runnable, costs: Costs, least: Mapping[str, float] | None = None) -> CaseWork:
-    """Return the profile of a case. least: that of the same code, if it is known (CaseWork.least).
+Clock = Callable[[Runnable, Costs], LaunchProfile]
+"""What clocks a launch: the simulator (clocked), or what remembers what it said."""
+
+
+def profiled(
+    runnable: Runnable, costs: Costs, least: Mapping[str, float] | None = None, clock: Clock | None = None
+) -> CaseWork:
+    """Return the profile of a case. least: that of the same code, if it is known (CaseWork.least); clock: what clocks
+    its launches, None for the simulator.
 
     Raises WorldFailure if the kernel fails in the simulator.
     """
+    clock = clock or clocked
     if least is None:
-        least = least_steps(runnable, costs)
+        least = least_steps(runnable, costs, clock)
     size_bytes = runnable.case.size_bytes
-    if size_bytes <= WHOLE_BYTES:
-        return _profile(least, clocked(runnable, costs), 1.0, "simulated")
-    size_bytes, blocks = shrunk(size_bytes, runnable.blocks, runnable.least_blocks)
-    if size_bytes <= WHOLE_BYTES:
+    most_bytes = most_whole_bytes(runnable.case.world_size)
+    if size_bytes <= most_bytes:
+        return _profile(least, clock(runnable, costs), 1.0, "simulated")
+    size_bytes, blocks = shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
+    if size_bytes <= most_bytes:
         times = runnable.case.size_bytes / size_bytes
-        return _profile(least, clocked(runnable.resized(size_bytes, blocks), costs), times, "blocks")
+        return _profile(least, clock(runnable.resized(size_bytes, blocks), costs), times, "blocks")
     upper = size_bytes
-    while upper > WHOLE_BYTES:
+    while upper > most_bytes:
         upper //= 2
-    high, low = (clocked(runnable.resized(size, blocks), costs) for size in (upper, upper // 2))
+    high, low = (clock(runnable.resized(size, blocks), costs) for size in (upper, upper // 2))
     whole = _profile(least, high, runnable.case.size_bytes / upper, "rounds")
     return replace(whole, steps=extended(low.path.counts, high.path.counts, (size_bytes - upper) / (upper // 2)))
 
 
-def least_steps(runnable: Runnable, costs: Costs) -> dict[str, float]:
-    """Return the critical path of the same code with the least work."""
+def least_steps(runnable: Runnable, costs: Costs, clock: Clock | None = None) -> dict[str, float]:
+    """Return the critical path of the same code with the least work. clock: see profiled."""
     size_bytes = min(LEAST_BYTES, runnable.case.size_bytes)
-    return _steps(clocked(runnable.resized(size_bytes, runnable.least_blocks), costs))
+    return _steps((clock or clocked)(runnable.resized(size_bytes, runnable.least_blocks), costs))
 
 
-def shrunk(size_bytes: int, blocks: int, least_blocks: int) -> tuple[int, int]:
-    """Return a size and a number of blocks with as many bytes a block, halved until the size is WHOLE_BYTES
+def most_whole_bytes(ranks: int) -> int:
+    """Return the largest message that is simulated as it is on a number of ranks: WHOLE_BYTES, beyond WHOLE_RANKS a
+    power of two that falls as their number grows, because every rank reads or writes the data of all."""
+    share = WHOLE_BYTES * WHOLE_RANKS // max(ranks, WHOLE_RANKS)
+    return 1 << (share.bit_length() - 1)
+
+
+def shrunk(size_bytes: int, blocks: int, least_blocks: int, most_bytes: int) -> tuple[int, int]:
+    """Return a size and a number of blocks with as many bytes a block, halved until the size is at most most_bytes
     or the blocks can't be halved: grids are multiples of least_blocks."""
-    while size_bytes > WHOLE_BYTES and blocks % 2 == 0 and blocks // 2 % least_blocks == 0:
+    while size_bytes > most_bytes and blocks % 2 == 0 and blocks // 2 % least_blocks == 0:
         size_bytes, blocks = size_bytes // 2, blocks // 2
     return size_bytes, blocks
 
@@ -114,24 +144,42 @@ def extended(low: Mapping[str, float], high: Mapping[str, float], times: float) 
     return {kind: count for kind, count in found.items() if count > 0}
 
 
-def clocked(runnable: Runnable, costs: Costs) -> LaunchProfile:
-    """Return what the simulator's clock says of the last of some launches in a row."""
+def clocked(
+    runnable: Runnable, costs: Costs, limit_s: float = DEADLINE_S, *, keeps_spans: bool = False
+) -> LaunchProfile:
+    """Return what the simulator's clock says of the last of some launches in a row.
+
+    limit_s: seconds for all of them; keeps_spans: with timelines. Raises NotSimulated if they take longer, another
+    WorldFailure if the kernel fails.
+    """
     case = runnable.case
     payload_bytes = sum(layout_of(case).payloads_bytes)
     spaces = sum(-(-one.size_bytes // 512) * 512 + 2 * GUARD_BYTES for one in runnable.spec.workspaces(case))
     heap_bytes = -(-(payload_bytes + spaces + 6 * GUARD_BYTES + _SPARE_BYTES) // 4096) * 4096
-    options = SimulatorOptions(arch=runnable.executable.arch, heap_bytes=heap_bytes, clock=costs)
+    options = SimulatorOptions(
+        arch=runnable.executable.arch, heap_bytes=heap_bytes, clock=costs, keeps_spans=keeps_spans
+    )
     machine = SimulatedWorld(case.world_size, options)
     simulated = ThreadWorld(case.world_size, machine=machine)
+    began_s = time.monotonic()
     try:
-        simulated.run(_launch_in_a_row, runnable, DEADLINE_S)
+        simulated.run(_launch_in_a_row, runnable, limit_s)
         return machine.profiles[-1]
+    except WorldFailure as error:
+        if error.status == "TIMEOUT" and time.monotonic() - began_s >= limit_s:
+            raise NotSimulated("TIMEOUT", error.rank, f"not simulated within {limit_s:g} s", error.errors) from error
+        raise
     finally:
         simulated.close()
 
 
 def directions(profile: LaunchProfile, times: float) -> tuple[Direction, ...]:
-    """Return what goes over links in a launch, times as much: of each rank's two directions, alike ones once."""
+    """Return what goes over links in a launch, times as much: of each rank's two directions, alike ones once.
+
+    A reduction through the switch (multimem.ld_reduce) takes its bytes from every GPU of the launch, the asking one
+    included, and gives one answer; a store through the switch (multimem.st, multimem.red) leaves one GPU and reaches
+    every one.
+    """
     out = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
     into = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
     for one in (traffic for phase in profile.phases for traffic in phase.traffic):
@@ -139,10 +187,9 @@ def directions(profile: LaunchProfile, times: float) -> tuple[Direction, ...]:
             continue
         moved = one.bytes * times
         if one.action in ("read", "reduce"):
-            answering = into if one.target < 0 else out  # the switch's answers leave no GPU of their own
-            if one.target >= 0:
-                answering[one.target][1] += moved
-                into[one.target][2] += moved
+            for rank in (one.target,) if one.target >= 0 else profile.ranks:  # the switch asks all replicas
+                out[rank][1] += moved
+                into[rank][2] += moved
             into[one.viewer][1] += moved
             out[one.viewer][2] += moved
         else:

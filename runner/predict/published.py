@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from memory.fabric import Launch
-from reports.publish import PLACE
-from reports.record.bundle import SUFFIX, read, write_file
+from reports.publish import PLACE, machine_names
+from reports.record.bundle import SUFFIX, digest, read, write_file
 from reports.record.record import Record
 from runner.predict import recorded_kernels
 from runner.predict.case_work import CaseWork
@@ -24,28 +24,52 @@ from runner.predict.evidence import Measured, is_evidence, measured, profile_key
 from runner.predict.profiling import Runnable, least_steps, profiled
 from runner.predict.rates import known_rates
 from runner.predict.recorded_kernels import RecordedKernels, RecordedLaunch
+from runner.predict.splits import FITTED_TO
 from simulator.clock.costs import H200_TRIAL
 
 PROFILES = "profiles.json.xz"
 FORM = 1
 MOST_BYTES = 1 << 26
 
+SAID_EVERY = 50
+"""Number of simulated cases after which progress is said: some half a minute."""
+
 
 def machines(root: Path) -> dict[str, list[Record]]:
-    """Return the records of each published machine that the model is scored by, by the name of its folder."""
-    folders = sorted({path.parent for path in (root / PLACE).glob(f"*/*{SUFFIX}")})
-    found = {
-        folder.name: [one for one in read(sorted(folder.glob(f"*{SUFFIX}"))) if is_evidence(one)] for folder in folders
-    }
+    """Return the records of each published set that the model is scored by, by the name of its folder."""
+    return scored_of({name: read(sorted((root / PLACE / name).glob(f"*{SUFFIX}"))) for name in machine_names(root)})
+
+
+def scored_of(published: Mapping[str, Iterable[Record]]) -> dict[str, list[Record]]:
+    """Return the records of each set that the model is scored by; nothing of a set without any."""
+    found = {name: [one for one in records if is_evidence(one)] for name, records in published.items()}
     return {name: records for name, records in found.items() if records}
 
 
-def evidence(root: Path) -> tuple[Measured, ...]:
-    """Return all published cases that the model is scored by. ValueError if a profile is missing."""
+def evidence(root: Path, sets: Mapping[str, Sequence[Record]] | None = None) -> tuple[Measured, ...]:
+    """Return all published cases that the model is scored by. sets: what machines returned, None to read it.
+
+    ValueError if a profile is missing, or if a set of FITTED_TO has other records than the constants were fitted to.
+    """
     found: list[Measured] = []
-    for name, records in machines(root).items():
-        found += measured(records, profiles(root / PLACE / name / PROFILES), known_rates())
+    for name, records in (machines(root) if sets is None else sets).items():
+        if name in FITTED_TO and digest(records) != FITTED_TO[name]:
+            raise ValueError(
+                f"{PLACE.as_posix()}/{name} has other records than the model's constants are fitted to (FITTED_TO): "
+                f"give what was measured later a folder of its own, such as {name}-{records[0].started[:10]}"
+            )
+        found += measured(name, records, profiles(root / PLACE / name / PROFILES), known_rates())
     return tuple(found)
+
+
+def missing(place: Path, records: Iterable[Record]) -> list[str]:
+    """Return the names of the files of evidence that a set's folder lacks, or that are of other records. ValueError for
+    one that can't be read."""
+    wanted = {profile_key(one) for one in records if is_evidence(one)}
+    kernels = place / recorded_kernels.NAME
+    compiled_keys = set(recorded_kernels.read(kernels).launches) if kernels.is_file() else set()
+    there = {recorded_kernels.NAME: compiled_keys, PROFILES: set(profiles(place / PROFILES))}
+    return [name for name, keys in there.items() if wanted and keys != wanted]
 
 
 def profiles(path: Path) -> dict[str, CaseWork]:
@@ -70,22 +94,32 @@ def write_profiles(found: Mapping[str, CaseWork], path: Path) -> None:
 
 
 def make(root: Path, say: Callable[[str], None]) -> None:
-    """Compile and simulate what is missing beside the published records. RequestError if a commit can't be compiled.
-
-    What was made until an interrupt is kept.
-    """
+    """Compile and simulate what is missing beside the published records. RequestError if a commit can't be compiled."""
     for name, records in machines(root).items():
-        folder = root / PLACE / name
-        kernels = _kernels(folder / recorded_kernels.NAME, records, root, say)
-        known = profiles(folder / PROFILES)
-        wanted = sorted({profile_key(record) for record in records})
-        known = {key: known[key] for key in wanted if key in known}
-        try:
-            for number, (key, work) in enumerate(works(kernels, [key for key in wanted if key not in known])):
-                known[key] = work
-                say(f"{name}: {number + 1} simulated, {key.partition(' ')[0]}")
-        finally:
-            write_profiles(known, folder / PROFILES)
+        make_set(root / PLACE / name, records, root, say)
+
+
+def make_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
+    """Compile and simulate what is missing in a set's folder, unless a set beside it has it of the same code. What was
+    simulated until an interrupt is kept.
+
+    records: those of the set that the model is scored by. root: the repository. RequestError if the commit can't be
+    compiled.
+    """
+    if not missing(place, records):
+        return
+    kernels = _kernels(place / recorded_kernels.NAME, records, root, say)
+    known = {key: work for path in sorted(place.parent.glob(f"*/{PROFILES}")) for key, work in profiles(path).items()}
+    wanted = sorted({profile_key(record) for record in records})
+    known = {key: known[key] for key in wanted if key in known}
+    left = [key for key in wanted if key not in known]
+    try:
+        for number, (key, work) in enumerate(works(kernels, left), start=1):
+            known[key] = work
+            if number % SAID_EVERY == 0 or number == len(left):
+                say(f"{place.name}: {number} of {len(left)} cases simulated")
+    finally:
+        write_profiles(known, place / PROFILES)
 
 
 def works(kernels: RecordedKernels, keys: Iterable[str]) -> Iterable[tuple[str, CaseWork]]:
@@ -110,9 +144,12 @@ def runnable_of(kernels: RecordedKernels, key: str) -> Runnable:
 def _kernels(path: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> RecordedKernels:
     """Return the kernels of a machine's records, compiled if the file lacks any."""
     wanted = {profile_key(record): record for record in records}
-    if path.is_file():
-        found = recorded_kernels.read(path)
-        if set(wanted) == set(found.launches):
+    commits = {str((record.environment.git or {}).get("commit")) for record in records}
+    for there in (path, *sorted(path.parent.parent.glob(f"*/{recorded_kernels.NAME}"))):
+        found = recorded_kernels.read(there) if there.is_file() else None
+        if found is not None and set(wanted) == set(found.launches) and commits == {found.commit}:
+            if there != path:
+                write_file(path, there.read_bytes())
             return found
     say(f"{path.parent.name}: compiling the kernels of {len(wanted)} cases from their commit")
     with tempfile.TemporaryDirectory(prefix="symlab-predict-") as cache:

@@ -21,14 +21,17 @@ PUSH_SHARE, PULL_SHARE, PULL_BOTH_SHARE = 1 / 1.248, 1 / 1.223, 1 / (1.223 + 0.1
 ways. From the trial on published records of H200 (November 2026): 361, 368 and 331 of 450 GB/s. That day a copy by SMs
 alone reached 364 to 367 pushing, and 333 pulling both ways."""
 
+WAITS = ("relaxed_us", "load_own_l2_us", "load_remote_hot_us", "release_acquire_us")
+"""Floors that the costs of steps are taken from."""
+
 USUAL = "h200"
 """The type whose launches and waits stand in for those of an uncalibrated one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Rates of a type, and what of them is not its own: assumed names floors that were not measured; is_calibrated says
-    whether there are floors at all."""
+    """Rates of a type, and what of them is not its own: assumed names floors that were not measured on it;
+    is_calibrated says whether there are floors at all."""
 
     name: str
     rates: Rates
@@ -45,6 +48,10 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     own = floors or stand_in or gpu_type(USUAL).floors
     assert own is not None, "the usual type has floors"
     costs, assumed = _costs(own)
+    if floors is None:
+        assumed = ["empty_node_us", *WAITS]
+    elif not own.empty_node_us:
+        assumed.insert(0, "empty_node_us")
     link_gbps = type_.links.one_way_gbps
     links: dict[str, float] = {}
     for name, share in (

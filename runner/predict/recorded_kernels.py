@@ -7,23 +7,24 @@ those of the records is tested (tests/runner/predict), so the file can be made a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
+from kernels.spec import UNIFORM, Case, KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 from reports.record.bundle import write_file
 from reports.record.record import Record
 from runner.case.recorded import case_of
-from runner.replay.in_turns import recorded_commit, worktree
+from runner.environment.worktree import SAME, recorded_commit, worktree
 from runner.request_error import RequestError
 
 NAME = "kernels.json.xz"
@@ -123,12 +124,11 @@ def compiled(records: Sequence[Record], root: Path, cache_dir: Path) -> dict[str
     has other digests than the records.
     """
     (arch,) = {record.kernel.arch for record in records if record.kernel is not None}
-    commit, reason = recorded_commit(records, root)
-    if not commit:
-        raise RequestError(f"the recorded kernels can't be compiled: {reason} (--write)")
     asked = [_asked(record) for record in records]
-    with worktree(root, commit) as code:
-        environment = os.environ | {"PYTHONPATH": str(code)}
+    with _recorded_code(records, root) as (commit, code):
+        # The compiler may be on Python's path alone, as where nothing can be installed.
+        paths = [str(code), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
         script = [sys.executable, "-c", _SHEETS.read_text(encoding="utf-8"), arch, str(cache_dir)]
         done = subprocess.run(
             script, cwd=code, env=environment, input=json.dumps(asked), capture_output=True, text=True,
@@ -136,16 +136,30 @@ def compiled(records: Sequence[Record], root: Path, cache_dir: Path) -> dict[str
         )  # fmt: skip
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise RequestError(f"commit {commit[:12]} did not compile the recorded kernels: {lines[-1]} (--write)")
+        raise RequestError(f"commit {commit[:12]} did not compile the recorded kernels: {lines[-1]}")
     found = json.loads(done.stdout)
     for record in records:
         assert record.kernel is not None
         if record.kernel.ptx_digest not in found["kernels"]:
             raise RequestError(
                 f"commit {commit[:12]} compiles here to other code than {record.id} ran, "
-                f"{record.kernel.compiler} made that (--write)"
+                f"{record.kernel.compiler} made that"
             )
     return {"form": FORM, "commit": commit, "arch": arch, **found}
+
+
+@contextlib.contextmanager
+def _recorded_code(records: Sequence[Record], root: Path) -> Iterator[tuple[str, Path]]:
+    """Within, the commit of records and a folder with its sources: a worktree, or root where they are there already.
+    RequestError if there is no such commit."""
+    commit, reason = recorded_commit(records, root)
+    if commit:
+        with worktree(root, commit) as code:
+            yield commit, code
+    elif reason.startswith(SAME):
+        yield str((records[0].environment.git or {})["commit"]), root
+    else:
+        raise RequestError(f"the recorded kernels can't be compiled: {reason}")
 
 
 def digest_of(text: str) -> str:
@@ -157,7 +171,9 @@ def _asked(record: Record) -> dict[str, Any]:
     """Return what the commit's code has to know of a record."""
     assert record.kernel is not None
     case = case_of(record.case)
-    values = {name: getattr(case, name) for name in Case.__slots__ if name != "stress"}
+    # Commits of before know neither; nothing is timed under stress, and most ops have no counts per peer.
+    left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ())}
+    values = {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}
     return {"key": f"{record.id} {record.kernel.ptx_digest}", "case": values}
 
 

@@ -18,7 +18,7 @@ Learner = Callable[[Sequence[Measured], Sequence[Measured]], Floats]
 START = (0.5, 1.0, 0.5)
 """Where the model's fit begins: begin_us, stretch, cold_us."""
 
-BARRIER_FREE = frozenset({"lamport", "ll", "two_shot_lamport"})
+BARRIER_FREE = frozenset({"lamport", "ll", "ll128", "two_shot_lamport"})
 """Algorithms whose data are their own flags: NCCL's LL kernels have a constant of their own."""
 
 

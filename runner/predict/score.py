@@ -11,7 +11,7 @@ import numpy as np
 from runner.predict import rivals
 from runner.predict.evidence import Measured
 from runner.predict.model import REGIMES, Fitted, Floats
-from runner.predict.splits import SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, Split, day, gpu, usual
+from runner.predict.splits import APART, FITTED_TO, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, Split, known_cases
 
 TIE = 0.02
 """A choice is right if it is at most so much slower than the best: two worlds of one run differ by as much."""
@@ -57,11 +57,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """All rows, the constants fitted to all cases of the usual day and GPU type, and how far measured times are from
-    predictions that were left out: (from, to) of measured / predicted by regime."""
+    """All rows, the constants fitted to all cases of the sets fitted_to, and how far measured times are from
+    predictions that were left out: (from, to) of measured / predicted by regime. gpu and cases are of these sets;
+    apart: the other sets that have cases, which nothing is fitted to."""
 
     gpu: str
     cases: int
+    fitted_to: tuple[str, ...]
+    apart: tuple[str, ...]
     constants: Fitted
     intervals: Mapping[str, tuple[float, float]]
     rows: tuple[Row, ...]
@@ -73,25 +76,28 @@ class Score:
 
 
 def scored(cases: Sequence[Measured], learners: Mapping[str, rivals.Learner] = rivals.LEARNERS) -> Score:
-    """Return the score of learners on cases. ValueError without cases."""
-    if not cases:
-        raise ValueError("there are no timed cases to score the model by")
-    kind = usual(cases, gpu)
-    of_type = [one for one in cases if one.gpu == kind]
-    usual_day = usual(of_type, day)
-    plain = [one for one in of_type if one.day == usual_day]
+    """Return the score of learners on the cases of all published sets. ValueError if one of FITTED_TO has none.
+
+    Nothing is fitted to a set that is not in FITTED_TO, neither constants nor intervals nor what learners know.
+    """
+    known = known_cases(cases)
+    found = {one.published for one in cases}
+    if missing := sorted(set(FITTED_TO) - found):
+        raise ValueError(f"no timed case of {' and '.join(missing)}, which the model's constants are fitted to")
     rows = [
-        _row(split, name, learner, {"another day": of_type, SPLITS[-1].title: cases}.get(split.title, plain))
+        _row(split, name, learner, cases if split in APART else known)
         for split in SPLITS
         for name, learner in learners.items()
     ]
-    rows += _line_rows(plain)
-    constants = Fitted(*rivals.fit_model(plain))
-    return Score(kind, len(plain), constants, intervals(plain), tuple(rows))
+    rows += _line_rows(known)
+    constants = Fitted(*rivals.fit_model(known))
+    apart = tuple(sorted(found - set(FITTED_TO)))
+    return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, constants, intervals(known), tuple(rows))
 
 
 def left_out(cases: Sequence[Measured], split: Split, learner: rivals.Learner) -> dict[str, float]:
-    """Return the predicted time of each case by constants that did not see its group, by id: microseconds."""
+    """Return the predicted time of each case by constants that did not see its group, in microseconds,
+    by its id and its set."""
     found: dict[str, float] = {}
     for known, unknown in split.folds(cases):
         found |= dict(zip([_key(one) for one in unknown], map(float, learner(known, unknown)), strict=True))
@@ -131,7 +137,7 @@ def regret_of(cases: Sequence[Measured], predicted: Mapping[str, float]) -> Regr
     """
     groups: dict[tuple[object, ...], list[Measured]] = {}
     for one in cases:
-        groups.setdefault((one.gpu, one.day, one.op, one.dtype, one.world_size, one.size_bytes), []).append(one)
+        groups.setdefault((one.published, one.op, one.dtype, one.world_size, one.size_bytes), []).append(one)
     shares = []
     for members in groups.values():
         if len(members) > 1 and all(_key(one) in predicted for one in members):
@@ -165,7 +171,7 @@ def _line_rows(cases: Sequence[Measured]) -> list[Row]:
 
 
 def _key(one: Measured) -> str:
-    return f"{one.id} {one.gpu} {one.day}"
+    return f"{one.id} {one.published}"
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What symlab predict prints of its predictions: tables, CSV, JSON. All say that they are predicted.
+"""What symlab predict prints of its predictions: tables, Markdown, CSV, JSON. All say that they are predicted.
 
 A line of CSV or JSON stands for each case, those that were refused included, with all that the text says below its
 table. Ranks are among the cases of one size and placement; equal times have the same rank.
@@ -13,35 +13,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernels.spec import Case
-from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.sheet import Line, Sheet, markdown, room_here, text
 from reports.table.timed_table import time_text
+from runner.predict.assumptions import SAID
 from runner.predict.explaining import Explanation
 from runner.predict.predicting import Prediction, ranking
 from runner.predict.rates import Known
 from runner.request.sizes import format_bytes
 
-FORMATS = ("text", "csv", "json")
+FORMATS = ("text", "markdown", "csv", "json")
 _KEYS = (
     "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
     "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed", "refused",
+    "unfinished",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The predictions of one job, in the job's order of cases; refused says why cases have none, paths has what
-    --explain tells of a case."""
+    """The predictions of one job, in the job's order of cases.
+
+    refused: why cases have none; paths: what --explain tells of a case; unfinished: why there was no time for others,
+    which may be predicted by a second call or on another host.
+    """
 
     known: Known
     predictions: tuple[Prediction, ...]
     refused: Mapping[Case, str]
     paths: Mapping[Case, Explanation] = field(default_factory=dict)
+    unfinished: Mapping[Case, str] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """A line for each kernel and size that has no prediction."""
-        lines = (f"{case.name} {format_bytes(case.size_bytes)}: {reason}" for case, reason in self.refused.items())
-        return tuple(dict.fromkeys(lines))
+        """A line for each kernel and size that is refused."""
+        return _reasons(self.refused)
+
+    @property
+    def omissions(self) -> tuple[str, ...]:
+        """A line for each kernel and size that there was no time for."""
+        return _reasons(self.unfinished)
 
     def ranked(self) -> Iterator[tuple[int, Prediction]]:
         """Yield the predictions by size and placement, the shortest first, each with its rank from 1."""
@@ -51,12 +61,17 @@ class Series:
                 yield 1 + sum(other.time_us < one.time_us for other in order), one
 
 
-def document(found: Sequence[Series], form: str) -> str:
-    """Return predictions in one of FORMATS; CSV without the paths."""
-    if form == "text":
+def _reasons(cases: Mapping[Case, str]) -> tuple[str, ...]:
+    lines = (f"{case.name} {format_bytes(case.size_bytes)}: {reason}" for case, reason in cases.items())
+    return tuple(dict.fromkeys(lines))
+
+
+def document(found: Sequence[Series], form: str, more: Sequence[Sheet] = (), said: Sequence[str] = ()) -> str:
+    """Return predictions in one of FORMATS; CSV without the paths. more, said: tables and captions that text and
+    Markdown have behind their own."""
+    if form in ("text", "markdown"):
         sheets = [one for series in found for one in tables(series)]
-        lines = [line for series in found for one in series.paths.values() for line in one.lines()]
-        return "\n".join([text(sheets, _captions(found), room_here()), *lines, ""])
+        return _page([*sheets, *more], [*captions(found), *said], list(_path_lines(found)), form)
     lines_of_all = [line for one in found for line in _lines(one)]
     if form == "json":
         return f"{json.dumps(lines_of_all, indent=1)}\n"
@@ -65,6 +80,20 @@ def document(found: Sequence[Series], form: str) -> str:
     writer.writeheader()
     writer.writerows(lines_of_all)
     return file.getvalue()
+
+
+def _page(sheets: Sequence[Sheet], said: Sequence[str], lines: Sequence[str], form: str) -> str:
+    """Tables with what stands below them, as text or Markdown; lines: of the paths, which Markdown has as code."""
+    if form == "text":
+        return "\n".join([text(sheets, said, room_here()), *lines, ""])
+    code = ["", "```text", *(lines[1:] if lines[:1] == [""] else lines), "```"] if lines else []
+    return "\n".join([markdown(sheets, said), *code, ""])
+
+
+def _path_lines(found: Sequence[Series]) -> Iterator[str]:
+    for series in found:
+        for one in series.paths.values():
+            yield from "\n".join(one.lines()).split("\n")
 
 
 def tables(series: Series) -> list[Sheet]:
@@ -94,33 +123,42 @@ def _table(ranked: Sequence[tuple[int, Prediction]], names: Sequence[str], known
                 cells[one.case.algorithm] = _cell(one, rank)
                 marks |= {one.case.algorithm: "bold"} if rank == 1 else {}
         lines.append(Line(cells, marks))
-    arithmetic = "" if case.reduction == "none" else f", accumulator {case.accumulator}, {case.reduction}"
-    placing = f", {case.placement}" if placements > 1 else ""
-    root = f", root {case.root}" if case.root else ""
-    heading = (
-        f"PREDICTED, not measured: {case.op} {case.dtype}{arithmetic}{placing}{root}, {case.world_size} ranks of "
-        f"{known.name}: us (from-to in 90 % of cases, bus GB/s), * the shortest"
-    )
+    placing = case.placement if placements > 1 else ""
+    heading = f"{heading_of(case, known.name, placing)}: us (from-to in 90 % of cases, bus GB/s), * the shortest"
     return Sheet(heading, ("size", *names), (tuple(lines),), frozenset({"size", *names}))
+
+
+def heading_of(case: Case, gpu: str, placement: str) -> str:
+    """Return what a table of predictions is of. placement: "" to leave it out."""
+    arithmetic = "" if case.reduction == "none" else f", accumulator {case.accumulator}, {case.reduction}"
+    placing = f", {placement}" if placement else ""
+    root = f", root {case.root}" if case.root else ""
+    return (
+        f"PREDICTED, not measured: {case.op} {case.dtype}{arithmetic}{placing}{root}, {case.world_size} ranks of {gpu}"
+    )
 
 
 def _cell(one: Prediction, rank: int) -> str:
     star = "*" if rank == 1 else ""
     if not one.is_worth_telling:
         return f"no. {rank}{star}"
-    interval = f"{time_text(one.low_us)}-{time_text(one.high_us)}, " if one.is_calibrated else ""
-    return f"{time_text(one.time_us)} ({interval}{one.busbw_gbps:.1f}){star}"
+    interval = f"{time_text(one.low_us)}-{time_text(one.high_us)}"
+    return f"{time_text(one.time_us)} ({interval}, {one.busbw_gbps:.1f}){star}"
 
 
-def _captions(found: Sequence[Series]) -> list[str]:
+def captions(found: Sequence[Series]) -> list[str]:
+    """Return what stands below the tables: remarks, what was assumed, what was refused and what is unfinished, each
+    once."""
     remarks: dict[str, None] = {}
     for one in found:
         remarks |= {remark: None for prediction in one.predictions for remark in prediction.remarks}
         if one.known.assumed:
             remarks[f"floors of {one.known.name} that are assumed: {', '.join(one.known.assumed)}"] = None
+            remarks[SAID] = None
         if not one.known.is_calibrated:
             remarks["no. N: the order alone; times where the links decide; symlab calibrate would give floors"] = None
         remarks |= {f"refused: {line}": None for line in one.refusals}
+        remarks |= {f"unfinished: {line}": None for line in one.omissions}
     return list(remarks)
 
 
@@ -128,20 +166,24 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
     """Yield a job's cases as plain values, unrounded; None for times that are not worth telling."""
     for rank, one in series.ranked():
         told = one.is_worth_telling
-        interval = (one.low_us, one.high_us) if one.is_calibrated else (None, None)
-        times = (one.time_us, *interval, one.busbw_gbps) if told else (None,) * 4
-        line = _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)), "")
+        times = (one.time_us, one.low_us, one.high_us, one.busbw_gbps) if told else (None,) * 4
+        line = _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
         if one.case in series.paths:
             line["path"] = series.paths[one.case].document()
         yield line
     for case, reason in series.refused.items():
         yield _line(series.known, case, (None,) * 6 + ("",), reason)
+    for case, reason in series.unfinished.items():
+        yield _line(series.known, case, (None,) * 6 + ("",), unfinished=reason)
 
 
-def _line(known: Known, case: Case, found: Sequence[object], refused: str) -> dict[str, object]:
+def _line(
+    known: Known, case: Case, found: Sequence[object], refused: str = "", unfinished: str = ""
+) -> dict[str, object]:
     values = (
         True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
         case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), refused,
+        unfinished,
     )  # fmt: skip
     return dict(zip(_KEYS, values, strict=True))
 

@@ -16,9 +16,6 @@ from runner.predict.score import Score
 
 PLACE = Path(__file__).with_name("score.json")
 README = Path(__file__).with_name("README.md")
-SCORED_RANKS = (2, 4)
-"""Numbers of ranks of the cases that the committed score is of."""
-
 _SECTION = re.compile(r"(<!-- score -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _COLUMNS = ("left out", "predictor", "cases", "median", "p95", "max", "regret mean", "regret p95", "right")
 
@@ -71,9 +68,10 @@ def captions(document: Mapping[str, Any]) -> list[str]:
     constants = document["constants"]
     regimes = ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in document["intervals"].items())
     return [
-        f"fitted to all {document['cases']} cases of {document['gpu']}: begin {constants['begin_us']:.3f} us, stretch "
-        f"{constants['stretch']:.3f}, cold {constants['cold_us']:.3f} us",
+        f"fitted to all {document['cases']} cases of {' and '.join(document['fitted_to'])}: "
+        f"begin {constants['begin_us']:.3f} us, stretch {constants['stretch']:.3f}, cold {constants['cold_us']:.3f} us",
         f"measured / predicted of 90 % of the cases, op and algorithm left out: {regimes}",
+        f"published sets that nothing was fitted to: {', '.join(document['apart']) or 'none'}",
     ]
 
 

@@ -53,7 +53,9 @@ def as_here(
             if job.custom is None:
                 launch = _spec(job, case).launch(case)
                 kernel = replace(kernel, grid=launch.blocks, block=launch.threads)
-        found.append(replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None))
+        found.append(
+            replace(record, environment=environment, fabric=fabric, kernel=kernel, timing=None, prediction=None)
+        )
     return found
 
 

@@ -18,7 +18,8 @@ from reports.record.bundle import read
 from reports.record.record import Record, RecordedEnvironment
 from runner.case.bringing import recorded_place
 from runner.environment.commits import tree_of
-from runner.replay.in_turns import SHORT, Bounds, recorded_commit, run_recorded, worktree
+from runner.environment.worktree import SAME, SHORT, recorded_commit, worktree
+from runner.replay.in_turns import Bounds, run_recorded
 from runner.request.validate import CONF, CUSTOM
 
 BOUNDS = Bounds(time_s=300.0, memory_bytes=8 << 30, file_bytes=1 << 30)
@@ -35,8 +36,6 @@ DEADLINE_S = 60.0
 ARGUMENTS = ("--fabric", "simulator")
 
 _NAME = re.compile("[a-z0-9_]+/[a-z0-9_]+")
-
-_SAME = "today's code is that of the recorded commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def at_commits(
         if commit and not (reason := _refused(record, commit, root)):
             by_commit.setdefault(commit, {})[number] = record
         else:
-            answers.reasons[number] = "" if reason.startswith(_SAME) else reason
+            answers.reasons[number] = "" if reason.startswith(SAME) else reason
     for at, (commit, some) in enumerate(by_commit.items()):
         if at < MOST_COMMITS:
             say(f"running {len(some)} cases again by the code of commit {commit[:SHORT]}")
@@ -139,7 +138,7 @@ def _sent(record: Record) -> Record:
     request = replace(
         record.request, configuration=configuration, brought=None, config_dir=None, replays=None, command_line=()
     )
-    return replace(record, timing=None, environment=RecordedEnvironment(), request=request)
+    return replace(record, timing=None, prediction=None, environment=RecordedEnvironment(), request=request)
 
 
 _HARMLESS = {"custom": None, "records": "records", "track": {"name": "none"}, "host_memory": "check"}

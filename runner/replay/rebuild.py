@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -29,8 +30,9 @@ from runner.case.bringing import (
     refuse_requested,
 )
 from runner.command.plan import Command, PreparedJob, prepare
-from runner.request.compose import ComposedJob
+from runner.request.compose import ComposedJob, gpu_asked
 from runner.request.configured import merged, plain_configuration
+from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
 from runner.request.validate import CUSTOM, validate
@@ -169,12 +171,12 @@ def _simulated(asked: dict[str, Any], info: FabricInfo | None, name: str) -> dic
     """The simulator as it was; for what ran on GPUs, one of their architecture with what multicast they had."""
     section = {**asked, "name": name}
     if info is not None and not info.simulated:
-        section |= {"arch": info.arch, "multicast": info.multicast, "heap_bytes": None}
+        section |= {"arch": info.arch, "multicast": info.multicast, "heap_bytes": None, "gpu": None}
     return section
 
 
 def _request_of(section: dict[str, Any]) -> FabricRequest:
-    return validate(_configuration({"fabric": section})).fabric
+    return validate(_configuration({"fabric": {**section, "gpu": None}})).fabric
 
 
 def _possible(
@@ -247,16 +249,21 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
     }
     if not on_gpus:
         pinned["library"] = {"nccl": None}  # the simulator loads none
+        asked = (first.request.configuration or {}).get("timing")
+        if isinstance(asked, dict) and asked.get("predict"):
+            pinned["timing"] = {**asked, "predict": False}  # nothing is measured
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
             del pinned[key]
     config = _configuration({**(first.request.configuration or {}), **pinned})
+    request = validate(config)
     job = ComposedJob(
         number=number,
         overrides=first.request.overrides,
         experiment=first.request.experiment,
         configuration=plain_configuration(config),
-        request=validate(config),
+        request=request,
+        gpu=_gpu_asked(first) if request.timing.predict and request.fabric.gpu is not None else NO_GPU,
     )
     code = wishes.code or allowed_code()
     refuse_requested(job.request, None, code)
@@ -267,6 +274,12 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
                 f"{place} is not the file that ran (RECORDS), give --changed-code to run it as it is here"
             )
     return prepare((), [job], machine=wishes.machine)
+
+
+def _gpu_asked(record: Record) -> GpuAsked:
+    """The type of GPU that a record's command asked for, whose floors its predictions take."""
+    folder = (record.request.config_dir or {}).get("folder")
+    return gpu_asked(record.request.overrides, Path(folder) if isinstance(folder, str) else None)
 
 
 def _is_kernel(record: Record, algorithm: str) -> bool:

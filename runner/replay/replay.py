@@ -122,7 +122,7 @@ class _Replay:
 
     def _recorded_code(self, stack: contextlib.ExitStack) -> tuple[Path | None, str]:
         """The folder of the recorded code, to be run in turns with today's; or None, and the reason."""
-        from runner.replay.in_turns import SHORT, recorded_commit, worktree
+        from runner.environment.worktree import SHORT, recorded_commit, worktree
         from runner.request.validate import CONF
 
         if not self._is_timed():

@@ -30,6 +30,7 @@ from runner.request.composer import composed as composed
 from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
 from runner.request.explain import explain
+from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import (
     LaunchRequest,
     check_installed,
@@ -47,13 +48,15 @@ MAX_JOBS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ComposedJob:
-    """One job of a command: its number from 0, its overrides, the experiment's name ("" without), the configuration."""
+    """One job of a command: its number from 0, its overrides, the experiment's name ("" without), the configuration.
+    gpu: the GPU as it was asked for; request and configuration have its limits."""
 
     number: int
     overrides: tuple[str, ...]
     experiment: str
     configuration: dict[str, Any]
     request: Request
+    gpu: GpuAsked = NO_GPU
 
 
 @contextmanager
@@ -92,6 +95,13 @@ def compose_command(arguments: Sequence[str], multirun: bool) -> tuple[tuple[Com
     planned = plan_jobs(arguments, multirun, composer)
     jobs = tuple(_job(composer, number, lines, len(planned)) for number, lines in enumerate(planned))
     return jobs, composer.launcher
+
+
+def gpu_asked(lines: Sequence[str], config_dir: Path | None) -> GpuAsked:
+    """Return the GPU that a job's overrides ask for, for a job that is made of its recorded configuration, which has
+    only the limits. RequestError for lines or a folder that can't be read any more."""
+    with hydra_over(config_dir):
+        return Composer().composition(lines).gpu
 
 
 def launcher_of(lines: Sequence[str]) -> LaunchRequest | None:
@@ -217,7 +227,7 @@ def _job(composer: Composer, number: int, lines: Sequence[str], jobs: int) -> Co
         if request.track.name != TrackName.none:
             check_database_folder(request.track.uri, "track.uri")
         plain = plain_configuration(composition.config)
-        return ComposedJob(number, tuple(lines), composition.experiment, plain, request)
+        return ComposedJob(number, tuple(lines), composition.experiment, plain, request, composition.gpu)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from hydra import compose
@@ -24,7 +24,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import explain, explain_choice
-from runner.request.gpu_types import with_limits
+from runner.request.gpu_types import NO_GPU, GpuAsked, asked_in, with_limits
 from runner.request.launching import LaunchRequest
 from runner.request.overrides import config_folders, written_out
 from runner.request_error import RequestError, first_line
@@ -45,10 +45,12 @@ _GROUP, _OTHER = _Kind.group, _Kind.other
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """One job's configuration without its hydra section, and the name of its experiment ("" without one)."""
+    """One job's configuration without its hydra section, and the name of its experiment ("" without one). gpu: the GPU
+    as it was asked for, where config has its limits."""
 
     experiment: str
     config: DictConfig
+    gpu: GpuAsked = NO_GPU
 
 
 def composed(lines: Sequence[str]) -> DictConfig:
@@ -90,8 +92,10 @@ class Composer:
         """Return the configuration of one job, the same that Hydra composes, with the limits of the GPU that it names.
         RequestError like composed."""
         found = self._whole.pop(tuple(lines), None) or self._composition([written_out(line) for line in lines])
-        with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), config_folders())
-        return found
+        folders = config_folders()
+        gpu = asked_in(found.config, folders)
+        with_limits(found.config, any(_key(line) == "fabric.arch" for line in lines), folders)
+        return replace(found, gpu=gpu)
 
     def _composition(self, lines: Sequence[str]) -> Composition:
         """Return the configuration as Hydra composes it."""

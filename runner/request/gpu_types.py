@@ -6,6 +6,7 @@ import dataclasses
 import re
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,39 @@ LIKE = "like"
 _KINDS = typing.get_type_hints(Gpu)
 
 
+@dataclass(frozen=True, slots=True)
+class GpuAsked:
+    """The type of GPU that a request names. given: fabric.gpu as it was asked, a name, a path or a description; None
+    for none. folders: of configurations, in which names are looked up."""
+
+    given: Any = None
+    folders: tuple[Path, ...] = (CONF,)
+
+    def type(self, limits: Gpu) -> GpuType:
+        """Return the type with the request's limits. RequestError for a name that no folder has."""
+        return type_asked(self.given, limits, self.folders)
+
+
+NO_GPU = GpuAsked()
+"""What a request asks for that names no type."""
+
+
+def asked_in(config: DictConfig, folders: Sequence[Path]) -> GpuAsked:
+    """Return the GPU that a configuration names, as it stands there. folders: of configurations."""
+    given = OmegaConf.select(config, KEY)
+    plain = OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
+    return GpuAsked(plain, tuple(folders))
+
+
 def with_limits(config: DictConfig, is_arch_given: bool, folders: Sequence[Path] = (CONF,)) -> DictConfig:
     """Put the limits into a configuration that names a GPU, so that it says by itself what holds. Returns config.
 
     Where fabric.arch is left at its default (is_arch_given: it was asked for), it becomes the GPU's. folders: of
     configurations; the first that has the GPU is taken. RequestError for an unknown GPU.
     """
-    asked = OmegaConf.select(config, KEY)
-    if asked is not None:
-        plain = OmegaConf.to_container(asked, resolve=True) if OmegaConf.is_config(asked) else asked
-        found = described(plain, folders)
+    asked = asked_in(config, folders)
+    if asked.given is not None:
+        found = described(asked.given, folders)
         OmegaConf.update(config, KEY, found, merge=False)
         gpu = gpu_of(found)
         usual = config.fabric.arch == FabricSchema.arch

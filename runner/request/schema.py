@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kernels.spec import Inputs, Placement
+from kernels.spec import Counts, Inputs, Placement
 from kernels.stress import NO_STRESS
 from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol
 from reports.record.timing import L2State, Mode, Window
@@ -96,7 +96,8 @@ class CheckSchema:
 
 @dataclass
 class FabricSchema:
-    """What it runs on. All but name and heap_bytes (null: what suits the fabric) belong to the simulator.
+    """What it runs on. share_gpus belongs to GPUs; all others but name and heap_bytes (null: what suits the fabric)
+    belong to the simulator.
 
     granularity is block where a configuration has none: those of records from before there was a choice.
     """
@@ -112,6 +113,7 @@ class FabricSchema:
     seed: int = 0
     step_budget: int | None = None
     gpu: Any = None
+    share_gpus: bool = False
 
 
 @dataclass
@@ -148,6 +150,9 @@ class TimingSchema:
     limit: Limit = Limit.measured
     dependent_launch: bool = False
     shared: bool = False
+    predict: bool = False
+    lead_in_calls: int = 0
+    precision: float | None = None
 
 
 @dataclass
@@ -168,6 +173,7 @@ class Schema:
     placement: PlacementChoice = PlacementChoice.out_of_place
     root: int = 0
     offset: int = 0
+    counts: Counts = Counts.uniform
     stress: str = NO_STRESS
     stress_seeds: int = 8
     inputs: Inputs = Inputs.normal

@@ -35,7 +35,8 @@ _MEANINGS: dict[str, str] = {
     "op": "what to compute, see above",
     "algorithms": "names from above: [one_shot,two_shot], and kernels of your own: [two_shot,my/ring.py:SPEC]; auto: "
     "all that the fabric can run; all: the others, too, each refused with the reason; best, alone or in a list: at "
-    "each size what a table has (tuned); two_shot@t512b64l8p: with 512 threads, 64 blocks, 8 loads in flight, pushed",
+    "each size what a table has (tuned); [best,auto]: beside all that auto is; two_shot@t512b64l8p: with 512 threads, "
+    "64 blocks, 8 loads in flight, pushed",
     "baselines": "names from above: [nccl]; none; auto: all on GPUs, none simulated",
     "dtype": f"{', '.join(FLOATS)}, {', '.join(INTEGERS)}; where data only moves uint8, too. dtype=bfloat16/native "
     "gives dtype and accumulator",
@@ -50,6 +51,8 @@ _MEANINGS: dict[str, str] = {
     "placement": "whether the output is where the input is; both: each case in both",
     "root": "the rank that gives (broadcast) or gets (reduce)",
     "offset": "number of elements after a 16-byte boundary at which both buffers begin",
+    "counts": "all_to_all_v's: how many elements ranks send to each other, the same total; zeros: one rank sends "
+    "nothing, one gets nothing",
     "stress": "what launches run under, several joined by +, such as late_rank+alternating_sizes: none, late_rank, "
     "no_host_barrier, alternating_sizes, two_streams, graph_out_of_step, dead_rank; what a kernel's spec does not "
     "promise is refused with the reason",
@@ -82,11 +85,16 @@ _MEANINGS: dict[str, str] = {
     "timing.calls": "number of calls in a sample; null: what suits the size",
     "timing.limit": "whether the links' own limit is measured beside",
     "timing.shared": "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
+    "timing.predict": "whether each time gets the model's prediction beside it, made once its samples are taken",
+    "timing.lead_in_calls": "number of calls right before each sample that are not timed",
+    "timing.precision": "take samples until half the 95 % interval of each median is at most this share of it, such as "
+    "0.01; 10 times timing.samples at most; null: take timing.samples",
     "timing.dependent_launch": "whether our kernels begin before the launch before them ends; they wait before they "
     "touch memory",
     "fabric": "auto: nvshmem where that is possible, otherwise the simulator",
     "fabric.heap_bytes": "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU; auto: half of "
     "what the GPUs have free",
+    "fabric.share_gpus": "the GPUs': whether ranks may share them: results with fewer GPUs than ranks, untimed",
     "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
@@ -96,7 +104,7 @@ _MEANINGS: dict[str, str] = {
     "fabric.seed": "the simulator's: which random or adversarial order, and what weak memory shows",
     "fabric.step_budget": "the simulator's: maximum number of steps of a launch; null: no maximum",
     "fabric.gpu": "the simulator's: whose limits hold, {gpus}; blocks that do not fit at "
-    "once wait; null: all blocks are there at once",
+    "once wait; null: all blocks are there at once; with timing.predict: the type that predictions are of",
     "track": "where records are mirrored to",
     "track.uri": "MLflow's tracking URI",
     "track.experiment": "MLflow's experiment",

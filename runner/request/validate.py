@@ -12,7 +12,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,9 +20,10 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernels.spec import Inputs
+from kernels.spec import Counts, Inputs
 from kernels.stress import combined
 from memory.private_folder import exposure
+from reports.record.intervals import MOST_PARTS
 from reports.record.nccl_settings import MAX_CHANNELS, settings_from
 from reports.record.timing import L2State, Window
 from runner.gpu.reading import KEY as GPU_KEY
@@ -58,7 +59,7 @@ MAX_DEVICE_HEAP_BYTES = 1 << 37
 CUSTOM = "custom"
 """The op of a kernel that does none of the ops known here."""
 
-_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "inputs", "stress")
+_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "counts", "inputs", "stress")
 """Keys that mean nothing for it: its own section says what it is given."""
 
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
@@ -78,7 +79,9 @@ class TimingRequest:
     """The timing section, checked.
 
     A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
-    after `warmup` that are not. What the words mean, their enums say.
+    after `warmup` that are not. What the words mean, their enums say. lead_in_calls: calls right before each sample
+    that are not timed. precision: samples are taken until half the 95 % interval of each median is at most this share
+    of it, `samples` at a time and 10 times that at most; None: `samples` are taken.
     """
 
     mode: TimingMode
@@ -90,6 +93,14 @@ class TimingRequest:
     limit: Limit
     dependent_launch: bool = False
     shared: bool = False
+    predict: bool = False
+    lead_in_calls: int = 0
+    precision: float | None = None
+
+    @property
+    def most_samples(self) -> int:
+        """Maximum number of samples that are counted."""
+        return self.samples * (MOST_PARTS if self.precision is not None else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +116,7 @@ class _Job:
     placement: PlacementChoice
     root: int
     offset: int
+    counts: Counts
     stress: str
     stress_seeds: int
     inputs: Inputs
@@ -189,6 +201,7 @@ def validate(config: DictConfig) -> Request:
         placement=PlacementChoice(values["placement"]),
         root=_at_least(values["root"], 0, "root"),
         offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
+        counts=Counts(values["counts"]),
         stress=_stress(values),
         stress_seeds=_within(values["stress_seeds"], 1, MAX_STRESS_SEEDS, "stress_seeds"),
         inputs=Inputs(values["inputs"]),
@@ -203,7 +216,7 @@ def validate(config: DictConfig) -> Request:
         tuned=_word(values, "tuned"),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"], values["check"]["races"], values["library"]),
+        fabric=_fabric(values["fabric"], values["check"]["races"], values["library"], values["timing"]),
         track=_track(values["track"]),
     )
 
@@ -343,7 +356,22 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
         limit=Limit(values["limit"]),
         dependent_launch=values["dependent_launch"],
         shared=values["shared"],
+        predict=values["predict"],
+        lead_in_calls=_within(values["lead_in_calls"], 0, 1000, "timing.lead_in_calls"),
+        precision=_precision(values["precision"], values["samples"]),
     )
+
+
+def _precision(value: float | None, samples: int) -> float | None:
+    if value is None:
+        return None
+    if not 1e-4 <= value <= 0.5:
+        raise RequestError(f"timing.precision is {value} (timing.precision), give a share from 0.0001 to 0.5")
+    if samples < 6:
+        raise RequestError(
+            f"{samples} samples at a time say nothing about a median's precision (timing.samples), give 6 or more"
+        )
+    return value
 
 
 def _stress(values: dict[str, Any]) -> str:
@@ -359,7 +387,9 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
-def _fabric(values: dict[str, Any], races: bool, library: Mapping[str, Any]) -> FabricRequest:
+def _fabric(
+    values: dict[str, Any], races: bool, library: Mapping[str, Any], timing: Mapping[str, Any]
+) -> FabricRequest:
     is_free = values["heap_bytes"] == AUTO
     if is_free and FabricName(values["name"]) == FabricName.simulator:
         raise RequestError("the simulator's heap has a size (fabric.heap_bytes), give one such as 256M")
@@ -369,9 +399,10 @@ def _fabric(values: dict[str, Any], races: bool, library: Mapping[str, Any]) -> 
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
     gpu = gpu_of(values["gpu"])
     if gpu is not None:
-        if FabricName(values["name"]) == FabricName.nvshmem:
+        if FabricName(values["name"]) != FabricName.nvshmem:
+            check_arch(gpu, values["arch"])
+        elif not timing["predict"]:  # with timing.predict it is the type that predictions are of
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
-        check_arch(gpu, values["arch"])
     if races and FabricName(values["name"]) == FabricName.nvshmem:
         raise RequestError(
             "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simulator"
@@ -381,6 +412,8 @@ def _fabric(values: dict[str, Any], races: bool, library: Mapping[str, Any]) -> 
         raise RequestError(f"NCCL needs GPUs (library.{given_keys[0]}), leave it out, or use fabric=nvshmem")
     if library["nccl_channels"] is not None:
         _within(library["nccl_channels"], 1, MAX_CHANNELS, "library.nccl_channels")
+    if values["share_gpus"]:
+        _check_shared_gpus(values, races, given_keys, TimingMode(timing["mode"]))
     schedule = Schedule(values["schedule"])
     fabric = FabricRequest(
         name=FabricName(values["name"]),
@@ -398,9 +431,24 @@ def _fabric(values: dict[str, Any], races: bool, library: Mapping[str, Any]) -> 
         nccl=nccl_of(library["nccl"]),
         nccl_settings=settings_from(library),
         heap_free=is_free,
+        share_gpus=values["share_gpus"],
     )
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric
+
+
+def _check_shared_gpus(values: dict[str, Any], races: bool, library: Sequence[str], mode: TimingMode) -> None:
+    """RequestError for what ranks that share GPUs can't have: library holds the keys that set an NCCL."""
+    name = FabricName(values["name"])
+    if name == FabricName.simulator or races or (name == FabricName.auto and values["gpu"] is not None):
+        raise RequestError("simulated ranks have no GPU to share (fabric.share_gpus), leave it out")
+    if mode != TimingMode.none:
+        raise RequestError(
+            "ranks that share a GPU take turns on it, which is no time of a collective (fabric.share_gpus), give "
+            "timing.mode=none, too"
+        )
+    if library:
+        raise RequestError(f"NCCL needs a GPU for each rank (library.{library[0]}, fabric.share_gpus), leave one out")
 
 
 def _granularity(schedule: Schedule, given: str | None) -> Granularity:

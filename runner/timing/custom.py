@@ -78,8 +78,9 @@ def slot_bytes_of(spec: CustomSpec) -> int:
 def expected_s(plan: CustomMeasurePlan) -> float:
     """A rough guess of what all samples take."""
     size_bytes = slot_bytes_of(plan.run.spec)
-    per_round_us = calls_for(size_bytes, plan.timing.calls) * expected_us(size_bytes) + 200
-    return (plan.timing.samples + plan.timing.warmup) * per_round_us / 1e6
+    calls = calls_for(size_bytes, plan.timing.calls) + plan.timing.lead_in_calls
+    per_round_us = calls * expected_us(size_bytes) + 200
+    return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
 
 
 def measure_custom(fabric: Fabric, plan: CustomMeasurePlan, stopwatch: Stopwatch | None = None) -> CustomTimes:

@@ -3,7 +3,9 @@
 A sample is one contestant's calls between two events, divided by their number. The contestants take turns (A B C A B
 C), each on slots of its own. Before a sample all ranks meet in a barrier on the device and then spin for a little
 while, so that every host has queued its calls before any rank begins; nothing waits on the host but
-Fabric.synchronize(), which has a deadline. Every kernel is launched once before anything that spins is timed.
+Fabric.synchronize(), which has a deadline. Ranks leave that barrier at different times, which the first call after it
+has in its time: with timing.lead_in_calls that is a call of the same contestant that is not timed. Every kernel is
+launched once before anything that spins is timed.
 
 Nothing is timed that was not right just before, and no time is kept of what is not right just after: inputs are
 written and outputs poisoned between the warm-up and the timed calls, and outputs are looked at after them; then inputs
@@ -136,9 +138,9 @@ def whole_turns(calls: int, slots: int, given: int | None) -> int:
 
 def expected_s(plan: MeasurePlan) -> float:
     """A rough guess of what all samples take; see expected_us."""
-    calls = calls_for(plan.contestants[0].case.size_bytes, plan.timing.calls)
+    calls = calls_for(plan.contestants[0].case.size_bytes, plan.timing.calls) + plan.timing.lead_in_calls
     per_round_us = len(plan.contestants) * (calls * expected_us(plan.contestants[0].case.size_bytes) + 200)
-    return (plan.timing.samples + plan.timing.warmup) * per_round_us / 1e6
+    return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
 
 
 def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = None) -> RankMeasurement:
@@ -301,7 +303,7 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
     held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
     if layout.in_place:
         held[layout.input_starts[rank] :][: layout.input_bytes] = flat_bytes(data)
-    return held[layout.output_starts[rank] :][: layout.output_bytes]
+    return held[layout.output_starts[rank] :][: layout.outputs_bytes[rank]]
 
 
 @dataclass(frozen=True, slots=True)

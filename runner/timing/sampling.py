@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
+from reports.record.intervals import half_width
 from reports.record.timing import Window
 from runner.case.binding import device_of
 from runner.request.schema import TimingMode
@@ -108,6 +109,7 @@ class Sampling:
         self._queued: list[tuple[Measured, Any, Any]] = []  # since all was done: each with its marks, if it has any
         self._queueing_s: dict[str, list[float]] = {}  # by label: how long each sample's calls took to be queued
         self._delays_s: dict[str, float] = {}
+        self._lead_ins: dict[str, Callable[[], None]] = {}  # by label: what queues the calls before each sample
 
     @property
     def _live(self) -> list[Measured]:
@@ -129,8 +131,7 @@ class Sampling:
         self._write_all()  # what the warm-up left must not pass for what the timed calls do
         device = device_of(self._fabric)
         before = read_clocks(device)
-        for _ in range(self._timing.samples):
-            self._round(keep=True)
+        self._sample()
         after = read_clocks(device)
         self._meet()
         self._check_what_is_left()
@@ -139,6 +140,26 @@ class Sampling:
             measurement.look_after(self._fabric.rank)
         self._meet()
         return before, after
+
+    def _sample(self) -> None:
+        """The rounds that count: as many as were asked for, or until the medians are known as precisely as asked."""
+        maxima: dict[str, list[float]] = {}
+        while True:
+            for _ in range(self._timing.samples):
+                self._round(keep=True)
+            if self._timing.precision is None or self._is_precise(maxima, self._timing.precision):
+                return
+            if any(len(found) >= self._timing.most_samples for found in maxima.values()):
+                return
+
+    def _is_precise(self, maxima: dict[str, list[float]], precision: float) -> bool:
+        """Whether the median of each measurement is known to a share of it, on all ranks alike. maxima: by label, of
+        each sample so far the maximum over ranks; the last ones are added."""
+        last = {one.label: one.samples_us[-self._timing.samples :] for one in self._live}
+        notes = [json.loads(note) for note in self._fabric.exchange(json.dumps(last))]
+        for label in last:
+            maxima.setdefault(label, []).extend(map(max, zip(*(note[label] for note in notes), strict=True)))
+        return all(half_width(maxima[label]) <= precision for label in last)
 
     def _settle(self) -> None:
         """Wait for all that was queued, and hear what kernels have to say about it."""
@@ -226,13 +247,13 @@ class Sampling:
                 measurement = self._measurements[int(index)]
                 measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
-    def _calls(self, measurement: Measured, calls: int) -> Callable[[], None]:
-        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
+    def _calls(self, measurement: Measured, calls: int, first: int = 0) -> Callable[[], None]:
+        """Return what queues a number of calls, slots in turn from the first-th on, with the barriers of the window."""
         window = self._timing.window
         entry, exit_ = window != Window.kernel, window == Window.both_barriers
 
         def queue() -> None:
-            for call in range(calls):
+            for call in range(first, first + calls):
                 if entry:
                     self._fabric.queue_barrier()
                 measurement.launch(call % measurement.slots)
@@ -245,6 +266,7 @@ class Sampling:
         """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
         for measurement in self._live:
             queue = measurement.queue = self._calls(measurement, measurement.calls)
+            lead_in = self._lead_in(measurement)
             if self._timing.mode == TimingMode.graph:
                 try:
                     measurement.queue = self._stopwatch.capture(queue)
@@ -252,13 +274,22 @@ class Sampling:
                     if measurement.accumulates:
                         # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
                         measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.slots))
+                    lead_in = self._stopwatch.capture(lead_in) if lead_in is not None else None
                 except Exception as error:
                     measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
+            if lead_in is not None:
+                self._lead_ins[measurement.label] = lead_in
         self._agree()
         if self._timing.mode == TimingMode.graph:
             for measurement in self._live:
                 measurement.captured()
         self._meet()
+
+    def _lead_in(self, measurement: Measured) -> Callable[[], None] | None:
+        """Return what queues the calls before a sample, None for none. They end with the slot before the first, which
+        is the one that the sample's calls come to last: so they bring no data of its first calls into the cache."""
+        calls = self._timing.lead_in_calls
+        return self._calls(measurement, calls, -calls % measurement.slots) if calls else None
 
     def _round(self, keep: bool = False) -> None:
         """One sample of each measurement, in turn. The device is idle before each: with others' graphs still on it, a
@@ -267,10 +298,12 @@ class Sampling:
         for measurement in self._live:
             self._fabric.queue_barrier()
             self._stopwatch.delay(self._delays_s.get(measurement.label, DELAY_S))
-            start = self._stopwatch.mark()
-            assert measurement.queue is not None
             self._fabric.note_queued(measurement.name)
             began_s = time.perf_counter()
+            if (lead_in := self._lead_ins.get(measurement.label)) is not None:
+                lead_in()
+            start = self._stopwatch.mark()
+            assert measurement.queue is not None
             measurement.queue()
             marks.append((measurement, start, self._stopwatch.mark()))
             self._queueing_s.setdefault(measurement.label, []).append(time.perf_counter() - began_s)

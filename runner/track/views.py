@@ -84,7 +84,7 @@ TIME = View(
         Chart("bandwidth/algbw_gbps", is_shown=False),
     ),
     (*_PARAMETERS, "metrics.`bandwidth/busbw_gbps`", "metrics.`latency/time_us`"),
-    closed=("errors",),
+    closed=("errors", "prediction"),
 )
 ERRORS = View(
     "symlab-errors",
@@ -96,7 +96,7 @@ ERRORS = View(
         *(Chart(f"errors/{name}", is_shown=False) for name in ("rms_ulp_error", "max_absolute_error")),
     ),
     (*_PARAMETERS, *_OUTCOME),
-    closed=("bandwidth", "latency", "simulator"),
+    closed=("bandwidth", "latency", "prediction", "simulator"),
 )
 STUDY = View(
     "symlab-study",

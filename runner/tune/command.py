@@ -1,63 +1,65 @@
 """symlab tune: search what is best for each size of each job, keep records of the finalists, write a table of choices.
 
-Three parts: the search (search.py), which can be cut short and goes on; then one ordinary command that runs the
-finalists of every size side by side, with records like any other's; then the table, whose figures are those of these
-records. In the simulator the same is done with counts of instructions, which say nothing about times: a table of them
-is written only on request (--simulated), and GPUs refuse to choose by it.
+Three parts: the search, which can be cut short and goes on; then one ordinary command that runs the finalists of every
+size side by side, with records like any other's; then the table, whose figures are those of these records. The search
+asks the model which candidates to measure (model_first.py), or measures all of them by halving (search.py). In the
+simulator it counts instructions of all, which say nothing about times: a table of them is written only on request
+(--simulated), and GPUs refuse to choose by it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernels.catalogue import SPECS, find
-from kernels.spec import Case
+from kernels.spec import Case, Counts
 from kernels.stress import NO_STRESS
 from kernels.tuned.table import (
+    EXHAUSTIVE,
     INSTRUCTIONS,
     MICROSECONDS,
+    MODEL,
     Entry,
-    Searched,
     Table,
     digest_of,
     read,
     slug_of,
 )
 from memory.atomic_file import replacing
-from memory.fabric import Traits
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
-from runner.case.best import SIMULATED, gpu_name
+from runner.case.best import SIMULATED
 from runner.command.plan import PreparedJob, prepare
 from runner.command.start import run_quietly
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
 from runner.request.sizes import format_bytes
 from runner.request.validate import CONF
 from runner.request_error import RequestError
+from runner.tune import compare
 from runner.tune.candidates import Candidates
-from runner.tune.compiling import Compiler, processors
-from runner.tune.entries import Kept, crossed, entry_of, kept_in, merged
+from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
+from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import regrets, report, unseen_sizes
-from runner.tune.search import Bench, Search
-from runner.tune.state import State
-from runner.world.fabrics import HostOffer, look, resolve
-
-if TYPE_CHECKING:
-    from runner.request.validate import ResolvedRequest
-    from runner.tune.bench import Worlds
+from runner.tune.search import Search
+from runner.tune.state import State, searched_in
+from runner.tune.ties import TIE
+from runner.world.fabrics import HostOffer, resolve
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
@@ -68,6 +70,9 @@ SIMULATED_SIZES = SIZES[:4]
 
 OWN_FINALISTS = 2
 """How many of a size's best are run again for the table, at this size and at those next to it."""
+
+MODELS_SHARE = 0.5
+"""The most of --seconds that the model takes, where --model-seconds does not say."""
 
 OURS = ("algorithms", "sizes")
 """Keys that the jobs of finalists have values of their own for."""
@@ -86,20 +91,11 @@ class Options:
     processes: int | None = None
     unseen: bool = False
     regret: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Seams:
-    """What a search works with; tests put their own in. bench makes where candidates of a job are measured. finals runs
-    the finalists' jobs and returns the folder of their records. now: seconds of a monotonic clock. machine: what there
-    is here; gpu: the type of its GPUs."""
-
-    bench: Callable[[Worlds, ResolvedRequest, Compiler], Bench] | None = None
-    worlds: Callable[[ResolvedRequest, Callable[[str], None]], Worlds] | None = None
-    finals: Callable[[Sequence[str], Sequence[ComposedJob]], Path] | None = None
-    now: Callable[[], float] = time.monotonic
-    machine: Callable[[], HostOffer] = look
-    gpu: Callable[[], str] = gpu_name
+    exhaustive: bool = False
+    model_seconds: float | None = None
+    gpu: str = ""
+    compare: tuple[Path, ...] = ()
+    records: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +116,8 @@ def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None
     """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
     if options.regret:
         return _show_regret(options.regret)
+    if options.compare:
+        return _compare(options, given, seams or Seams())
     tuning = _Tuning(options, given, seams or Seams())
     return tuning.measure_unseen() if options.unseen else tuning.run()
 
@@ -135,6 +133,26 @@ def _show_regret(places: Sequence[Path]) -> int:
     return 0 if is_small else 1
 
 
+def _compare(options: Options, given: Sequence[str], seams: Seams) -> int:
+    """Compare two tables' choices: with overrides after both ran side by side, else by the records that there are."""
+    from reports.record.bundle import read as read_records
+
+    try:
+        first, second = map(read, options.compare)
+        places = list(options.records)
+        if options.overrides:
+            places += _Tuning(options, given, seams).measure_both(first, second)
+        said, is_met = compare.report(
+            compare.compared(first, second, read_records(places) if places else ()), first.unit
+        )
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{error} (--compare)") from None
+    print(said)
+    return 0 if is_met else 1
+
+
 @dataclass(slots=True)
 class _Tuning:
     """One command: its jobs, its table, and where it is."""
@@ -144,10 +162,16 @@ class _Tuning:
     seams: Seams
     jobs: tuple[PreparedJob, ...] = field(init=False)
     gpu: str = field(init=False)
+    begun: float = field(init=False)
+    model: Model | None = field(init=False, default=None)
+    no_model: str = field(init=False, default="")
+    """Why the model ranks nothing, where --exhaustive does not say so."""
 
     def __post_init__(self) -> None:
+        self.begun = self.seams.now()
         with hydra_over(self.options.config_dir):
             composed = compose_jobs(self.options.overrides, self.options.multirun)
+            folders = config_folders()
         self.jobs = prepare(
             self.given, [_searchable(one, self.seams.machine) for one in composed], machine=self.seams.machine
         ).jobs
@@ -159,6 +183,30 @@ class _Tuning:
         fabric = next(iter(fabrics))
         own = fabric.gpu.name if fabric.gpu is not None else SIMULATED
         self.gpu = own if fabric.simulated else self.seams.gpu() or "unknown GPU"
+        if not (self.options.unseen or self.options.compare):
+            self._choose_way(folders)
+
+    def _choose_way(self, folders: Sequence[Path]) -> None:
+        """Decide whether the model ranks candidates first. RequestError if an option wants it to and it can't."""
+        asked = "--model-seconds" if self.options.model_seconds is not None else "--gpu" if self.options.gpu else ""
+        if self.is_simulated:
+            if asked or self.options.exhaustive:
+                raise RequestError(
+                    f"in the simulator a search counts instructions of all candidates ({asked or '--exhaustive'}), "
+                    "leave it out"
+                )
+            return
+        if self.options.exhaustive:
+            if asked:
+                raise RequestError(f"--exhaustive asks no model ({asked}), leave one of them out")
+            return
+        try:
+            requests = [job.composed.request for job in self.jobs]
+            self.model = model_for(requests, self.gpu, self.options.gpu, folders)
+        except RequestError as error:
+            if asked:
+                raise
+            self.no_model = str(error)
 
     @property
     def is_simulated(self) -> bool:
@@ -172,7 +220,8 @@ class _Tuning:
     def run(self) -> int:
         """Search, run the finalists, write the table."""
         earlier = self._earlier_table()
-        state = State(self.place.with_name(self.place.name + SUFFIX), self._key())
+        place = self.place.with_name(self.place.name + SUFFIX)
+        state = State(place, self._key(), lambda: self.seams.now() - self.begun)
         points = list(_points(self.jobs))
         self._say_begin(state, points)
         try:
@@ -181,7 +230,8 @@ class _Tuning:
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)
             return exit_code_of(interrupt)
-        entries = _entries(points, found, kept_in(folder))
+        spent_s = state.earlier_s + self.seams.now() - self.begun
+        entries = _entries(points, found, kept_in(folder), spent_s / len(points), 0.0 if self.is_simulated else TIE)
         if not entries:
             raise RequestError(f"no finalist passed, see {folder} (algorithms), nothing is written")
         print(_text(entries, INSTRUCTIONS if self.is_simulated else MICROSECONDS))
@@ -209,6 +259,23 @@ class _Tuning:
             return 0
         return _show_regret([folder])
 
+    def measure_both(self, first: Table, second: Table) -> list[Path]:
+        """Run two tables' choices side by side where they differ; the folder of their records, none if there are no
+        such cases."""
+        composed = []
+        with hydra_over(self.options.config_dir):
+            for number, point in enumerate(_points(self.jobs)):
+                entries = [compare.entry_for(table, point.case) for table in (first, second)]
+                names = dict.fromkeys(one.choice.name for one in entries if one is not None)
+                if None not in entries and len(names) == len(entries):
+                    place = f"placement={point.case.placement}"
+                    composed.append(self._composed(point.job, list(names), [point.case.size_bytes], number, [place]))
+        if not composed:
+            return []
+        folder = self._ran(composed)
+        print(f"records: {folder}")
+        return [folder]
+
     def _unseen(self, job: PreparedJob, table: Table, number: int) -> ComposedJob:
         """The job of sizes that were not searched. RequestError for an op that the table does not have."""
         op = job.request.op
@@ -230,33 +297,77 @@ class _Tuning:
     def _search(self, points: Sequence[Point], state: State) -> list[dict[str, Any]]:
         """Return what the search of each point found."""
         found: list[dict[str, Any]] = []
-        begun = self.seams.now()
-        limit_s = self.options.seconds
         before: dict[tuple[object, ...], Sequence[str]] = {}
-        bench = _OpenBench(self.options, self.seams)
+        bench = OpenBench(self.seams, self.options.processes)
         with closing(bench):
+            ranked = self._ranked([one for one in points if state.found(one.case.id) is None], bench)
             for number, point in enumerate(points):
-                if (point.job is not points[number - 1].job or not number) and state.found(points[-1].case.id) is None:
-                    bench.compile_ahead(point.job, [one.case for one in points if one.job is point.job])
-                key = (point.case.op, point.case.dtype, point.case.world_size, point.case.placement)
+                key = _series(point.case)
                 one = state.found(point.case.id)
                 if one is None:
-                    bench.wait_for(point)
+                    if self.model is None:
+                        self._compile(points, number, bench)
                     until = None
-                    if limit_s is not None:
-                        left_s = limit_s - (self.seams.now() - begun)
-                        until = self.seams.now() + max(left_s, 0) / (len(points) - number)
-                    one = self._searched(point, bench, state, before.get(key, ()), until)
+                    if self.options.seconds is not None:
+                        until = self.seams.now() + max(self._left_s(), 0) / (len(points) - number)
+                    ranking = ranked.get(point.case.id)
+                    one = self._searched(point, bench, state, before.get(key, ()), until, ranking)
                     state.finish(point.case.id, one)
                     print(_line(number + 1, len(points), point, one), flush=True)
                 before[key] = one["best"]
                 found.append(one)
         return found
 
+    def _left_s(self) -> float:
+        """Seconds that are left of those that the command may take for its search."""
+        limit_s = self.options.seconds
+        return math.inf if limit_s is None else limit_s - (self.seams.now() - self.begun)
+
+    def _compile(self, points: Sequence[Point], number: int, bench: OpenBench) -> None:
+        """Compile what the search of a point tries first, and begin with the other points of its job."""
+        point = points[number]
+        if not number or point.job is not points[number - 1].job:
+            bench.compile_ahead(point.job, [one.case for one in points[number:] if one.job is point.job])
+        bench.wait_for(point.job, point.case)
+
+    def _ranked(self, points: Sequence[Point], bench: OpenBench) -> dict[str, Ranking]:
+        """Return what the model says of the candidates of points, by the id of their case; nothing without a model."""
+        if self.model is None or not points:
+            return {}
+        begun, limit_s = self.seams.now(), self.options.model_seconds
+        if limit_s is None:
+            limit_s = self._left_s() * MODELS_SHARE
+        asked = []
+        for point in points:
+            _, traits = bench.at(point.job)
+            asked.append(Candidates(point.case, point.job.request.algorithms, traits))
+        request = points[0].job.request
+        profiler = self.seams.profiles(request.cache_dir, traits.arch, bench.processes(request))
+        try:
+            left_s = functools.partial(self._left_of, begun + limit_s)
+            found = rankings(asked, self.model, profiler, left_s, lambda line: print(line, flush=True))
+        finally:
+            profiler.close()
+        took_s = self.seams.now() - begun
+        ranked, left_out = (sum(values) for values in zip(*((len(one.us), one.left_out) for one in found), strict=True))
+        late = f"; its time ended (--model-seconds, --seconds): {left_out} not predicted" if left_out else ""
+        print(f"model of {self.model.known.name}: {ranked} predictions in {took_s:.0f} s{late}", flush=True)
+        return {point.case.id: one for point, one in zip(points, found, strict=True)}
+
+    def _left_of(self, until: float) -> float:
+        return max(until - self.seams.now(), 0.0)
+
     def _searched(
-        self, point: Point, bench: _OpenBench, state: State, earlier: Sequence[str], until: float | None
+        self,
+        point: Point,
+        bench: OpenBench,
+        state: State,
+        earlier: Sequence[str],
+        until: float | None,
+        ranking: Ranking | None,
     ) -> dict[str, Any]:
-        """Search one point. RequestError if no candidate passed."""
+        """Search one point: those that the model ranks best, if it ranked any, else all. RequestError if no candidate
+        passed."""
         place, traits = bench.at(point.job)
         search = Search(
             bench=place,
@@ -266,18 +377,48 @@ class _Tuning:
             is_late=lambda: until is not None and self.seams.now() >= until,
             say=lambda line: print(f"  {point.label}: {line}", file=sys.stderr, flush=True),
         )
+        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking)):
+            return found
         try:
             done = search.run(earlier)
         except RequestError:
             raise
         except ValueError as error:
             raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
-        return {"best": list(done.best), "timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
+        plain = {"how": EXHAUSTIVE, "model": "", "ranked": 0, "predicted": []}
+        counts = {"timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
+        return {"best": list(done.best), **counts, **plain}
+
+    def _among(self, search: Search, point: Point, ranking: Ranking) -> dict[str, Any] | None:
+        """Search those that the model ranks best; None, with the reason said, if all candidates have to be measured."""
+        if not (ranking.us or ranking.unpredicted):
+            late = " in time" if ranking.left_out else ""
+            search.say(f"nothing was predicted{late}, so all candidates are measured")
+            return None
+        guesses = ranking.best(point.case)
+        try:
+            done = search.among([*(one.name for one in guesses), *ranking.unpredicted])
+        except RequestError:
+            raise
+        except ValueError as error:
+            search.say(f"none of the {MODEL}'s best passed, so all candidates are measured: {error}")
+            return None
+        return {
+            "best": list(done.best),
+            "timed": done.timed,
+            "failed": len(done.failed) + len(ranking.failed),
+            "left_out": done.left_out + ranking.left_out,
+            "how": MODEL,
+            "model": self.model.name if self.model is not None else "",
+            "ranked": len(ranking.us),
+            "predicted": [[one.name, one.us] for one in guesses],
+        }
 
     def _key(self) -> dict[str, Any]:
         """What a search must have in common with what goes on with it."""
         return {
             "gpu": self.gpu,
+            "model": self.model.name if self.model is not None else "",
             "kernels": source_digests(CONF.parent)["kernels"],
             "jobs": [
                 {
@@ -386,78 +527,24 @@ class _Tuning:
                 beside.write_text(written, encoding="utf-8")
         except OSError as error:
             raise RequestError(f"{self.place}: {error.strerror} (-o), give a file that can be written") from None
-        print(f"table: {self.place} ({counted(len(table.entries), 'choice')}, {digest_of(written)})")
+        ranges = counted(ranges_in(table.entries), "range")
+        print(f"table: {self.place} ({counted(len(table.entries), 'choice')}, {ranges}, {digest_of(written)})")
         print(f"records of the finalists: {folder}")
         print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(self.place))} ..")
 
     def _say_begin(self, state: State, points: Sequence[Point]) -> None:
         where = "in the simulator, by executed instructions" if self.is_simulated else f"on {self.gpu}"
         print(f"symlab tune: {counted(len(points), 'case')} {where}; table: {self.place}", flush=True)
+        if self.model is not None:
+            of = self.model.known.name
+            print(f"the model of {of} ranks the candidates; of each size the best {MEASURED} are measured")
+        elif self.no_model:
+            print(f"all candidates are measured: {self.no_model}")
         if state.note:
             print(f"symlab: {state.note}", file=sys.stderr, flush=True)
         elif state.is_begun:
             done = sum(state.found(point.case.id) is not None for point in points)
             print(f"going on with {state.path}: {done} of {counted(len(points), 'case')} searched", flush=True)
-
-
-class _OpenBench:
-    """The bench of the job that is searched now; another job's world takes its place."""
-
-    def __init__(self, options: Options, seams: Seams) -> None:
-        self._options = options
-        self._seams = seams
-        self._key: object = None
-        self._worlds: Worlds | None = None
-        self._compiler: Compiler | None = None
-        self._bench: Bench | None = None
-        self._traits: Traits | None = None
-
-    def at(self, job: PreparedJob) -> tuple[Bench, Traits]:
-        """Return the bench of a job, and what its fabric can do."""
-        from runner.tune.bench import DeviceBench, SimulatedBench, Worlds
-
-        request = job.request
-        if self._key != (request.fabric, request.world_size, request.timing):
-            self._close_world()
-            self._compiler = self._compiler or Compiler(request.cache_dir, self._processes(request))
-            make = self._seams.worlds or (lambda asked, say: Worlds(asked, say))
-            self._worlds = make(request, lambda line: print(line, file=sys.stderr, flush=True))
-            self._key = (request.fabric, request.world_size, request.timing)
-            self._traits = self._worlds.traits()
-            usual = SimulatedBench if request.fabric.simulated else DeviceBench
-            self._bench = (self._seams.bench or usual)(self._worlds, request, self._compiler)
-        assert self._bench is not None
-        assert self._traits is not None
-        return self._bench, self._traits
-
-    def compile_ahead(self, job: PreparedJob, cases: Sequence[Case]) -> None:
-        """Begin to compile what the searches of a job's cases try first, while others are measured."""
-        _, traits = self.at(job)
-        assert self._compiler is not None
-        for case in cases:
-            self._compiler.begin(Candidates(case, job.request.algorithms, traits).first(), traits.arch)
-
-    def wait_for(self, point: Point) -> None:
-        """Wait until what the search of a point tries first is compiled, which counts as none of its time."""
-        _, traits = self.at(point.job)
-        assert self._compiler is not None
-        self._compiler.wait(Candidates(point.case, point.job.request.algorithms, traits).first(), traits.arch)
-
-    def _processes(self, request: ResolvedRequest) -> int:
-        if self._options.processes is not None:
-            return self._options.processes
-        return 1 if request.fabric.simulated else processors()
-
-    def _close_world(self) -> None:
-        worlds, self._worlds = self._worlds, None
-        if worlds is not None:
-            worlds.close()
-
-    def close(self) -> None:
-        """End the world and the processes that compile."""
-        self._close_world()
-        if self._compiler is not None:
-            self._compiler.close()
 
 
 def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJob:
@@ -470,8 +557,14 @@ def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJ
         raise RequestError("a search checks every result (check=false), leave it out")
     if request.stress != NO_STRESS:
         raise RequestError(f"a search runs plain launches (stress={request.stress}), leave it out")
+    if request.counts != Counts.uniform:
+        raise RequestError(f"a table knows no counts (counts={request.counts.value}), leave it at uniform")
     if request.timing.mode == TimingMode.none:
         raise RequestError("a search needs times (timing.mode=none), give graph or eager")
+    if request.timing.predict:
+        raise RequestError(
+            "a search asks the model itself, and its records hold no predictions (timing.predict), leave it out"
+        )
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:
@@ -512,19 +605,30 @@ def _finalists(points: Sequence[Point], found: Sequence[Mapping[str, Any]], numb
 
 
 def _entries(
-    points: Sequence[Point], found: Sequence[Mapping[str, Any]], kept: Mapping[int, Sequence[Kept]]
+    points: Sequence[Point],
+    found: Sequence[Mapping[str, Any]],
+    kept: Mapping[int, Sequence[Kept]],
+    seconds: float,
+    tie: float,
 ) -> list[Entry]:
-    """The entries of the points of which a finalist passed."""
+    """The entries of the points of which a finalist passed. seconds: what finding took, of each; tie: see
+    ties.chosen."""
     entries, measured = [], []
-    for number, (point, one) in enumerate(zip(points, found, strict=True)):
-        searched = Searched(one["timed"], one["failed"], one["left_out"])
-        entry = entry_of(point.case, kept.get(number, ()), searched)
-        if entry is None:
+    keys = [_series(point.case) for point in points]
+    options = [options_of(point.case, kept.get(number, ())) for number, point in enumerate(points)]
+    for number, name in enumerate(chosen_names(keys, options, tie)):
+        point, finalists = points[number], kept.get(number, ())
+        if not name:
             print(f"symlab: {point.label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
         else:
-            entries.append(entry)
-            measured.append(kept.get(number, ()))
+            entries.append(entry_of(point.case, finalists, searched_in(found[number], seconds), name))
+            measured.append(finalists)
     return crossed(entries, measured)
+
+
+def _series(case: Case) -> tuple[object, ...]:
+    """What cases of one series of sizes have in common."""
+    return dataclasses.astuple(dataclasses.replace(case, size_bytes=0))
 
 
 def _saved(state: State) -> None:
@@ -545,7 +649,8 @@ def _line(number: int, count: int, point: Point, found: Mapping[str, Any]) -> st
     more = "".join(
         f", {found[key]} {words}" for key, words in (("failed", "failed"), ("left_out", "not tried")) if found[key]
     )
-    return f"[{number}/{count}] {point.label}: {found['best'][0]} of {counted(found['timed'], 'candidate')}{more}"
+    of = f"{found['timed']} measured of {found['ranked']} predicted" if found["ranked"] else ""
+    return f"[{number}/{count}] {point.label}: {found['best'][0]} of {of or counted(found['timed'], 'candidate')}{more}"
 
 
 def _text(entries: Sequence[Entry], unit: str) -> str:
@@ -566,6 +671,7 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
                     "runner-up": other.name if other is not None else "-",
                     "its": f"{other.value:.6g}" if other is not None else "-",
                     "timed": str(one.searched.timed),
+                    "found": one.searched.found(one.choice.name),
                 }
             )
         )

@@ -12,6 +12,7 @@ from kernels.catalogue import find
 from kernels.compile import cache_key, executable
 from kernels.spec import Case
 from memory.fabric import Executable
+from memory.worker_process import end_with_parent
 
 
 class Compiler:
@@ -24,14 +25,18 @@ class Compiler:
         self._begun: dict[str, Future[None]] = {}
 
     def begin(self, cases: Sequence[Case], arch: str) -> None:
-        """Begin to compile cases' kernels, in their order; what was begun is not begun again."""
+        """Begin to compile cases' kernels, in their order; what was begun is not begun again, nor what the cache has:
+        kernels that the model has simulated start no process."""
         if self._processes < 2:
             return
+        there = {path.stem.rpartition("-")[2] for path in self._cache_dir.glob("*.json")}
         for case in cases:
             key = cache_key(find(case.name), case, arch)
-            if key not in self._begun:
+            if key not in self._begun and key[:32] not in there:
                 if self._pool is None:
-                    self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"))
+                    self._pool = ProcessPoolExecutor(
+                        self._processes, multiprocessing.get_context("spawn"), end_with_parent
+                    )
                 self._begun[key] = self._pool.submit(compile_case, case, arch, self._cache_dir)
 
     def executable(self, case: Case, arch: str) -> Executable:

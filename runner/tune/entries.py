@@ -1,13 +1,16 @@
 """From the records of finalists to the entries of a table.
 
-A figure is of one world: the median of its samples (of each the maximum over ranks), with the 95 % interval that order
-statistics give, whatever the distribution is. Another world, or another day, differs by more than such an interval.
+One half of the turns chooses, and a figure is of the other half (halves.py): the median of its samples, of each the
+maximum over ranks, with the 95 % interval that order statistics give, whatever the distribution is. It is of one world:
+another world, or another day, differs by more than such an interval. Among candidates that are as quick the choice is
+made for a whole series of sizes (ties.py).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -19,7 +22,11 @@ from kernels.tuned.table import Entry, Figure, Searched
 from kernels.tuned_name import has_tuning
 from kernels.tuning import ANY_SIZE
 from reports.record.bundle import located
+from reports.record.intervals import median_interval
 from reports.record.record import Record, Status
+from runner.tune.halves import choosing, judging
+from runner.tune.model_first import blocks_of
+from runner.tune.ties import TIE, Option, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +37,24 @@ class Kept:
     digest: str
 
 
-def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched) -> Entry | None:
-    """Return the entry of a case, whose algorithm does not matter, without its range; None if no finalist passed."""
+def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
+    """Return what can be chosen at a case, whose algorithm does not matter, by the turns that choose; the quickest
+    first."""
+    options = []
+    for one in finalists:
+        score, name = score_of(one.record), one.record.case.algorithm
+        if score is not None and has_tuning(name):
+            options.append(Option(name, score, blocks_of(case, name)))
+    return sorted(options, key=lambda option: option.value)
+
+
+def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: str) -> Entry:
+    """Return the entry of a case, whose algorithm does not matter, without its range. choice: the name of one of its
+    options; the runner-up is the quickest other one."""
     figures = [(figure, one) for one in finalists if (figure := figure_of(one.record)) is not None]
-    figures.sort(key=lambda pair: pair[0].value)
-    ours = [figure for figure, one in figures if has_tuning(one.record.case.algorithm)]
-    if not ours:
-        return None
-    others = [figure for figure in ours if figure.name != ours[0].name]
+    figures.sort(key=lambda pair: score_of(pair[1].record) or math.inf)
+    ours = [figure for figure, _ in figures if has_tuning(figure.name)]
+    others = [figure for figure in ours if figure.name != choice]
     return Entry(
         op=case.op,
         dtype=case.dtype,
@@ -48,7 +65,7 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched) -> Entry
         size_bytes=case.size_bytes,
         from_bytes=case.size_bytes,
         up_to_bytes=case.size_bytes,
-        choice=ours[0],
+        choice=next(figure for figure in ours if figure.name == choice),
         runner_up=others[0] if others else None,
         searched=searched,
         records=tuple(one.digest for _, one in figures),
@@ -56,33 +73,45 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched) -> Entry
 
 
 def figure_of(record: Record) -> Figure | None:
-    """Return a record's figure: its time, or of a simulated one its number of executed instructions. None if it did not
-    pass."""
+    """Return a record's figure: its time by the turns that judge, or of a simulated one its number of executed
+    instructions. None if it did not pass."""
+    samples = _samples(record)
+    if not samples:
+        return None
+    ordered = sorted(judging(samples))
+    low, high = median_interval(len(ordered))
+    return Figure(record.case.algorithm, statistics.median(ordered), ordered[low], ordered[high], len(ordered))
+
+
+def score_of(record: Record) -> float | None:
+    """Return the median by which a record's case is chosen or not, of other turns than its figure is; None if it did
+    not pass."""
+    samples = _samples(record)
+    return statistics.median(choosing(samples)) if samples else None
+
+
+def _samples(record: Record) -> Sequence[float]:
+    """What was measured of a record that passed, in the order of turns; of a simulated one its one count."""
     if record.status is not Status.PASSED or record.check is None or record.fabric is None:
-        return None
+        return ()
     if record.timing is not None:
-        ordered = record.timing.ordered_us()
-        low, high = median_interval(len(ordered))
-        median = record.timing.median_us
-        return Figure(record.case.algorithm, median, ordered[low], ordered[high], len(ordered))
+        return record.timing.per_iteration_us()
     count = record.counters.get("instructions")
-    if not record.fabric.simulated or type(count) is not int or count < 1:
-        return None
-    return Figure(record.case.algorithm, float(count), float(count), float(count), 1)
+    return (float(count),) if record.fabric.simulated and type(count) is int and count >= 1 else ()
 
 
-def median_interval(count: int) -> tuple[int, int]:
-    """Return the places, from 0, of the ordered samples between which the median lies with at least 95 %; the first and
-    the last of fewer than six samples, which have less."""
-    total, below = 2**count, 0
-    place = 0
-    while place < count // 2:
-        below += math.comb(count, place)
-        if 2 * below > 0.05 * total:
-            break
-        place += 1
-    place = max(place - 1, 0)
-    return place, count - 1 - place
+def chosen_names(
+    keys: Sequence[tuple[object, ...]], options: Sequence[Sequence[Option]], tie: float = TIE
+) -> list[str]:
+    """Return the name of the choice at each point; "" without options. keys: of the points, those of one series have
+    the same key and are in the order of their sizes. tie: see ties.chosen; 0 where figures are exact."""
+    names = [""] * len(keys)
+    for key in dict.fromkeys(keys):
+        members = [number for number, one in enumerate(keys) if one == key and options[number]]
+        if members:
+            for number, one in zip(members, chosen([options[number] for number in members], tie), strict=True):
+                names[number] = one.name
+    return names
 
 
 def crossed(entries: Sequence[Entry], measured: Sequence[Sequence[Kept]]) -> list[Entry]:
@@ -136,6 +165,12 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
             found.append(replace(one, from_bytes=begin, up_to_bytes=end))
             begin = end + 1
     return tuple(found)
+
+
+def ranges_in(entries: Sequence[Entry]) -> int:
+    """Return the number of ranges of sizes with one choice; entries are in the order of merged()."""
+    names = [(one.key, one.choice.name) for one in entries]
+    return len(names) - sum(one == other for one, other in itertools.pairwise(names))
 
 
 def merged(earlier: Iterable[Entry], later: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -1,10 +1,12 @@
-"""The regret of a table: how much slower its choice was than the quickest contestant beside it, size by size."""
+"""The regret of a table: how much slower its choice was than the quickest contestant beside it, size by size.
+
+Which one is the quickest, one half of the turns says, and how much quicker it is, the other half (halves.py).
+"""
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reports.record.record import Record
@@ -12,6 +14,7 @@ from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
+from runner.tune.halves import choosing, judging
 
 MOST, MEDIAN = 0.03, 0.01
 """Regrets that a table should stay below: of any size, and of half of them."""
@@ -21,18 +24,27 @@ SIZES = 20
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """At one size: the table's choice with its time, and the quickest contestant with its time."""
+    """At one size: the table's choice, and the contestant that was the quickest in the turns that choose."""
 
     record: Record
     quickest: Record
     was_searched: bool
 
     @property
+    def us(self) -> float:
+        """The choice's median in the turns that judge, in microseconds."""
+        return _median_us(self.record, judging)
+
+    @property
+    def quickest_us(self) -> float:
+        """The quickest one's median in the turns that judge."""
+        return _median_us(self.quickest, judging)
+
+    @property
     def share(self) -> float:
-        """The choice's time over the quickest one's, less 1: 0 if it is the quickest itself."""
-        assert self.record.timing is not None
-        assert self.quickest.timing is not None
-        return self.record.timing.median_us / self.quickest.timing.median_us - 1
+        """The choice's time over the quickest one's, less 1: 0 if it is the quickest itself, below 0 if it was quicker
+        in the turns that judge."""
+        return self.us / self.quickest_us - 1
 
 
 def regrets(records: Iterable[Record]) -> list[Regret]:
@@ -50,7 +62,7 @@ def regrets(records: Iterable[Record]) -> list[Regret]:
             chosen = _chosen(record)
             if chosen is None or len(members) < 2:
                 continue
-            quickest = min(members, key=lambda one: one.timing.median_us if one.timing is not None else math.inf)
+            quickest = min(members, key=lambda one: _median_us(one, choosing))
             searched = chosen.get("searched")
             size = searched.get("size_bytes") if isinstance(searched, Mapping) else None
             found.append(Regret(record, quickest, size == record.case.size_bytes))
@@ -93,6 +105,11 @@ def unseen_sizes(low: int, high: int, step: int, count: int = SIZES) -> tuple[in
     return tuple(found)
 
 
+def _median_us(record: Record, half: Callable[[Sequence[float]], Sequence[float]]) -> float:
+    assert record.timing is not None, "records without times are left out"
+    return statistics.median(half(record.timing.per_iteration_us()))
+
+
 def _chosen(record: Record) -> Mapping[str, object] | None:
     chosen = (record.request.kernel or {}).get("chosen")
     return chosen if isinstance(chosen, Mapping) and record.request.chosen_by == BEST else None
@@ -100,8 +117,6 @@ def _chosen(record: Record) -> Mapping[str, object] | None:
 
 def _line(one: Regret) -> Line:
     case = one.record.case
-    assert one.record.timing is not None
-    assert one.quickest.timing is not None
     return Line(
         {
             "op": case.op,
@@ -109,9 +124,9 @@ def _line(one: Regret) -> Line:
             "ranks": str(case.world_size),
             "size": format_bytes(case.size_bytes),
             "choice": case.algorithm,
-            "us": f"{one.record.timing.median_us:.2f}",
+            "us": f"{one.us:.2f}",
             "quickest": one.quickest.case.algorithm,
-            "its us": f"{one.quickest.timing.median_us:.2f}",
+            "its us": f"{one.quickest_us:.2f}",
             "regret": f"{one.share:.1%}",
             "size searched": "yes" if one.was_searched else "no",
         }

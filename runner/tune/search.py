@@ -109,6 +109,14 @@ class Search:
             rung += 1
         return Found(tuple(list(scores)[:FINALISTS]), len(self._timed), dict(self._failed), self._left_out)
 
+    def among(self, names: Iterable[str]) -> Found:
+        """Return what is best of some candidates, which are all measured with the samples of the last rung. ValueError
+        if none passed."""
+        scores = self._rung(len(SAMPLES), [self._named(name) for name in names])
+        if not scores:
+            raise ValueError(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
+        return Found(tuple(list(scores)[:FINALISTS]), len(self._timed), dict(self._failed), self._left_out)
+
     def _is_over(self, rung: int) -> bool:
         """Whether time ends it: what was measured in an earlier part of the search is still looked up."""
         return self.is_late() and str(rung) not in self.kept

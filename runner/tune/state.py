@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernels.tuned.table import WAYS, Guess, Searched
 from kernels.tuned_name import step_of
 from memory.atomic_file import replacing
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 << 20
+
+FOUND = ("best", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
+"""What is kept of the finished search of a point: names by time, the best first, and what a table says of the search
+(kernels.tuned.table.Searched; predicted: names and microseconds)."""
 
 
 class State:
     """The points of a search by the id of their case. note says why an earlier file was of no use; "" if it was, or if
-    there is none."""
+    there is none. earlier_s: what the commands took that measured what the file has, in seconds; spent_s: what this one
+    took so far."""
 
-    def __init__(self, path: Path, key: dict[str, Any]) -> None:
+    def __init__(self, path: Path, key: dict[str, Any], spent_s: Callable[[], float] = lambda: 0.0) -> None:
         self.path = path
         self.note = ""
+        self.earlier_s = 0.0
+        self._spent_s = spent_s
         self._key = json.loads(json.dumps(key))
         self._points: dict[str, Any] = {}
         if path.exists():
@@ -51,7 +60,8 @@ class State:
 
     def save(self) -> None:
         """Write the file, whole or not at all. OSError if that can't be done."""
-        document = {"symlab_search": VERSION, "key": self._key, "points": self._points}
+        seconds = self.earlier_s + self._spent_s()
+        document = {"symlab_search": VERSION, "key": self._key, "seconds": seconds, "points": self._points}
         with replacing(self.path) as beside:
             beside.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
 
@@ -78,10 +88,31 @@ class State:
             points: dict[str, Any] = document["points"]
             for point in points.values():
                 _check(point)
+            seconds = document["seconds"]
+            if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
+                raise ValueError(f"it has the seconds {seconds!r}")
+            self.earlier_s = float(seconds)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return {}
         return points
+
+
+def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
+    """Return how a finished search went, as a table says it. TypeError, KeyError or ValueError for what no search
+    wrote."""
+    if found["how"] not in WAYS or not isinstance(found["model"], str):
+        raise ValueError("what a point found was found in another way")
+    return Searched(
+        timed=found["timed"],
+        failed=found["failed"],
+        left_out=found["left_out"],
+        how=found["how"],
+        seconds=seconds,
+        model=found["model"],
+        ranked=found["ranked"],
+        predicted=tuple(Guess(str(name), float(us)) for name, us in found["predicted"]),
+    )
 
 
 def _check(point: Any) -> None:
@@ -96,9 +127,10 @@ def _check(point: Any) -> None:
                 raise ValueError(f"{name} has the score {score!r}")
     found = point["found"]
     if found is not None:
-        if set(found) != {"best", "timed", "failed", "left_out"} or not found["best"]:
+        if set(found) != set(FOUND) or not found["best"]:
             raise ValueError("what a point found has other keys")
+        searched_in(found)
         for name in found["best"]:
             step_of(name)
-        if not all(type(found[key]) is int for key in ("timed", "failed", "left_out")):
+        if not all(type(found[key]) is int for key in ("timed", "failed", "left_out", "ranked")):
             raise ValueError("what a point found has other numbers")

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from reports.record.nccl_settings import OWN_CHOICE, NcclSettings
+from reports.record.record import SHARE_GPUS
 from reports.table.text import counted
 from runner.request_error import RequestError
 from runner.world.preload import Preloaded
@@ -46,7 +47,8 @@ class FabricRequest:
     limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races).
     granularity None: that of the schedule. nccl: the library that the ranks load in place of torch's. nccl_settings:
     what NCCL is restricted to.
-    heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto)."""
+    heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto). share_gpus: several
+    ranks may have the same GPU, and nothing is timed."""
 
     name: FabricName
     arch: str
@@ -63,6 +65,7 @@ class FabricRequest:
     nccl: Preloaded | None = None
     nccl_settings: NcclSettings = OWN_CHOICE
     heap_free: bool = False
+    share_gpus: bool = False
 
     @property
     def simulated(self) -> bool:
@@ -94,41 +97,48 @@ class WorldMaker(Protocol):
 class HostOffer:
     """What this machine offers to the NVSHMEM fabric. driver_problem is "" when a GPU driver answers.
 
-    torch_problem is "" when the installed torch can use GPUs.
+    torch_problem is "" when the installed torch can use GPUs. devices: the names of the GPUs as CUDA reports them; none
+    if they are unknown.
     """
 
     gpu_count: int
     driver_problem: str
     gpu_extra: bool
     torch_problem: str = ""
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NvshmemOpener:
-    """Opens NVSHMEM's fabric in a rank's process; joined: in one that a launcher started, not this program."""
+    """Opens NVSHMEM's fabric in a rank's process; joined: in one that a launcher started, not this program. With
+    share_gpus the GPUs that there are go round."""
 
     heap_bytes: int
     joined: bool = False
+    share_gpus: bool = False
 
     def __call__(self, store: Store, rank: int, world_size: int) -> RankFabric:
         import torch
 
-        device = _joined_device() if self.joined else rank
+        device = _joined_device(self.share_gpus) if self.joined else rank
+        if self.share_gpus:
+            device %= torch.cuda.device_count()  # asks NVML, not the driver
         # Before anything touches the driver: what does, makes a context on the device that is set.
         torch.cuda.set_device(device)
         from memory.nvshmem import open_fabric
 
-        return open_fabric(store, rank, world_size, device, self.heap_bytes)
+        return open_fabric(store, rank, world_size, device, self.heap_bytes, share_gpus=self.share_gpus)
 
 
 def look() -> HostOffer:
     """Ask the machine, without torch: the driver for its GPUs, the import system for the packages."""
-    gpu_count, problem = _count_gpus()
+    devices, problem = _devices()
     return HostOffer(
-        gpu_count=gpu_count,
+        gpu_count=len(devices),
         driver_problem=problem,
         gpu_extra=all(map(_installed, ("nvshmem", "cuda"))),
         torch_problem=_torch_problem(),
+        devices=tuple(filter(None, devices)),
     )
 
 
@@ -144,13 +154,13 @@ def resolve(
     """
     if fabric.name == FabricName.simulator:
         return fabric, "asked for"
-    if fabric.gpu is not None:
+    if fabric.gpu is not None and fabric.name == FabricName.auto:
         return replace(fabric, name=FabricName.simulator), "fabric.gpu asked for"
     if fabric.races:
         return replace(fabric, name=FabricName.simulator), "check.races asked for"
     if outer is not None and not _has_them_already(fabric):
         raise RequestError(_started_before(fabric, outer.launcher))
-    if fabric.nccl is not None or not fabric.nccl_settings.is_own_choice:
+    if fabric.nccl is not None or not fabric.nccl_settings.is_own_choice or fabric.share_gpus:
         fabric = replace(fabric, name=FabricName.nvshmem)
     found = machine()
     missing, remedy = _missing(found)
@@ -164,13 +174,14 @@ def resolve(
                 f"world_size is {world_size}, but {outer.launcher} started {counted(outer.world_size, 'rank')} "
                 f"(world_size), give {outer.world_size}"
             )
-    elif world_size > found.gpu_count:
+    elif world_size > found.gpu_count and not fabric.share_gpus:
         are = f"{counted(found.gpu_count, 'GPU')} {'is' if found.gpu_count == 1 else 'are'} here"
         if fabric.name == FabricName.auto:
             return replace(fabric, name=FabricName.simulator), f"world_size is {world_size}, and {are}"
         most = f"give 2 to {found.gpu_count}" if found.gpu_count > 2 else f"give {found.gpu_count}"
         raise RequestError(
-            f"world_size is {world_size}, but {are} (world_size, fabric=nvshmem), {most} or start it with torchrun"
+            f"world_size is {world_size}, but {are} (world_size, fabric=nvshmem), {most}, start it with torchrun, or "
+            "let ranks share them, untimed: fabric.share_gpus=true"
         )
     gpus = counted(found.gpu_count, "GPU")
     why = f"{gpus} and the gpu extra found" if fabric.name == FabricName.auto else "asked for"
@@ -216,10 +227,12 @@ def _torch_problem() -> str:
     return f"torch {version} is built for CPUs only" if version.endswith("+cpu") else ""
 
 
-def _joined_device() -> int:
-    """The GPU of this process in a launcher's world, by its number on this machine.
+def _joined_device(share_gpus: bool) -> int:
+    """The GPU of this process in a launcher's world, by its number on this machine. With share_gpus it may be beyond
+    those that there are.
 
-    A launcher may show each process its own GPU alone: then that is number 0.
+    A launcher may show each process its own GPU alone: then that is number 0. (If it is not its own, the ranks find
+    that out when they meet: memory.nvshmem_fabric.connect.)
     """
     import os
 
@@ -230,7 +243,7 @@ def _joined_device() -> int:
     outer = find(os.environ)
     assert outer is not None
     count = torch.cuda.device_count()  # asks NVML, not the driver
-    if outer.local_rank < count:
+    if outer.local_rank < count or share_gpus:
         return outer.local_rank
     if count == 1:
         return 0
@@ -240,18 +253,25 @@ def _joined_device() -> int:
     )
 
 
-def _count_gpus() -> tuple[int, str]:
-    """GPUs that the CUDA driver shows, and why it shows none."""
+def _devices() -> tuple[list[str], str]:
+    """Names of the GPUs that the CUDA driver shows, "" for one that it does not name; and why it shows none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return 0, "no GPU driver found"
+        return [], "no GPU driver found"
     if driver.cuInit(0) != 0:
-        return 0, "the GPU driver shows no GPU"
+        return [], "the GPU driver shows no GPU"
     count = ctypes.c_int(0)
     if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0, "the GPU driver does not answer"
-    return count.value, ""
+        return [], "the GPU driver does not answer"
+    return [_device_name(driver, number) for number in range(count.value)], ""
+
+
+def _device_name(driver: ctypes.CDLL, number: int) -> str:
+    device, name = ctypes.c_int(0), ctypes.create_string_buffer(256)
+    if driver.cuDeviceGet(ctypes.byref(device), number) or driver.cuDeviceGetName(name, len(name), device):
+        return ""
+    return name.value.decode(errors="replace")
 
 
 def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
@@ -261,7 +281,7 @@ def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None
 
         return ProcessWorld(
             world_size,
-            NvshmemOpener(_opened_bytes(fabric)),
+            NvshmemOpener(_opened_bytes(fabric), share_gpus=fabric.share_gpus),
             say=say,
             nccl=fabric.nccl,
             variables=fabric.nccl_settings.variables,
@@ -282,7 +302,8 @@ def joining(leader: Leader, own: OwnCommand) -> WorldMaker:
 
 def joined_opener(fabric: FabricRequest) -> FabricOpener:
     """What opens NVSHMEM's fabric in each process of a launcher's world."""
-    return NvshmemOpener(_opened_bytes(replace(fabric, name=FabricName.nvshmem)), joined=True)
+    heap_bytes = _opened_bytes(replace(fabric, name=FabricName.nvshmem))
+    return NvshmemOpener(heap_bytes, joined=True, share_gpus=fabric.share_gpus)
 
 
 def _opened_bytes(fabric: FabricRequest) -> int:
@@ -320,7 +341,7 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
 def settings(fabric: FabricRequest) -> dict[str, object]:
     """What a record says about how the fabric was set, beside its traits."""
     if fabric.name != FabricName.simulator:
-        return {}
+        return {SHARE_GPUS: True} if fabric.share_gpus else {}
     chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
     chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
     chosen["seed"] = fabric.seed

@@ -25,6 +25,8 @@ def trace_of(profiles: Iterable[LaunchProfile]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     names: dict[tuple[int, int], str] = {}
     start = 0.0
+    profiles = list(profiles)
+    path_pid = max((max(one.ranks) for one in profiles), default=0) + 1
     for one in profiles:
         flow = len(events)
         for span in one.spans:
@@ -46,7 +48,7 @@ def trace_of(profiles: Iterable[LaunchProfile]) -> dict[str, Any]:
             arrow = {"name": "waits", "cat": "waits", "id": flow}
             events.append({"ph": "s", **arrow, **there, "ts": start + span.stored_us})
             events.append({"ph": "f", "bp": "e", **arrow, **at, "ts": start + span.to_us})
-        events += _path_events(one, start)
+        events += _path_events(one, start, path_pid)
         start += max(one.ends_us) + GAP_US
     return {"displayTimeUnit": "ns", "traceEvents": [*_named(names), *events]}
 
@@ -55,9 +57,9 @@ def _slice(name: str, at: dict[str, int], start_us: float, size_us: float, args:
     return {"ph": "X", "name": name, "cat": "step", **at, "ts": start_us, "dur": size_us, "args": args}
 
 
-def _path_events(one: LaunchProfile, start: float) -> list[dict[str, Any]]:
-    """The critical path as the slices of one thread, in a process behind those of the ranks."""
-    at = {"pid": max(one.ranks) + 1, "tid": 0}
+def _path_events(one: LaunchProfile, start: float, pid: int) -> list[dict[str, Any]]:
+    """The critical path as the slices of one thread, in a process behind those of the ranks of all launches."""
+    at = {"pid": pid, "tid": 0}
     found: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": at["pid"], "args": {"name": _PATH}}]
     for step in one.path.segments:
         args = {"who": f"rank {step.rank}, block {step.block}, warp {step.warp}", "what": does(step)}

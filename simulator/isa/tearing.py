@@ -1,22 +1,23 @@
 """Vector accesses in two parts, between which other threads may run.
 
 PTX makes a vector access one scalar access for each element, in no order. The first part takes some of the elements,
-chosen by Batch.tear, and notes them for each lane; the rest takes the others. Listeners hear of one access, at its
-first part.
+chosen by Batch.tear, and notes them for each lane; the rest takes the others. Listeners hear of one access, of all
+elements, at its first part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import element_type, slots_of
+from simulator.isa.memory import element_type, rows_of, slots_of
 from simulator.isa.registry import DTYPES, TABLE, Binder, LaneFrame, Run, find, key_of
 from simulator.isa.spaces import READERS
 from simulator.memory.space import LaneFault
-from simulator.observe.events import Access, Listener, tell
+from simulator.observe.events import Access, Listener, Stored, tell
 from simulator.observe.lanes import ids_of
 from simulator.ptx.ir import Address, Instruction, Register, Vector
 
@@ -25,15 +26,54 @@ _SILENT = Listener()
 
 
 class _Heard(Listener):
-    """What the listeners would have heard of the first element."""
+    """What the listeners would have heard of the first element: accesses, each with the stores that come of it."""
 
     def __init__(self) -> None:
-        self.events: list[Access] = []
+        self.events: list[Access | Stored] = []
 
     def access(self, event: Access) -> None:
         self.events.append(event)
 
+    def stored(self, event: Stored) -> None:
+        self.events.append(event)
+
     shared_access = access
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A vector store as listeners hear of it. sources: the slots of its elements, as integers of dtype kind."""
+
+    instruction: Instruction
+    width_bytes: int
+    sources: list[Any]
+    kind: str
+
+    def tell(self, frame: LaneFrame, heard: _Heard, shift: int) -> None:
+        """Tell what was heard of the element that lies shift bytes behind the beginning, as said of all elements."""
+        events, access = frame.batch.space.events, None
+        for event in heard.events:
+            if isinstance(event, Access):
+                access = self._access(event, shift)
+                tell(events.shared_access if event.space == "shared" else events.access, access)
+            elif events.stored and access is not None and not access.is_affine:
+                at = np.searchsorted(ids_of(frame.view.lanes), ids_of(access.lanes))
+                tell(events.stored, Stored(event.places - shift, rows_of(frame, self.sources, self.kind)[at]))
+
+    def _access(self, event: Access, shift: int) -> Access:
+        addresses = event.addresses - event.addresses.dtype.type(shift)
+        index, is_affine = event.index, event.is_affine
+        if index is not None:
+            index = index - shift
+            is_affine = bool((np.diff(index) == self.width_bytes).all())
+        return replace(
+            event,
+            instruction=self.instruction,
+            width_bytes=self.width_bytes,
+            addresses=addresses,
+            index=index,
+            is_affine=is_affine,
+        )
 
 
 def first_of(mask: int, elements: int) -> int:
@@ -83,6 +123,8 @@ def _store_part(whole: Instruction, part: int, run: Run, bind: Binder) -> Run:
     space = next((word for word in whole.qualifiers if word.startswith(("global", "shared"))), "").replace("::cta", "")
     addresses = READERS["global" if whole.opcode == "multimem" else space](whole.operands[0], bind)
     slots = [bind.read(one, "u1") for one in _registers(whole)]
+    kind = f"u{np.dtype(DTYPES[element_type(whole)]).itemsize}"
+    heard_as = _Whole(whole, width, slots_of(whole.operands[1], False, bind, kind), kind)
 
     def parts(frame: LaneFrame, numbers: list[int], listener: Listener) -> None:
         try:
@@ -101,10 +143,7 @@ def _store_part(whole: Instruction, part: int, run: Run, bind: Binder) -> Run:
         heard = _Heard()
         parts(frame, numbers[:1], heard)
         parts(frame, numbers[1:], _SILENT)
-        events, shift = frame.batch.space.events, np.uint64(each[numbers[0]][1])
-        for event in heard.events:
-            event = replace(event, instruction=whole, width_bytes=width, addresses=event.addresses - shift)
-            tell(events.shared_access if event.space == "shared" else events.access, event)
+        heard_as.tell(frame, heard, each[numbers[0]][1])
         frame.batch.note_torn(frame.view.lanes, chosen)
 
     def rest(frame: LaneFrame) -> None:

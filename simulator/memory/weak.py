@@ -7,7 +7,8 @@ choice. Any other access goes through the history of its eight bytes (units.py).
 clocks.py, which order.py feeds from the simulator's events.
 
 What this never shows: a load that takes effect after a later store of its own thread. At once visible are, besides what
-hosts write: reductions by bulk copies, atomics of 128 bits, and accesses to shared memory by generic addresses, of
+hosts write: reductions by bulk copies, atomics of 128 bits, whole lines that a warp stores at once in a kernel that
+declares the assumption warp_128, and accesses to shared memory by generic addresses, of
 other blocks of the cluster, by atomics, and by copies into it. cp.async reads what is there when all is visible.
 """
 
@@ -27,10 +28,11 @@ from simulator.memory.heaps import Allocation, lazy_bytes
 from simulator.memory.space import Addresses, Indices, Space, Span, View
 from simulator.memory.units import UNIT_BYTES, Access, Unit, Write
 from simulator.observe.events import LateAccess, tell
-from simulator.observe.lanes import Launched
+from simulator.observe.lanes import Launched, ids_of
 from simulator.ptx.ir import Instruction
 
 WORD_BYTES = 4
+LINE_BYTES = 128
 SLOW = -1
 """What a word's latest store is if its unit has a history of its own."""
 ALIAS_WINDOW = 64
@@ -98,6 +100,14 @@ class _Now:
 def _place(launched: Launched, lane: int, line: int) -> Place:
     at, rest = divmod(lane, launched.threads)
     return launched.numbers[at], launched.threads, launched.ranks[at] * launched.threads + rest, line
+
+
+def _are_whole_lines(view: View, span: Span) -> bool:
+    """Whether each warp accesses whole lines of 128 aligned bytes."""
+    lanes, block = ids_of(view.lanes), view.launched.block
+    warps = lanes // block * block + lanes % block // 32
+    _, counts = np.unique(np.stack([warps, span.index // LINE_BYTES]), axis=1, return_counts=True)
+    return bool((counts * span.width_bytes == LINE_BYTES).all())
 
 
 class WeakSpace(Space):
@@ -308,6 +318,10 @@ class WeakSpace(Space):
         who = self.clocks.observers_of(now.view.launched, now.view.lanes)
         can_be_fast = not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0
         words = self._words(span)
+        if now.view.launched.has_whole_lines and _are_whole_lines(now.view, span):
+            self._show(words)
+            super().scatter(span, rows)
+            return
         slow: npt.NDArray[np.bool_] = np.full(len(who), not can_be_fast)
         while True:  # a history takes in both words of eight bytes, and so another lane's
             latest = self.latest[words]
@@ -330,6 +344,12 @@ class WeakSpace(Space):
                 place = self._begin(now, lane)
                 self._write(int(who[lane]), start, data[lane], now)
                 self._end(place, now, lane, start, data[lane])
+
+    def _show(self, words: Indices) -> None:
+        """What is stored to words next is visible to all at once."""
+        self.latest[words] = 0
+        for number in np.unique(words // 2).tolist() if self.units else ():
+            self.units.pop(number, None)
 
     def _keep(self, words: Any, latest: Any, who: Any, counts: Any, alias: int, element_bytes: int) -> None:
         """Note weak stores that follow all that they overwrite, before they do."""

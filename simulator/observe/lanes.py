@@ -90,6 +90,7 @@ class Launched:
     launches from 0 since the ranks came into the world. grid: number of blocks of one rank; block: number of threads of
     one block; both are numbered in order of x, then y, then z. Lane l is thread l % block of block l // block % grid on
     rank ranks[l // (grid * block)]. clusters: which blocks form a cluster. stream: see memory.fabric.Launch.
+    assumptions: see memory.fabric.Executable.
     """
 
     kernel: str
@@ -99,6 +100,12 @@ class Launched:
     block: int
     clusters: Clusters
     stream: int | None = None
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def has_whole_lines(self) -> bool:
+        """Whether a warp's access to 128 aligned bytes is a single one: the kernel declares that it relies on that."""
+        return "warp_128" in self.assumptions
 
     @property
     def threads(self) -> int:

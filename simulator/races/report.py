@@ -75,6 +75,26 @@ class Pair:
         return (self.epoch & LOW_MASK) >> RANK_SHIFT == self.actor >> RANK_SHIFT
 
     @property
+    def is_of_one_launch(self) -> bool:
+        """Whether both are by launches of one number, each of its rank: a poll that comes before the store that it
+        waits for, and not a reader whose memory a later launch takes too early."""
+        runs = (self.first.launched, self.second.launched)
+        ranks = ((self.epoch & LOW_MASK) >> RANK_SHIFT, self.actor >> RANK_SHIFT)
+        first, second = (
+            -1
+            if run is None or rank not in run.launched.ranks
+            else run.launched.numbers[run.launched.ranks.index(rank)]
+            for run, rank in zip(runs, ranks, strict=True)
+        )
+        return first == second
+
+    def reaches(self, one: Info) -> bool:
+        """Whether one of the two is strong in a scope that has both: an assumption about how whole an access is says
+        nothing of one that need not be seen at all."""
+        blocks = {(self.epoch & LOW_MASK) >> BLOCK_SHIFT, self.actor >> BLOCK_SHIFT}
+        return one.is_strong and one.scope >= (0 if len(blocks) == 1 else 2 if self.is_of_one_rank else 3)
+
+    @property
     def is_of_one_stream(self) -> bool:
         """Whether both are by launches on streams of one name; of a host's accesses, too."""
         runs = (self.first.launched, self.second.launched)
@@ -143,13 +163,13 @@ class Findings:
         return "race", missing, ""
 
     def _assumption(self, pair: Pair) -> str:
-        if pair.first.instruction is None or pair.is_read_first:
+        if pair.first.instruction is None or (pair.is_read_first and not pair.is_of_one_launch):
             return ""
         both = min(pair.first.width, pair.second.width)
-        if "vector_16" in self.assumptions and both >= 16 and pair.second.is_strong:
+        if "vector_16" in self.assumptions and both >= 16 and pair.reaches(pair.second):
             return "vector_16"
         is_whole = self.of_parts.isdisjoint((pair.first.number, pair.second.number))
-        if "warp_128" in self.assumptions and is_whole and (pair.second.is_strong or pair.first.is_strong):
+        if "warp_128" in self.assumptions and is_whole and (pair.reaches(pair.second) or pair.reaches(pair.first)):
             return "warp_128"
         return ""
 

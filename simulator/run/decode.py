@@ -146,6 +146,7 @@ class Program:
     constants: tuple[tuple[int, Lanes], ...]
     steps: tuple[BlockStep, ...]
     spin_headers: dict[int, tuple[int, ...]]  # a block that a loop without stores returns to: the slots live there
+    voting_spins: frozenset[int]  # those of them whose loop has votes: a warp sleeps as a whole or not at all
     sites: tuple[CallSite, ...]
     parameter_slots: dict[str, int]
     unsupported: tuple[Unsupported, ...]
@@ -319,6 +320,7 @@ class _Decoder:
         }
         names = {one.register for f in self.kernel.functions for one in (*f.returns, *f.parameters) if one.register}
         live = self._live_slots(steps, kept)
+        spins, voting = _spin_headers(steps)
         return Program(
             kernel=self.kernel,
             slots=self.count,
@@ -326,7 +328,8 @@ class _Decoder:
             specials=special,
             constants=tuple(self.constants),
             steps=steps,
-            spin_headers=_spin_headers(steps, live),
+            spin_headers={first: tuple(sorted(live[first])) for first in spins},
+            voting_spins=voting,
             sites=tuple(self._with_saves(one, live) for one in self.sites),
             parameter_slots={name: self.slot_of[name] for name in names if name in self.slot_of},
             unsupported=tuple(sorted(dict.fromkeys(self.unsupported), key=lambda one: one.line)),
@@ -776,40 +779,52 @@ def _has_plain_warp_barriers(kernel: Kernel) -> bool:
     )
 
 
-def _spin_headers(steps: tuple[BlockStep, ...], live: list[set[int]]) -> dict[int, tuple[int, ...]]:
-    """Loops that load, do not store and look at no clock: their first block, and the registers alive there.
+def _spin_headers(steps: tuple[BlockStep, ...]) -> tuple[list[int], frozenset[int]]:
+    """Loops that load, do not store and look at no clock, by their first block; and those of them that vote.
 
-    A lane that comes back there with the same registers, while no memory changed, will come back for ever.
+    A lane that comes back there with the same registers, while no memory changed, will come back for ever; where the
+    loop has votes, a warp all of whose lanes do.
     """
-    headers: dict[int, tuple[int, ...]] = {}
+    after, before = _edges(steps)
+    found: dict[int, bool] = {}  # by the first block: whether each way back has votes
     for step in steps:
         taken = step.exit.taken if step.exit.kind in ("jump", "branch") else -1
         if not 0 <= taken <= step.index:
             continue
-        if _only_looks(steps[taken : step.index + 1]) or _only_looks(_loop(steps, taken, step.index)):
-            headers[taken] = tuple(sorted(live[taken]))
-    return headers
+        # The blocks on the ways from first to last, wherever they stand: compilers put some behind all others.
+        between = _reached(after, taken, step.index) & _reached(before, step.index, taken)
+        ways = (steps[taken : step.index + 1], [steps[index] for index in sorted(between)])
+        if any(_only_looks(one, votes=True) for one in ways):
+            has_votes = not any(_only_looks(one, votes=False) for one in ways)
+            found[taken] = has_votes and found.get(taken, True)
+    return list(found), frozenset(first for first, has_votes in found.items() if has_votes)
 
 
-def _only_looks(body: Sequence[BlockStep]) -> bool:
-    """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier."""
+def _only_looks(body: Sequence[BlockStep], votes: bool) -> bool:
+    """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier. votes: they may vote."""
     meets = {"barrier", "collective", "numbered", "cluster", "call"}
-    still = not any(one.writes_memory or one.reads_clock or one.exit.kind in meets for one in body)
+    still = not any(
+        one.writes_memory or one.reads_clock or (one.exit.kind in meets and not (votes and _is_vote(one.exit)))
+        for one in body
+    )
     return still and any(one.reads_memory for one in body)
 
 
-def _loop(steps: tuple[BlockStep, ...], first: int, last: int) -> list[BlockStep]:
-    """The blocks on the ways from first to last, wherever they stand: compilers put some behind all others."""
-    after = {step.index: set(step.exit.ways) for step in steps}
-    before: dict[int, set[int]] = {step.index: set() for step in steps}
-    for index, following in after.items():
+def _is_vote(way_out: Exit) -> bool:
+    return way_out.instruction is not None and way_out.instruction.opcode == "vote"
+
+
+def _edges(steps: tuple[BlockStep, ...]) -> tuple[list[set[int]], list[set[int]]]:
+    """The blocks that each block may go on to, and those that it may be come to from."""
+    after = [set(step.exit.ways) for step in steps]
+    before: list[set[int]] = [set() for _ in steps]
+    for index, following in enumerate(after):
         for one in following:
             before[one].add(index)
-    between = _reached(after, first, last) & _reached(before, last, first)
-    return [steps[index] for index in sorted(between)]
+    return after, before
 
 
-def _reached(edges: dict[int, set[int]], start: int, end: int) -> set[int]:
+def _reached(edges: list[set[int]], start: int, end: int) -> set[int]:
     """What can be reached from start, going no further than end; both included."""
     found, todo = {start, end}, [start] if start != end else []
     while todo:

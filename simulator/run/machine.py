@@ -93,7 +93,7 @@ class Batch:
         self.lanes = len(ranks) * self.threads
         clusters = clusters_of(self.program.kernel, launch)
         self.cluster = clusters.size  # blocks
-        shape = (self.grid, self.block, clusters, launch.stream)
+        shape = (self.grid, self.block, clusters, launch.stream, executable.assumptions)
         self.launched = Launched(executable.name, tuple(ranks), tuple(numbers), *shape)
         self._arguments, self.places = arguments, places
         self._parameters: dict[tuple[int, int, str], Lanes] = {}
@@ -585,10 +585,19 @@ class Batch:
             if not same.any():
                 break
             same &= spin.kept[slot][at] == self.kept[slot][at]
+        if index in self.program.voting_spins:
+            same = self._of_whole_warps(group, same)
         spin.version[at] = self.space.version
         for slot in slots:
             spin.kept[slot][at] = self.kept[slot][at]
         return split(group, [same])
+
+    def _of_whole_warps(self, group: Group, stuck: Lanes) -> Lanes:
+        """Which lanes are of warps all of whose living lanes are in the group and stuck."""
+        warps = self.warps.warps_of(ids_of(group))
+        count = np.bincount(warps[stuck], minlength=len(self.warps.alive))
+        whole: Lanes = count[warps] == np.bitwise_count(self.warps.alive)[warps]
+        return whole
 
     def wake(self) -> bool:
         """Sleepers whose memory changed since become ready. Says whether any did."""

@@ -8,7 +8,7 @@ else can run, the step budget, the end.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.run.choices import WHOLE
 from simulator.run.copies import UnderWay
-from simulator.run.groups import compact
+from simulator.run.groups import compact, merge
 from simulator.run.lane_copies import LaneCopy
 from simulator.run.machine import Batch
 
@@ -45,6 +45,7 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 NUMBERS = 1 << 16
 """Of tears and shuffles."""
+WARP = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,6 +312,19 @@ def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -
     ids = ids_of(group)
     batch.ready.setdefault(index, []).append(compact(ids[~mask]))
     return compact(ids[mask])
+
+
+def whole_warps(batch: Batch, step: Step) -> Step:
+    """Return a step of the same lanes and of all others of their warps that are ready at the same place; none of their
+    vectors is torn. For kernels that rely on lines which a warp accesses at once."""
+    ids = ids_of(step.lanes)
+    firsts = np.unique(ids - ids % batch.block % WARP)
+    wanted = (firsts[:, None] + np.arange(WARP)).ravel()
+    # The last warp of a block may have fewer lanes: then what follows belongs to another block.
+    wanted = wanted[wanted // batch.block == np.repeat(firsts, WARP) // batch.block]
+    others = taken(batch, step.index, compact(wanted)) if step.index in batch.ready else None
+    lanes = step.lanes if others is None else merge([step.lanes, others])
+    return replace(step, lanes=lanes, tear=0)
 
 
 def taken(batch: Batch, index: int, wanted: Group) -> Group | None:

@@ -20,7 +20,7 @@ from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step
+from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step, whole_warps
 from simulator.run.recorded_choices import moved_of, turn_of
 from simulator.run.replayed import Replayed
 
@@ -102,7 +102,10 @@ class Scheduler:
 
     def _take(self, turn: Step, batches: list[Batch]) -> None:
         """Let lanes take a step."""
-        lanes, batch = turn.lanes, batches[turn.batch]
+        batch = batches[turn.batch]
+        if batch.launched.has_whole_lines:
+            turn = whole_warps(batch, turn)
+        lanes = turn.lanes
         if self.records:
             self.choices.append(turn_of(turn, batch))
         self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)

@@ -54,6 +54,7 @@ def test_a_wrong_result_is_told() -> None:
     assert found.verdict == "FAILED on 2 ranks, fair: out on rank 0 is [1].., expected [0].."
 
 
+@pytest.mark.slow
 def test_a_race_that_is_not_known_is_told_and_so_is_a_known_one_that_is_gone() -> None:
     clean = kernel("", rank_is_noted)
     racing = replace(clean, case=racing_case)

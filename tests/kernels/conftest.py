@@ -30,7 +30,7 @@ def _load(name: str) -> None:
     spec.loader.exec_module(module)
 
 
-for _name in ("launching", "probes"):
+for _name in ("launching", "probes", "rank_behind"):
     _load(_name)
 
 

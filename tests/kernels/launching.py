@@ -12,7 +12,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class Launches:
 
     executables: one for all, or one a rank (None: that rank never launches). inputs: numbers() unless given. fill:
     scratch begins as zeros, not as poison, for a kernel that gives up a wait reads what was never written. late: a
-    rank that launches when all others have to wait for it.
+    rank that launches when all others have to wait for it. seeds: one for each launch, the case's unless given.
     """
 
     spec: KernelSpec
@@ -80,6 +80,7 @@ class Launches:
     fill: bool = False
     count_stores: bool = False
     late: int | None = None
+    seeds: Sequence[int] = ()
     world: type[SimulatedWorld] = SimulatedWorld
     listener: Listener | None = None
     found: dict[int, Found] = field(default_factory=dict)
@@ -89,6 +90,9 @@ class Launches:
     @property
     def collective(self) -> Collective:
         return catalogue.collective(self.case.op)
+
+    def case_of(self, launch: int) -> Case:
+        return replace(self.case, seed=self.seeds[launch]) if self.seeds else self.case
 
     def run(self, **options: Any) -> SimulatedWorld:
         """On a new world with these options; what ranks raise is in errors."""
@@ -129,9 +133,9 @@ class Launches:
 
     def is_right(self, rank: int, launch: int) -> bool:
         """Whether a rank's output is what the op wants of numbers(): as numbers where it reduces, else bit by bit."""
-        case = self.case
+        case = self.case_of(launch)
         inputs = [numbers(case, launch, one) for one in range(case.world_size)]
-        parts = self.collective.outputs(inputs, rank, case.root)
+        parts = self.collective.parts(case, inputs, rank)
         output = self.found[rank].outputs[launch].view(DTYPES[case.dtype])
         if parts is None:
             return True  # it had to stay as it was: see Found.changed
@@ -168,6 +172,7 @@ class Launches:
         for index in range(self.count):
             made = self.inputs(index, fabric.rank) if self.inputs else numbers(self.case, index, fabric.rank)
             data = made.view(torch.uint8)
+            bound.take(self.case_of(index))
             bound.prepare(data)
             if self.late == fabric.rank:
                 fabric.barrier()
@@ -209,6 +214,8 @@ class Bound:
         else:
             for name in self.starts:
                 self._allocate(name, self.sizes[name] + case.offset * case.itemsize)
+        self.counts: Region | None = None
+        self.take(case)
         # Earlier epochs have left their number, or where a barrier counts arrivals of all ranks, as many.
         arrived = as_int32(epoch * case.world_size) if spec.needs_multicast else epoch
         for workspace in spec.workspaces(case):
@@ -253,7 +260,18 @@ class Bound:
             region = self.fabric.allocate(8 * len(table), 256, f"peers of {name}")
             self.fabric.write(region, 0, torch.tensor(table, dtype=torch.int64).view(torch.uint8))
             return region.address
+        if kind == "counts":
+            self.counts = self.fabric.allocate(8 * self.case.world_size, 256, "counts")
+            return self.counts.address
         return {"numel": self.case.numel, "rank": rank, "root": self.case.root, "patience": patience}[kind]
+
+    def take(self, case: Case) -> None:
+        """Take the counts of a case: what follows the elements that this rank gets is not the kernel's to write."""
+        self.sizes["output"] = self.collective.received(case, self.fabric.rank) * case.itemsize
+        if self.counts is not None:
+            assert self.collective.sends is not None
+            row = torch.tensor(self.collective.sends(case)[self.fabric.rank], dtype=torch.int64)
+            self.fabric.write(self.counts, 0, row.view(torch.uint8))
 
     def prepare(self, data: torch.Tensor) -> None:
         """The input's bytes, and all else of both regions back to PATTERN."""
@@ -367,6 +385,13 @@ def count_opcodes(ptx: str) -> Counter[str]:
 def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
     """uint8[size_bytes] that follow from the seed."""
     return torch.from_numpy(np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8))
+
+
+SAMPLE = (
+    *("all_reduce/two_shot", "all_reduce/ll", "reduce_scatter/lamport", "all_gather/bulk", "broadcast/multimem"),
+    *("reduce/pull", "all_to_all/push", "send_recv/ll128", "barrier/push"),
+)
+"""Kernels of which `make test` runs what takes a second each: every op, and every way in which kernels wait."""
 
 
 def some_slow(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:

@@ -1,9 +1,11 @@
-"""A kernel on NVSHMEM's device functions, with one mistake or none: one code, and a word in memory that says which."""
+"""Kernels on NVSHMEM's device functions with a mistake: a send_recv with one of several or none, which are one code and
+a word in memory that says which, and a broadcast."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from kernels.dsl import put_shares
 from kernels.family import address, spec_with
 from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
@@ -72,3 +74,35 @@ def spec_of(mistake: int) -> KernelSpec:
 
 SPECS = {mistake: spec_of(mistake) for mistake in (0, UNFENCED, UNAWAITED, UNALLOWED, UNTOLD)}
 RIGHT, OVERTAKEN, UNREAD, REUSED, SILENT = SPECS.values()
+
+
+def hasty_body(frame: Any) -> None:
+    """broadcast/nvshmem_put_signal whose ranks tell all that they are ready, and not the root alone: one that has its
+    data sets its next signal, and another that has not looked yet never sees this one."""
+    from kernels.dsl.signalled import Signalled
+
+    source, output = frame.address("input"), frame.address("output")
+    exchange = Signalled(frame)
+    exchange.allow()
+
+    def give_all() -> None:
+        exchange.each_rank(lambda rank: exchange.give(output, source, frame.size, rank))
+
+    frame.when(frame.rank == frame.root, give_all)
+    exchange.await_one(frame.root)
+    frame.keep_epoch()
+
+
+HASTY = spec_with(
+    "broadcast/hasty",
+    hasty_body,
+    TUNING,
+    summary="a broadcast with a mistake",
+    placements=("out_of_place",),
+    reduces=False,
+    buffers=(address("input"), address("output"), address("words")),
+    vectors=lambda case: 1,
+    options=lambda case: {"without_barriers": True},
+    workspaces=lambda case: (put_shares.words(case, TUNING.max_blocks),),
+    nvshmem=put_shares.EXCHANGE,
+)

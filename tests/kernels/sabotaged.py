@@ -70,10 +70,11 @@ KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
 IN_ROUNDS = (
     *("reduce_scatter/ll", "reduce_scatter/lamport", "all_gather/ll", "broadcast/ll", "reduce/ll", "reduce/lamport"),
     *("all_to_all/ll", "send_recv/ll"),
+    *(f"{op}/ll128" for op in ("reduce_scatter", "all_gather", "broadcast", "all_to_all", "send_recv")),
 )
 """Kernels that poll inboxes, with grants of earlier launches; tests/kernels/dsl/test_rounds.py has more of them."""
 
-CLEARED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/two_shot_lamport", *IN_ROUNDS)
+CLEARED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/ll128", "all_reduce/two_shot_lamport", *IN_ROUNDS)
 POLLED = (*CLEARED, "barrier/push")
 """Kernels that poll inboxes instead; tests/kernels/dsl/test_inbox.py has what else can be wrong with them."""
 

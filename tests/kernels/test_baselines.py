@@ -26,6 +26,7 @@ from runner.case.libraries import open_baseline
 from runner.case.library_program import BaselinePlan, run_baseline
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 
 NVSHMEM = next(one for one in BASELINES if one.name == "nvshmem")
 GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
@@ -73,6 +74,7 @@ def test_the_names_are_these() -> None:
         "broadcast": ("nccl", "nvshmem"),
         "reduce": ("nccl",),
         "all_to_all": ("nccl", "nvshmem"),
+        "all_to_all_v": ("nccl",),
         "send_recv": ("nccl",),
         "barrier": (),
     }
@@ -324,7 +326,7 @@ def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool) -> Non
         return run_baseline(LibraryFabric(fabric, wrong), plan)
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, BaselinePlan(case, NVSHMEM, launches=3), 30.0)
+    outcomes = world.run(program, BaselinePlan(case, NVSHMEM, launches=3), NEVER_S)
     check = merge(case, NVSHMEM, [outcome.check for outcome in outcomes if outcome.check is not None])
     assert check.method == "bound"
     assert (check.launches, check.elements) == (3, 2 * 3 * 32)
@@ -339,7 +341,7 @@ def test_unchecked_baselines_bring_nothing_home() -> None:
         return run_baseline(LibraryFabric(fabric, True), plan)
 
     plan = BaselinePlan(case_of("nvshmem", world_size=2, size_bytes=64), NVSHMEM, check=False)
-    outcomes = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, 30.0)
+    outcomes = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20)).run(program, plan, NEVER_S)
     assert [outcome.check for outcome in outcomes] == [None, None]
 
 
@@ -373,4 +375,4 @@ def test_every_name_can_be_opened(baseline: baselines.Baseline) -> None:
             return type(opened).__name__
 
     world = ThreadWorld(1, SimulatorOptions(heap_bytes=1 << 20))
-    assert world.run(program, None, 30.0) == ["_GeneratorContextManager"]
+    assert world.run(program, None, NEVER_S) == ["_GeneratorContextManager"]

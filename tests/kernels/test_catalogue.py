@@ -47,6 +47,7 @@ def test_every_op_means_what_its_name_says() -> None:
         "broadcast": [[20, 21, 22, 23, 24, 25]],
         "reduce": None,
         "all_to_all": [[2, 3, 12, 13, 22, 23]],
+        "all_to_all_v": [[1, 11, 21]],  # half of each buffer is room
         "send_recv": [[0, 1, 2, 3, 4, 5]],
         "barrier": [everything],
     }
@@ -65,12 +66,14 @@ def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
         "broadcast": 1.0,
         "reduce": 1.0,
         "all_to_all": 0.875,
+        "all_to_all_v": 0.875,
         "send_recv": 1.0,
         "barrier": 0.0,
     }
     counts = {op.op: op.counts(24, 8) for op in COLLECTIVES}
     assert counts["all_reduce"] == counts["broadcast"] == counts["reduce"] == counts["send_recv"] == (24, 24)
     assert counts["all_to_all"] == (24, 24)
+    assert counts["all_to_all_v"] == (48, 48)
     assert counts["reduce_scatter"] == (24, 3)
     assert counts["all_gather"] == (3, 24)
     assert counts["barrier"] == (24, 192)
@@ -85,6 +88,7 @@ def test_in_place_is_as_in_nccl() -> None:
         "broadcast": (0, 0),
         "reduce": (0, 0),
         "all_to_all": None,
+        "all_to_all_v": None,
         "send_recv": None,
         "barrier": None,
     }

@@ -121,6 +121,7 @@ def edited(tree: Path, path: str, old: str, new: str) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for package in ("kernels", "memory"):

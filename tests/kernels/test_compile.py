@@ -58,6 +58,7 @@ def run(checkout: Path, cache: Path, folder: Path) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "elsewhere"
     folder.mkdir()
@@ -68,6 +69,7 @@ def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None
     assert [path.suffix for path in cache.iterdir()] == [".json"]
 
 
+@pytest.mark.slow
 def test_another_checkout_gives_the_same_digest(tmp_path: Path, warm: Path, case: Case) -> None:
     checkout = tmp_path / "another checkout"
     for package in ("kernels", "memory"):
@@ -107,6 +109,7 @@ def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.M
     assert len(keys) == 8
 
 
+@pytest.mark.slow
 def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
     tmp_path: Path, case_of: Callable[..., Case]
 ) -> None:
@@ -120,6 +123,7 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
     assert len(list(cache.iterdir())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", ["cut", "flip", "garbage", "shape", "digest", "deep", "deep part", "huge", "types", "parts"]
 )
@@ -152,6 +156,7 @@ def test_a_corrupt_entry_is_replaced_with_a_warning(
     assert found.digest.startswith("sha256:")
 
 
+@pytest.mark.slow
 def test_an_entry_under_the_name_of_another_is_not_taken(
     warm: Path, case: Case, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +175,7 @@ def test_an_entry_under_the_name_of_another_is_not_taken(
     assert len(caplog.records) == 1
 
 
+@pytest.mark.slow
 def test_a_command_warns_once_of_a_cache_that_it_can_not_write(
     case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -230,6 +236,7 @@ for _ in range(60):
 """
 
 
+@pytest.mark.slow
 def test_many_writers_of_an_entry_do_no_harm(tmp_path: Path) -> None:
     """Workers on many machines compile one kernel at the same time: readers see a whole entry, and none is lost."""
     started = [

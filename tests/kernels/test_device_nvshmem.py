@@ -5,16 +5,30 @@ They are compiled with the bitcode of nvidia-nvshmem-cu13, which `make foreign` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from kernels_launching import Launches
+from kernels_rank_behind import world_behind
 
 import symlab
-from kernels.catalogue import NVSHMEM_NAMES
+from kernels.brought import spec_at
+from kernels.catalogue import NVSHMEM_NAMES, collective
 from kernels.nvshmem_bitcode import bitcode
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable
+from simulator.run.decode import decode
 from symlab.command import main
 
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
+
 MISTAKEN = Path(__file__).with_name("nvshmem_sabotaged.py")
+SMALL = Tuning((Step(threads=64, blocks=2, loads_in_flight=2, reason="small data"),))
+RANKS = 3
 FOUND = bitcode("sm_90a")
 ABSENT = "" if FOUND and FOUND.version.startswith("3.8.") else "there is no bitcode of NVSHMEM 3.8 (make foreign)"
 
@@ -57,6 +71,70 @@ def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expe
     assert "rank 1, block 0, thread 0 spins: sees 0 at 0x" in done.reason
     assert "byte 264 of tensor 'words'" in done.reason
     assert "compared with 1 (setp.eq.b64)" in done.reason
+
+
+def ready(executable: Executable, granularity: str = "block") -> Executable:
+    """The executable, once its PTX is read: 3 MB take seconds, for which ranks that run would have to wait."""
+    decode(executable.ptx, executable.entry)  # as the fabric calls it
+    decode(executable.ptx, executable.entry, granularity)  # as a launch does
+    return executable
+
+
+def seen_behind(
+    spec: KernelSpec, fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> dict[int, str]:
+    """What four launches in a row come to, by the rank that is as far behind the others as they let it."""
+    op = collective(spec.op)
+    changes = {**({"root": 1} if op.rooted else {}), **({"counts": "skewed"} if op.sends else {})}
+    case = fit_case(spec, world_size=RANKS, **changes, **({} if spec.op == "barrier" else {"size_bytes": 192}))
+    executable = ready(compiled(spec, case, "sm_90a"))
+    found = {}
+    for rank in range(RANKS):
+        work = Launches(spec, case, executable, count=4, world=world_behind(rank, monkeypatch))
+        work.run(schedule="random", granularity="block")
+        found[rank] = work.seen()
+    return found
+
+
+@pytest.mark.parametrize("name", NVSHMEM_NAMES)
+def test_launches_in_a_row_are_right_whichever_rank_is_far_behind(
+    name: str, fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = import_module(f"kernels.{name.replace('/', '.')}").spec_of(SMALL)
+    assert seen_behind(spec, fit_case, compiled, monkeypatch) == dict.fromkeys(range(RANKS), "right")
+
+
+def test_a_signal_that_replaces_one_that_was_not_seen_is_a_deadlock(
+    fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root is never too far behind: who waits for its data waits for it."""
+    spec = spec_at(f"{MISTAKEN}:HASTY")
+    found = seen_behind(spec, fit_case, compiled, monkeypatch)
+    assert found == {0: "Deadlock", 1: "right", 2: "Deadlock"}
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+@pytest.mark.parametrize(("size_bytes", "root"), [(2, 0), (34, 2), (190, 1), (6_000, 2)])
+def test_a_reduction_by_puts_reaches_the_root_alone(
+    placement: str, size_bytes: int, root: int, fit_case: FitCase, compiled: Compiled
+) -> None:
+    """Of sizes with empty slices and odd ends, at addresses that are not aligned; under the race checker."""
+    spec = import_module("kernels.reduce.nvshmem_put").spec_of(SMALL)
+    case = fit_case(spec, size_bytes=size_bytes, root=root, offset=1, placement=placement)
+    work = Launches(spec, case, ready(compiled(spec, case, "sm_90a"), "access"), count=2)
+    world = work.run(races=True, schedule="random", seed=size_bytes)
+    assert (work.seen(), world.findings) == ("right", ())
+
+
+@pytest.mark.parametrize("counts", ["skewed", "zeros"])
+def test_messages_of_any_counts_are_put_where_they_belong(counts: str, fit_case: FitCase, compiled: Compiled) -> None:
+    """At addresses that are not aligned, and with other rows in each launch; under the race checker."""
+    spec = import_module("kernels.all_to_all_v.nvshmem_put_signal").spec_of(SMALL)
+    case = fit_case(spec, size_bytes=606, counts=counts, offset=1)
+    executable = ready(compiled(spec, case, "sm_90a"), "access")
+    work = Launches(spec, case, executable, count=3, seeds=(0, 4, 2))
+    world = work.run(races=True, schedule="random", seed=5)
+    assert (work.seen(), world.findings) == ("right", ())
 
 
 def test_the_collective_of_thirty_lines_is_right_and_clean(cache: Path, tmp_path: Path) -> None:

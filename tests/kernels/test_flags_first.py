@@ -50,11 +50,13 @@ def seen(compiled: Compiled, fit_case: FitCase, schedule: str, granularity: str 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
 def test_flags_before_their_words_are_found(fit_case: FitCase, compiled: Compiled, schedule: str) -> None:
     broken = seen(compiled, fit_case, schedule=schedule)
     assert len(broken) >= 2, broken  # 3 by random and 8 by adversarial on 2026-11-22
 
 
+@pytest.mark.slow
 def test_whole_blocks_do_not_show_them(fit_case: FitCase, compiled: Compiled) -> None:
     assert seen(compiled, fit_case, schedule="random", granularity="block") == []

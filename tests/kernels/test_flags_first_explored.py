@@ -34,6 +34,7 @@ def without_releases(ptx: str) -> str:
     return ptx.replace("st.release.sys", "st.relaxed.sys")
 
 
+@pytest.mark.slow
 def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> None:
     words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
     subject = broken(without_releases, *words)

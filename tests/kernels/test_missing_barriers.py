@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kernels_launching import Launches, some_slow
+from kernels_launching import SAMPLE, Launches, some_slow
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from kernels.catalogue import collective
@@ -32,6 +32,7 @@ def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | No
     return work.seen()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(BY_NAME, quick=lambda name: name in ("all_reduce/two_shot", "reduce/pull")))
 def test_whole_kernels_are_right_by_every_seed(fit_case: FitCase, compiled: Compiled, name: str) -> None:
     seeds = SEEDS if name.startswith("all_reduce/") and name not in POLLED else SEEDS[:3]
@@ -46,7 +47,11 @@ def test_whole_kernels_are_right_under_the_adversary(fit_case: FitCase, compiled
 
 
 @pytest.mark.parametrize(
-    "defect", [f"{spec.name}_no_{barrier}_barrier" for spec in KERNELS for barrier in barriers_of(spec)]
+    "defect",
+    some_slow(
+        [f"{spec.name}_no_{barrier}_barrier" for spec in KERNELS for barrier in barriers_of(spec)],
+        quick=lambda defect: defect.partition("_no_")[0] in SAMPLE,
+    ),
 )
 def test_a_missing_barrier_is_caught_by_some_seed(
     fit_case: FitCase, compiled: Compiled, sabotaged: dict[str, KernelSpec], defect: str

@@ -160,6 +160,7 @@ def test_what_is_undocumented_is_still_taken(assemble: Assemble) -> None:
     assert accepted(assemble, "sm_90a", sorted(UNDOCUMENTED, key=lambda one: one.key)) == UNDOCUMENTED
 
 
+@pytest.mark.slow
 def test_before_sm_90_there_is_none(assemble: Assemble) -> None:
     assert accepted(assemble, "sm_80", CANDIDATES) == set()
     assert not any(form.runs_on("sm_80") for form in FORMS)

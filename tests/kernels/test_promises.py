@@ -43,7 +43,7 @@ def test_a_kernel_runs_under_what_it_promises_and_under_nothing_else(spec: Kerne
             assert "its spec does not say so" not in text  # each of ours gives its own reason
 
 
-ONE_WAY = ("broadcast/ll", "reduce/ll", "reduce/lamport", "send_recv/ll")
+ONE_WAY = ("broadcast/ll", "broadcast/ll128", "reduce/ll", "reduce/lamport", "send_recv/ll", "send_recv/ll128")
 """Where a rank gets no data from some others."""
 
 

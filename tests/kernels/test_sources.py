@@ -162,6 +162,7 @@ print(json.dumps([one.__file__ for name, one in sys.modules.items() if name.spli
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "case"),
     [

@@ -80,6 +80,7 @@ def test_equal_code_is_compiled_once_and_has_the_name_asked_for(tmp_path: Path) 
     assert executable(find(few), case_of(few), "sm_90a", tmp_path).name == few
 
 
+@pytest.mark.slow
 def test_the_catalogues_own_tuning_is_code_of_the_catalogue(tmp_path: Path) -> None:
     name = "all_reduce/two_shot"
     own = with_step(name, tuning_of(name).step(case_of(name)))

@@ -72,6 +72,7 @@ def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(ca
     assert tuning.step(case_of(world_size=64)) is step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["all_reduce/ll@t64b3l1", "all_gather/ll@t64b3l1", "all_reduce/two_shot@t64b3l1"])
 def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: str) -> None:
     spec = catalogue.find(name)

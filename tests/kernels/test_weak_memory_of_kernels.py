@@ -66,6 +66,7 @@ WEAKENED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", list(WEAKENED)[:1])
 def test_a_weakened_kernel_goes_wrong(fit_case: FitCase, compiled: Compiled, defect: str) -> None:
     name, change = WEAKENED[defect]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
+import fnmatch
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,22 +24,42 @@ from kernels import catalogue
 from kernels.compile import source_digest
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
+from memory.atomic_file import replacing
 from runner.interrupt import exit_code_of, interruptible, name_of
 from runner.request.compose import launcher_of
-from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
-from tests.matrix.running import ROOT, Outcome, by_launcher, cores, in_processes
+from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, case_of, sample
+from tests.matrix.limit import Limit
+from tests.matrix.results import (
+    GOOD,
+    Outcome,
+    Part,
+    Results,
+    check_place,
+    differences,
+    digests_of,
+    write_digests,
+    writing,
+)
+from tests.matrix.running import ENDLESS, NOT_KEPT, ROOT, by_launcher, cores, in_processes
 
 SHOWN = 20
 """Cases that did not pass, of which the end shows the reasons."""
 
+UNFINISHED = 3
+"""The exit code of a run whose time was over."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed, 2 for a wrong request, 128
-    and the signal's number if one ended it (SIGINT, SIGTERM, SIGHUP)."""
+    """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed or --seconds was
+    over before any row ended, 2 for a wrong request or a file that can't be written, 3
+    if rows are left that --seconds gave no time, 128 and the signal's number if one ended it (SIGINT, SIGTERM,
+    SIGHUP)."""
     options = _parser().parse_args(arguments)
     with interruptible():
         try:
-            rows, expected = _rows(options), _expected(options.compare)
+            if options.compare and len(options.compare) > 1:
+                return _compare_files(options)
+            rows, expected = _rows(options), digests_of(options.compare[0]) if options.compare else None
             return _report(rows, options, expected)
         except ValueError as error:
             print(f"tests.matrix: error: {error}", file=sys.stderr)
@@ -61,8 +83,24 @@ def _parser() -> argparse.ArgumentParser:
         "hydra.launcher.n_jobs=8; may be repeated",
     )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
+    parser.add_argument(
+        "--rows",
+        action="append",
+        help="only a part of the rows: by number, as 7 or 1-500, in the order of the matrix, or by a pattern of the "
+        "case's id, such as '*-bfloat16-*'; may be repeated",
+    )
+    parser.add_argument("--seconds", type=float, help="end after this time; exit code 3 if rows are left")
+    parser.add_argument("--results", type=Path, help="keep what comes of each row in this file, row by row")
+    parser.add_argument("--again", action="store_true", help="run the rows that --results lacks, then those not passed")
     parser.add_argument("--digests", type=Path, help="write the outputs' digests to this file")
-    parser.add_argument("--compare", type=Path, help="hold the outputs to the digests in this file")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="hold the outputs to the digests in this file; of two or more files, hold the others to the first, and "
+        "run nothing",
+    )
     parser.add_argument("--proof", type=Path, help="write a proof for kernels/proven/ to this file")
     parser.add_argument("--commit", default="", help="the commit of this tree in a proof, where there is no git")
     return parser
@@ -72,42 +110,82 @@ def _report(rows: list[Row], options: argparse.Namespace, expected: dict[str, st
     """Run the rows, show and keep what was asked for, and return the exit code."""
     console = Console(stderr=True)
     began = time.monotonic()
-    outcomes = list(_watched(_run(rows, options), len(rows), console))
+    found, added = _found(rows, options, console)
+    outcomes = [found[row] for row in rows if row in found]
+    left = len(rows) - len(outcomes)
     if expected is not None:
         outcomes = compared(outcomes, expected)
-    if options.digests:
-        options.digests.write_text(json.dumps({one.id: one.digest for one in outcomes if one.digest}))
     _show(outcomes, time.monotonic() - began)
-    bad = sum(one.status not in ("PASSED", "REFUSED") for one in outcomes)
-    for name in idle(outcomes):
+    if options.digests:
+        write_digests(options.digests, outcomes)
+    if left:
+        how = "" if options.results is None else ": --again runs them"
+        print(f"{left} of {len(rows)} rows were not run, the time was over (--seconds){how}")
+        if not added:
+            print("no row ended in this run: give it more time (--seconds)")
+        return UNFINISHED if added else 1
+    bad = sum(one.status not in GOOD for one in outcomes)
+    for name in idle(outcomes) if not options.rows else ():
         print(f"{name}: nothing passed, all was refused")
         bad += 1
     if options.proof and not bad:
-        options.proof.parent.mkdir(parents=True, exist_ok=True)
-        options.proof.write_text(written(proof(outcomes, _machine(options), options.commit)))
+        text = written(proof(outcomes, _machine(options), options.commit))
+        with writing(options.proof, "--proof"), replacing(options.proof) as beside:
+            beside.write_text(text)
     return 1 if bad else 0
 
 
-def _expected(path: Path | None) -> dict[str, str] | None:
-    """Return the digests that outputs are held to. Raises ValueError naming a file that holds none."""
-    if path is None:
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} can't be read (--compare): {error}") from None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise ValueError(f"{path} holds no digests (--compare): give a file that --digests wrote")
-    return found
+def _found(rows: list[Row], options: argparse.Namespace, console: Console) -> tuple[dict[Row, Outcome], int]:
+    """Run rows, and return the outcomes by row, and how many this run added; with --again
+    first those that the file of results lacks, then those
+    that did not pass, and the outcomes of all that the file has."""
+    limit = Limit.after(options.seconds)
+    if options.results is None:
+        ran = {one.row: one for one in _watched(_run(rows, options, limit), len(rows), console)}
+        return ran, len(ran)
+    results = Results(options.results, _machine(options))
+    if results.is_begun and not options.again:
+        raise ValueError(f"{options.results} is there already (--results): give --again to go on, or another file")
+    found: dict[Row, Outcome] = {}
+    with results.adding() as part:
+        kept = {one.row: one for one in results.outcomes(rows)}
+        turns = [[row for row in rows if row not in kept], [row for row in kept if kept[row].status not in GOOD]]
+        for turn in filter(None, turns):
+            for one in _watched(_run(turn, options, limit, part), len(turn), console):
+                found[one.row] = one
+    return found | {one.row: one for one in results.outcomes(rows)}, len(found)
+
+
+def _compare_files(options: argparse.Namespace) -> int:
+    """List where other files have other bits than the first, and return the exit code: 1 if one has, or has nothing."""
+    others_of = ("results", "digests", "proof", "seconds", "gpus", "launcher", "rows", "again", "sample")
+    given = [name for name in others_of if getattr(options, name)]
+    if given:
+        raise ValueError(f"files are held to each other (--compare), and nothing runs: leave out --{given[0]}")
+    first, *others = options.compare
+    there, bad = digests_of(first), 0
+    for path in others:
+        here = digests_of(path)
+        found = differences(there, here)
+        for id, one, other in found:
+            print(f"{id}: {one} in {first}, {other} in {path}")
+        bad += len(found) or not here
+        only = len(there.keys() - here.keys())
+        print(f"{path}: {len(here)} cases, {len(found)} differ from {first}, which has {only} more")
+    return 1 if bad else 0
 
 
 def _rows(options: argparse.Namespace) -> list[Row]:
     """Return the rows that the options ask for. Raises ValueError, before anything is compiled, for none at all."""
-    for path in (options.digests, options.proof):
-        if path is not None and path.is_dir():
-            raise ValueError(f"{path} can't be written: it is a folder")
+    for name in ("results", "digests", "proof"):
+        if (path := getattr(options, name)) is not None:
+            check_place(path, f"--{name}")
     if options.jobs < 1:
         raise ValueError(f"{options.jobs} processes (--jobs): give 1 or more")
+    if options.seconds is not None and not 0 < options.seconds < threading.TIMEOUT_MAX:
+        raise ValueError(f"{options.seconds:g} seconds (--seconds): give a number greater than 0")
+    if options.again and options.results is None:
+        raise ValueError("there is nothing to go on with (--again): give the file of results, too (--results)")
     options.launch = launcher_of(options.launcher or ())
     if options.launch is not None and options.gpus:
         raise ValueError("a launcher spreads simulated rows (--launcher), leave it out, or --gpus")
@@ -129,20 +207,41 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         raise ValueError(
             f"no row of the matrix has these kernels and {', '.join(map(str, sizes))} ranks (--world-size)"
         )
-    return rows
+    return part_of(rows, options.rows) if options.rows else rows
 
 
-def _run(rows: list[Row], options: argparse.Namespace) -> Iterator[list[Outcome]]:
+def part_of(rows: Sequence[Row], parts: Sequence[str]) -> list[Row]:
+    """Return the rows that one of the parts has: FIRST-LAST or a number, from 1, both included, or a pattern of ids.
+
+    Raises ValueError for a part that has none.
+    """
+    ids = [case_of(row).id for row in rows]
+    chosen: set[int] = set()
+    for part in parts:
+        numbers = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", part, re.ASCII)
+        if numbers is not None:
+            found = set(range(int(numbers[1]) - 1, min(int(numbers[2] or numbers[1]), len(rows))))
+        else:
+            found = {number for number, id in enumerate(ids) if fnmatch.fnmatchcase(id, part)}
+        if not found:
+            raise ValueError(f"no row is in {part!r} (--rows): give numbers from 1-{len(rows)}, or a pattern of ids")
+        chosen |= found
+    return [rows[number] for number in sorted(chosen)]
+
+
+def _run(
+    rows: list[Row], options: argparse.Namespace, limit: Limit = ENDLESS, part: Part = NOT_KEPT
+) -> Iterator[list[Outcome]]:
     if options.launch is not None:
-        with closing(by_launcher(rows, options.launch)) as outcomes:
+        with closing(by_launcher(rows, options.launch, limit, part)) as outcomes:
             yield from outcomes
         return
     if not options.gpus:
-        yield from in_processes(rows, options.jobs)
+        yield from in_processes(rows, options.jobs, limit, part)
         return
     from tests.matrix.gpus import on_gpus
 
-    with closing(on_gpus(rows, options.jobs)) as outcomes:
+    with closing(on_gpus(rows, options.jobs, limit, part)) as outcomes:
         yield from outcomes
 
 
@@ -167,7 +266,7 @@ def compared(outcomes: Iterable[Outcome], expected: dict[str, str]) -> list[Outc
     """Outcomes that passed with other bits than were expected are WRONG, and refusals of what ran elsewhere."""
     found = []
     for one in outcomes:
-        if one.status == "REFUSED" and one.id in expected:
+        if one.status == "REFUSED" and expected.get(one.id, "REFUSED") != "REFUSED":
             one = Outcome(one.row, one.id, "WRONG", f"refused here, and run elsewhere: {one.detail}")
         if one.status == "PASSED" and expected.get(one.id) != one.digest:
             detail = "no digest to compare with" if one.id not in expected else "other bits than the simulator's"

@@ -15,7 +15,7 @@ from functools import cache
 from kernels import catalogue
 from kernels.numeric.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
 from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import UNIFORM, Case, Counts, KernelSpec, refuses
 from memory.fabric import Traits
 
 WORLD_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 72)
@@ -59,6 +59,7 @@ class Row:
     placement: str
     shape: str
     root: str
+    counts: str = UNIFORM
 
 
 def cells() -> Iterator[Cell]:
@@ -95,9 +96,10 @@ def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
     refused = next((where for where in PLACEMENTS if where not in spec.placements), None)
     if refused and not few:
         plan.append(("whole", "normal", refused, "first"))
-    for shape, inputs, placement, root in plan:
+    for number, (shape, inputs, placement, root) in enumerate(plan):
         if _has(shape, world_size):
-            yield Row(*_values(cell), world_size, inputs, placement, shape, root)
+            counts = _counts(spec)
+            yield Row(*_values(cell), world_size, inputs, placement, shape, root, counts[number % len(counts)])
 
 
 def case_of(row: Row) -> Case:
@@ -129,7 +131,13 @@ def case_of(row: Row) -> Case:
         inputs=row.inputs,
         root=root,
         offset=offset,
+        counts=row.counts,
     )
+
+
+def _counts(spec: KernelSpec) -> tuple[str, ...]:
+    """The counts per peer that an op can have, the most telling first."""
+    return (UNIFORM,) if catalogue.collective(spec.op).sends is None else tuple(map(str, reversed(Counts)))
 
 
 def _large(spec: KernelSpec, itemsize: int, world_size: int) -> int:
@@ -192,6 +200,7 @@ def axes(cell: Cell) -> dict[str, tuple[object, ...]]:
         "placement": spec.placements,
         "shape": ("few",) if spec.op == "barrier" else SHAPES,
         "root": ROOTS if collective.rooted else ROOTS[:1],
+        "counts": _counts(spec),
     }
 
 

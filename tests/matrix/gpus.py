@@ -1,37 +1,69 @@
-"""The matrix on GPUs: kernels are compiled in many processes first, then run one after another in a world of ranks."""
+"""The matrix on GPUs: processes compile kernels ahead of a world of ranks that runs them one after another."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from multiprocessing.pool import IMapIterator
 from pathlib import Path
 
 from kernels import catalogue
 from kernels.compile import executable
+from memory.worker_process import end_with_parent
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
 from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal
-from tests.matrix.running import HEAP_BYTES, Outcome, run_rows
+from tests.matrix.limit import Limit
+from tests.matrix.results import Outcome, Part
+from tests.matrix.running import ENDLESS, HEAP_BYTES, NOT_KEPT, run_rows, tasks_of
 
 ARCH = "sm_90a"
-TOGETHER = 50
+LOOK_S = 1.0
+"""How often a wait for a compiler looks at the limit."""
 
 
-def on_gpus(rows: Sequence[Row], processes: int) -> Iterator[list[Outcome]]:
-    """Run rows, one world size after the other, each in a world of its own."""
-    with tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder:
+def on_gpus(
+    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT
+) -> Iterator[list[Outcome]]:
+    """Run rows until the limit, one world size after the other, each in a world of its own.
+
+    Processes compile ahead in the same order, so that a run that has little time does not spend it on compiling alone.
+    """
+    groups = groups_of(rows)
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder,
+        context.Pool(processes, end_with_parent) as pool,
+    ):
         cache_dir = Path(folder)
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            pool.starmap(_compile, [(group, cache_dir) for group in _variants(rows)], chunksize=1)
-        for world_size in sorted({row.world_size for row in rows}):
+        compiled = pool.imap(_compile, [(_variants(group), cache_dir) for group in groups])
+        for world_size, mine in groupby(groups, lambda group: group[0].world_size):
             worlds = _Worlds(world_size)
             try:
-                mine = [row for row in rows if row.world_size == world_size]
-                for start in range(0, len(mine), TOGETHER):
-                    yield list(run_rows(mine[start : start + TOGETHER], worlds, cache_dir))
+                for group in mine:
+                    if not _is_compiled(compiled, limit):
+                        return
+                    yield list(run_rows(group, worlds, cache_dir, limit, part))
             finally:
                 worlds.close()
+
+
+def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in groups of what may share compiled kernels, as in tasks_of, but small worlds come first: their rows take
+    least, and one that hurts its GPUs is known sooner."""
+    return sorted(tasks_of(rows), key=lambda group: group[0].world_size)
+
+
+def _is_compiled(compiled: IMapIterator[None], limit: Limit) -> bool:
+    """Wait for the next group's kernels. Return False if the limit came first."""
+    while not limit.is_over:
+        with contextlib.suppress(multiprocessing.TimeoutError):
+            compiled.next(timeout=min(LOOK_S, max(limit.left_s(), 0)))
+            return True
+    return False
 
 
 def world_sizes(asked: Sequence[int]) -> tuple[int, ...]:
@@ -74,18 +106,18 @@ class _Worlds:
             self._world.close()
 
 
-def _variants(rows: Sequence[Row]) -> list[list[Row]]:
-    """A row for each compiled kernel that rows need, those of one kernel and world size together."""
-    found: dict[tuple[str, int], dict[str, Row]] = {}
+def _variants(rows: Sequence[Row]) -> list[Row]:
+    """A row for each compiled kernel that the rows of a group need."""
+    found: dict[str, Row] = {}
     for row in rows:
         case = case_of(row)
         if refusal(case, ARCH) is None:
-            variant = catalogue.find(row.name).variant(case)
-            found.setdefault((f"{row.name} {row.dtype}", row.world_size), {}).setdefault(variant, row)
-    return [list(one.values()) for one in found.values()]
+            found.setdefault(catalogue.find(row.name).variant(case), row)
+    return list(found.values())
 
 
-def _compile(rows: Sequence[Row], cache_dir: Path) -> None:
+def _compile(task: tuple[Sequence[Row], Path]) -> None:
+    rows, cache_dir = task
     for row in rows:
         case = case_of(row)
         executable(catalogue.find(row.name), case, ARCH, cache_dir)

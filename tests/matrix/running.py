@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import multiprocessing
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -17,15 +20,25 @@ from kernels import catalogue
 from kernels.compile import executable
 from kernels.numeric.dtypes import ALL
 from kernels.spec import Case
+from memory.worker_process import end_with_parent
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
-from runner.launch.tasks import Tasks, folder_for_tasks
+from runner.launch.tasks import NoMore, Tasks, folder_for_tasks
 from runner.request.launching import LaunchRequest
 from runner.world.world import World, WorldFailure
 from tests.matrix.cells import Cell, Row, arch_of, case_of, refusal
+from tests.matrix.limit import Limit
+from tests.matrix.results import Outcome, Part
 
 HEAP_BYTES = 1 << 26
 DEADLINE_S = 600.0
+"""How long a row may take."""
+
+LEAST_S = 0.1
+"""How long a row may take whose kernel was compiled until the run's limit."""
+
+ENDLESS = Limit()
+NOT_KEPT = Part()
 LARGEST_REPEATED_WORLD = 16
 """Up to here a cell's first row is launched again, with launches on other data between (runner/case/program.py), so
 that what a launch leaves behind is found; beyond, only of the kernels' first data type."""
@@ -33,35 +46,47 @@ that what a launch leaves behind is found; beyond, only of the kernels' first da
 ROOT = Path(kernels.__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a row: status PASSED, REFUSED (reason in detail), WRONG or FAILED; digest of all ranks' outputs."""
-
-    row: Row
-    id: str
-    status: str
-    detail: str = ""
-    digest: str = ""
-
-
-def run_rows(rows: Sequence[Row], world_of: Callable[[int, str], World], cache_dir: Path) -> Iterator[Outcome]:
-    """Run rows one after another; world_of(world_size, arch) gives a healthy world."""
+def run_rows(
+    rows: Sequence[Row],
+    world_of: Callable[[int, str], World],
+    cache_dir: Path,
+    limit: Limit = ENDLESS,
+    part: Part = NOT_KEPT,
+) -> Iterator[Outcome]:
+    """Run rows one after another until the limit, and add each to the part; world_of(world_size, arch) gives a healthy
+    world. A row that the limit ends has no outcome."""
     for row in rows:
-        case, arch = case_of(row), arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
-        reason = refusal(case, arch)
-        if reason is not None:
-            yield Outcome(row, case.id, "REFUSED", str(reason))
-            continue
-        try:
-            yield _run(row, case, world_of(row.world_size, arch), arch, cache_dir)
-        except (WorldFailure, RuntimeError, ValueError, AssertionError) as error:
-            yield Outcome(row, case.id, "FAILED", f"{type(error).__name__}: {error}")
+        if limit.is_over:
+            return
+        outcome = _outcome(row, world_of, cache_dir, limit)
+        if outcome is None:
+            return
+        part.add(outcome)
+        yield outcome
 
 
-def _run(row: Row, case: Case, world: World, arch: str, cache_dir: Path) -> Outcome:
+def _outcome(row: Row, world_of: Callable[[int, str], World], cache_dir: Path, limit: Limit) -> Outcome | None:
+    """What came of a row; None if the limit ended it. One that had most of the run's time and did not end has
+    failed: no next run would end it either."""
+    case, arch = case_of(row), arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
+    reason = refusal(case, arch)
+    if reason is not None:
+        return Outcome(row, case.id, "REFUSED", str(reason))
+    had_s = limit.left_s()
+    try:
+        return _run(row, case, world_of(row.world_size, arch), arch, cache_dir, limit)
+    except (WorldFailure, RuntimeError, ValueError, AssertionError) as error:
+        if limit.is_over and getattr(error, "status", "") != "DEADLOCK":
+            if had_s == math.inf or had_s < limit.whole_s / 2:
+                return None
+            return Outcome(row, case.id, "FAILED", f"did not end in {had_s:.0f} s, most of --seconds")
+        return Outcome(row, case.id, "FAILED", f"{type(error).__name__}: {error}")
+
+
+def _run(row: Row, case: Case, world: World, arch: str, cache_dir: Path, limit: Limit) -> Outcome:
     spec = catalogue.find(case.name)
     plan = Plan(case, spec, executable(spec, case, arch, cache_dir), launches=2 if is_repeated(row) else 1)
-    outcomes = world.run(run_case, plan, DEADLINE_S)
+    outcomes = world.run(run_case, plan, min(DEADLINE_S, max(limit.left_s(), LEAST_S)))
     check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check])
     digests = "".join(outcome.check.digest for outcome in outcomes if outcome.check)
     digest = hashlib.sha256(digests.encode()).hexdigest()[:24]
@@ -109,42 +134,66 @@ def tasks_of(rows: Sequence[Row]) -> list[list[Row]]:
     return [list(group) for _, group in groupby(sorted(rows, key=key), key)]
 
 
-def by_launcher(rows: Sequence[Row], launch: LaunchRequest) -> Generator[list[Outcome], None, None]:
-    """Run rows on the workers of a launcher. Rows of a task that was lost have FAILED, with the reason."""
-    tasks = tasks_of(rows)
-    work = Tasks(launch, _Rows(tuple(map(tuple, tasks))), len(tasks), folder_for_tasks())
-    with closing(iter(work)) as answers:
-        for answer in answers:
-            if answer.lost:
-                yield [Outcome(row, _id_of(row), "FAILED", f"lost: {answer.lost}") for row in tasks[answer.task]]
-            else:
-                yield answer.result
+def by_launcher(
+    rows: Sequence[Row], launch: LaunchRequest, limit: Limit = ENDLESS, part: Part = NOT_KEPT
+) -> Generator[list[Outcome], None, None]:
+    """Run rows on the workers of a launcher, until the limit. Rows of a task that was lost have FAILED, with the
+    reason; the part lacks them, but for those that the worker had added before."""
+    if limit.is_over:
+        return
+    tasks, folder = tasks_of(rows), folder_for_tasks()
+    do = _Rows(tuple(map(tuple, tasks)), replace(limit, folder=str(folder)), part)
+    work = Tasks(launch, do, len(tasks), folder)
+    timer = threading.Timer(min(limit.left_s(), threading.TIMEOUT_MAX), work.stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        with closing(iter(work)) as answers:
+            for answer in answers:
+                if answer.lost:
+                    yield [Outcome(row, _id_of(row), "FAILED", f"lost: {answer.lost}") for row in tasks[answer.task]]
+                elif answer.result is not None:
+                    yield answer.result
+    finally:
+        timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a launcher's worker does with a task (runner.launch.tasks.Do)."""
+    """What a launcher's worker does with a task (runner.launch.tasks.Do): its rows, until the limit."""
 
     tasks: tuple[tuple[Row, ...], ...]
+    limit: Limit = ENDLESS
+    part: Part = NOT_KEPT
 
     def __call__(self, task: int) -> list[Outcome]:
+        if self.limit.is_over:
+            raise NoMore
         _begin()
-        return _task(self.tasks[task])
+        return _task(self.tasks[task], self.limit, self.part)
 
 
 def _id_of(row: Row) -> str:
     return case_of(row).id
 
 
-def in_processes(rows: Sequence[Row], processes: int) -> Iterator[list[Outcome]]:
-    """Run rows on simulated worlds in so many processes; gives the outcomes of a task after the other, as they end."""
-    tasks = tasks_of(rows)
+def in_processes(
+    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT
+) -> Iterator[list[Outcome]]:
+    """Run rows on simulated worlds in so many processes, until the limit; gives the outcomes of a task after the other,
+    as they end."""
+    tasks, do = tasks_of(rows), partial(_task, limit=limit, part=part)
     if processes == 1:
-        yield from map(_task, tasks)
+        yield from map(do, tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, initializer=_begin) as pool:
-        yield from pool.imap_unordered(_task, tasks)
+    with context.Pool(processes, initializer=_begin_in_pool) as pool:
+        yield from pool.imap_unordered(do, tasks)
+
+
+def _begin_in_pool() -> None:
+    end_with_parent()
+    _begin()
 
 
 def _begin() -> None:
@@ -157,9 +206,11 @@ def _begin() -> None:
 _worlds = SimulatedWorlds()
 
 
-def _task(rows: Sequence[Row]) -> list[Outcome]:
+def _task(rows: Sequence[Row], limit: Limit, part: Part) -> list[Outcome]:
+    if limit.is_over:
+        return []
     with tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder:
-        return list(run_rows(rows, _worlds, Path(folder)))
+        return list(run_rows(rows, _worlds, Path(folder), limit, part))
 
 
 def cores() -> int:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from tests.matrix.cells import (
     sample,
 )
 from tests.matrix.gpus import world_sizes
-from tests.matrix.running import Outcome
+from tests.matrix.results import Outcome
 
 REDUCED = 66
 """Types, accumulators and reductions that belong together: 4 + 6 + 6 + 6 + 2 * 8 of floats, 4 * 7 of integers."""
@@ -54,6 +55,7 @@ def test_a_kernel_has_a_cell_for_all_that_belongs_together() -> None:
     assert len(set(cells())) == len(found)
 
 
+@pytest.mark.slow
 def test_the_sample_holds_every_pair_of_values_that_any_row_holds(rows: list[Row]) -> None:
     """Said again in another way: over all rows that a kernel takes, by trying them."""
     held = set().union(*(pairs(row) for row in rows))
@@ -82,6 +84,7 @@ def _can_be(cell: object, values: dict[str, tuple[object, ...]], fixed: dict[str
     return False
 
 
+@pytest.mark.slow
 def test_no_row_of_the_sample_is_refused(rows: list[Row]) -> None:
     assert all(refusal(case_of(row), arch) is None for row in rows for arch in [_arch(row)])
 
@@ -169,6 +172,7 @@ def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
     assert proof([], "simulator").commit == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -185,6 +189,16 @@ def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
         (["--compare", "deep.json"], "deep.json can't be read (--compare)"),
         (["--compare", "list.json"], "list.json holds no digests (--compare)"),
         (["--proof", "folder"], "folder can't be written: it is a folder"),
+        (["--results", "folder"], "folder can't be written: it is a folder"),
+        (["--results", "list.json"], "list.json has no results of the matrix: give a file that --results wrote"),
+        (["--again"], "there is nothing to go on with (--again): give the file of results, too (--results)"),
+        (["--seconds", "0"], "0 seconds (--seconds): give a number greater than 0"),
+        (["--seconds", "nan"], "nan seconds (--seconds): give a number greater than 0"),
+        (["--rows", "0-3"], "no row is in '0-3' (--rows): give numbers from 1-"),
+        (["--rows", "999999-1000000"], "no row is in '999999-1000000' (--rows): give numbers from 1-"),
+        (["--rows", "*-float99-*"], "no row is in '*-float99-*' (--rows): give numbers from 1-"),
+        (["--compare", "gone.json", "list.json"], "gone.json can't be read (--compare)"),
+        (["--compare", "a.json", "b.json", "--gpus"], "and nothing runs: leave out --gpus"),
     ],
 )
 def test_a_wrong_request_is_one_line_before_anything_is_compiled(
@@ -196,7 +210,7 @@ def test_a_wrong_request_is_one_line_before_anything_is_compiled(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("tests.matrix.__main__._run", lambda rows, options: pytest.fail("something ran"))
+    monkeypatch.setattr("tests.matrix.__main__._run", lambda *given: pytest.fail("something ran"))
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "folder").mkdir()
@@ -219,7 +233,8 @@ def test_the_command_counts_and_ends_with(
     status: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outcomes = [[Outcome(ROW, "a", status, "the reason", "1")]]
-    monkeypatch.setattr("tests.matrix.__main__.in_processes", lambda rows, jobs: iter(outcomes))
+    monkeypatch.setattr("tests.matrix.__main__._rows", lambda options: [ROW])
+    monkeypatch.setattr("tests.matrix.__main__._run", lambda *given: iter(outcomes))
     assert main(["--kernel", "all_reduce/one_shot", "--world-size", "2"]) == code
     said = capsys.readouterr().out
     counts = {"PASSED": "1 passed, 0 refused, 0 bad", "REFUSED": "0 passed, 1 refused, 0 bad"}
@@ -231,8 +246,18 @@ def test_the_command_counts_and_ends_with(
 def test_rows_of_a_task_that_a_launcher_lost_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [dataclasses.replace(ROW, world_size=size) for size in (2, 3)]
     made = [Outcome(rows[0], "b", "PASSED", "", "1")]
-    answers = [Answer(0, lost="worker 2 is gone"), Answer(1, made)]
-    monkeypatch.setattr(running, "Tasks", lambda *given: (one for one in answers))
+
+    class Answers:
+        def __init__(self, *given: object) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
+        def __iter__(self) -> Iterator[Answer]:
+            yield from (Answer(0, lost="worker 2 is gone"), Answer(1, made))
+
+    monkeypatch.setattr(running, "Tasks", Answers)
     lost, passed = running.by_launcher(rows, LaunchRequest("joblib"))
     assert [(one.row.world_size, one.status, one.detail) for one in lost] == [(3, "FAILED", "lost: worker 2 is gone")]
     assert passed == made

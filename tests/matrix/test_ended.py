@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tests.matrix.__main__ as matrix
+from tests.patience import PATIENCE_S, until
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,11 @@ def test_a_signal_closes_what_runs(
     number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     closed = []
+    before = signal.getsignal(number)
+    if before is signal.SIG_IGN:  # as under nohup, where the matrix goes on, too
+        signal.signal(number, signal.SIG_DFL)
 
-    def run(rows: object, options: object) -> Any:
+    def run(*given: object) -> Any:
         try:
             yield []
             os.kill(os.getpid(), number)
@@ -32,7 +36,10 @@ def test_a_signal_closes_what_runs(
             closed.append(number)
 
     monkeypatch.setattr(matrix, "_run", run)
-    assert matrix.main(["--few", "--kernel", "barrier/push", "--world-size", "2"]) == code
+    try:
+        assert matrix.main(["--few", "--kernel", "barrier/push", "--world-size", "2"]) == code
+    finally:
+        signal.signal(number, before)
     assert closed == [number]
     assert f"tests.matrix: {number.name}: not all rows were run" in capsys.readouterr().err
 
@@ -49,11 +56,9 @@ def test_sigterm_ends_the_workers_of_a_launcher(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
     )
     try:
-        deadline_s = time.monotonic() + 60
-        while not list(tmp_path.glob(".symlab-tasks-*/.launch/claims/*")) and time.monotonic() < deadline_s:
-            time.sleep(0.1)
+        until(lambda: list(tmp_path.glob(".symlab-tasks-*/.launch/claims/*")), "a task's start")
         process.terminate()
-        said = process.communicate(timeout=30)[1]  # which waits for all that hold its pipe: the workers, too
+        said = process.communicate(timeout=PATIENCE_S)[1]  # which waits for all that hold its pipe: the workers, too
     finally:
         process.kill()
         process.wait()

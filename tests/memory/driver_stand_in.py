@@ -52,9 +52,10 @@ class StandInDriver:
     multiprocessors = 132
     name = "stand-in"
 
-    def __init__(self, world: StandInWorld, rank: int) -> None:
+    def __init__(self, world: StandInWorld, rank: int, identity: str = "") -> None:
         self.world = world
         self.rank = rank
+        self.identity = identity or f"GPU-{rank}"
         self.queue: list[Callable[[], Any]] = []
         self.noted: list[str] = []
 

@@ -21,9 +21,7 @@ from torch.distributed import HashStore
 from memory.fabric import DeviceFault, LibraryCall, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
-
-PATIENCE_S = 10.0
-"""How long a collective call waits for the others before the test fails."""
+from tests.patience import PATIENCE_S
 
 GRANULE_BYTES = 512
 
@@ -68,7 +66,8 @@ class StandInWorld:
     """world_size ranks on stand-ins: the machine behind NvshmemFabrics that tests use like a simulated one.
 
     multicast_on names the ranks that get multicast addresses (True: all). unmapped holds pairs (rank, peer) where rank
-    does not see peer's memory. gpu_free_bytes is each rank's free GPU memory.
+    does not see peer's memory. gpu_free_bytes is each rank's free GPU memory. gpus names each rank's GPU (none:
+    one each), share_gpus whether they may be the same.
     """
 
     def __init__(
@@ -79,7 +78,10 @@ class StandInWorld:
         *,
         unmapped: Sequence[tuple[int, int]] = (),
         gpu_free_bytes: dict[int, int] | None = None,
+        gpus: Sequence[str] = (),
+        share_gpus: bool = False,
     ) -> None:
+        self.share_gpus = share_gpus
         self.world_size = world_size
         self.heap_bytes = heap_bytes
         self.multicast_on = range(world_size) if multicast is True else multicast or ()
@@ -107,7 +109,7 @@ class StandInWorld:
         self.run_number = -1
         self.away = set(range(world_size))
         self.libraries = [StandInLibrary(self, rank) for rank in range(world_size)]
-        self.drivers = [StandInDriver(self, rank) for rank in range(world_size)]
+        self.drivers = [StandInDriver(self, rank, gpus[rank] if gpus else "") for rank in range(world_size)]
         self.fabrics: list[NvshmemFabric] = self._connect()
 
     def _connect(self) -> list[Any]:
@@ -117,7 +119,9 @@ class StandInWorld:
             meeting = ObservedMeeting(self, self.store, rank)
             meeting.set_deadline(time.monotonic() + PATIENCE_S)
             try:
-                found[rank] = connect(self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes)
+                found[rank] = connect(
+                    self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes, self.share_gpus
+                )
                 found[rank].set_deadline(None)
             except BaseException as error:
                 found[rank] = error

@@ -19,9 +19,9 @@ import torch
 from memory.fabric import Region
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
+from tests.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parent.parent
-DEADLINE_S = 30.0
 
 
 class Carried:
@@ -77,7 +77,7 @@ class TestedProcessWorld:
     def run_ranks(self, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any]) -> list[Any]:
         """program(wrap(fabric, rank)) on every rank; what it returned or raised, by rank."""
         try:
-            answers = self.processes.run(Carried(on_rank), Carried((program, wrap)), DEADLINE_S)  # type: ignore[arg-type]
+            answers = self.processes.run(Carried(on_rank), Carried((program, wrap)), PATIENCE_S)  # type: ignore[arg-type]
         except WorldFailure as failure:
             return [failure.errors.get(rank, failure) for rank in range(self.world_size)]
         found = [pickle.loads(answer) for answer in answers]

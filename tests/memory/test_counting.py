@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from memory.fabric import Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, first_fit
 from memory.pool import SymmetricPool
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.patience import within
 
 SIZES = ((1, 256), (256, 256), (257, 1), (4096, 4096), (100_000, 256), (8, 1 << 14))
 """Bytes and alignments of allocations, one after another."""
@@ -64,14 +64,13 @@ def test_a_heap_of_the_peak_holds_the_program_and_a_granule_less_does_not(rules:
 
 def test_gigabytes_cost_neither_memory_nor_time() -> None:
     fabric = CountingFabric(8, SIMULATED)
-    started = time.perf_counter()
-    region = fabric.allocate(1 << 47, 256, "data")
-    fabric.write(region, 1 << 46, torch.empty(1 << 46, dtype=torch.uint8, device="meta"))
-    for looked_at in (fabric.view(region), fabric.inspect(region), fabric.read(region, 0, 1 << 47)):
-        assert (looked_at.numel(), looked_at.device.type) == (1 << 47, "meta")
-    fabric.synchronize()
-    fabric.barrier()
-    assert time.perf_counter() - started < 10
+    with within():
+        region = fabric.allocate(1 << 47, 256, "data")
+        fabric.write(region, 1 << 46, torch.empty(1 << 46, dtype=torch.uint8, device="meta"))
+        for looked_at in (fabric.view(region), fabric.inspect(region), fabric.read(region, 0, 1 << 47)):
+            assert (looked_at.numel(), looked_at.device.type) == (1 << 47, "meta")
+        fabric.synchronize()
+        fabric.barrier()
     assert fabric.peak_bytes == 1 << 47
 
 

@@ -29,7 +29,7 @@ stream = [7]
 torch.zeros = lambda *shape, device: zeros(*shape)
 torch.cuda.set_device = lambda index: print("device", index)
 torch.cuda.init = lambda: None
-H200 = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=132)
+H200 = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, uuid="aa-bb")
 torch.cuda.get_device_properties = lambda index: H200
 torch.cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=stream[0])
 driver = CudaDriver(3, 1)
@@ -73,6 +73,7 @@ def lines(fake_driver: Path, code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_kernel_is_loaded_once_and_launched_with_its_parameters_sizes(fake_driver: Path) -> None:
     code = """
 driver.launch(kernel, Launch(3, 128), of(0x7F0012345678, 5, -1))
@@ -94,6 +95,7 @@ driver.wait(None)
     assert sorted(out[7:]) == ["look 7", "look 7", "look 8", "look 8"], "every stream that had work is waited for"
 
 
+@pytest.mark.slow
 def test_a_stream_waits_for_an_event_of_another(fake_driver: Path) -> None:
     code = """
 driver.wait_stream(5, None)
@@ -108,11 +110,13 @@ said(DeviceFault, lambda: driver.wait_stream(5, 0x99))
     assert out[11].startswith("DeviceFault: rank 1: cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS")
 
 
+@pytest.mark.slow
 def test_what_it_knows_of_the_gpu(fake_driver: Path) -> None:
     code = "print(driver.arch, driver.l2_bytes, driver.name, driver.device, driver.free_bytes(), driver.stream())"
     assert lines(fake_driver, code) == ["device 3", f"sm_90a {60 << 20} NVIDIA H200 cuda:3 5 7"]
 
 
+@pytest.mark.slow
 def test_wrong_launches_are_clear_lines(fake_driver: Path) -> None:
     code = """
 import dataclasses
@@ -137,6 +141,7 @@ said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_80")
     ]
 
 
+@pytest.mark.slow
 def test_a_kernel_without_a_cubin_is_loaded_as_ptx(fake_driver: Path) -> None:
     code = """
 import dataclasses
@@ -145,6 +150,7 @@ driver.load(dataclasses.replace(kernel, cubin=b"", ptx=".version 9.0", digest="s
     assert "load version 9.0" in lines(fake_driver, code)
 
 
+@pytest.mark.slow
 def test_a_modules_variable_is_written_at_once(fake_driver: Path) -> None:
     code = """
 driver.set_variable(kernel, "table", 8, bytes([1, 2, 255]))
@@ -159,6 +165,7 @@ said(ValueError, lambda: driver.set_variable(kernel, "table", 8, bytes(17)))
     ]
 
 
+@pytest.mark.slow
 def test_nvshmems_device_code_is_loaded_as_a_library_whose_handle_nvshmem_takes(fake_driver: Path) -> None:
     code = """
 import dataclasses
@@ -178,6 +185,7 @@ driver.load(kernel)
     ]
 
 
+@pytest.mark.slow
 def test_what_others_queue_is_named_too(fake_driver: Path) -> None:
     """A library's collective that hung passed for a kernel of ours that was launched before."""
     code = """
@@ -193,6 +201,7 @@ said(DeviceFault, lambda: driver.wait(None))
     assert fault.endswith("(last launched: all_to_all/nvshmem)")
 
 
+@pytest.mark.slow
 def test_a_failed_device_and_a_kernel_that_never_ends_are_named(fake_driver: Path) -> None:
     code = """
 driver.launch(kernel, ONE, GIVEN)
@@ -206,7 +215,7 @@ except DeviceFault as error:
 stream[0] = 0x77
 began = time.monotonic()
 said(DeadlineExceeded, lambda: driver.wait(began + 0.2))
-print(0.2 <= time.monotonic() - began < 10)
+print(time.monotonic() - began >= 0.2)
 """
     last = "all_reduce/one_shot"
     assert lines(fake_driver, code)[-4:] == [
@@ -223,6 +232,7 @@ def launches(out: list[str]) -> list[str]:
     return [line for line in out if line.startswith(("launch", "set"))]
 
 
+@pytest.mark.slow
 def test_every_kind_of_argument_reaches_the_driver_whole_and_aligned(fake_driver: Path) -> None:
     code = """
 import dataclasses
@@ -239,6 +249,7 @@ driver.launch(kernel, ONE, GIVEN)
     ], "and kernels of one module are told apart"
 
 
+@pytest.mark.slow
 def test_a_launch_in_three_dimensions_with_shared_memory_a_cluster_and_a_stream(fake_driver: Path) -> None:
     code = """
 driver.launch(kernel, Launch((4, 3, 2), (8, 4, 2), shared_bytes=100, stream=9), GIVEN)
@@ -269,6 +280,7 @@ driver.wait(None)
     assert "look 9" in out, "the stream of a launch is waited for"
 
 
+@pytest.mark.slow
 def test_a_cooperative_launch_of_more_blocks_than_fit_is_refused(fake_driver: Path) -> None:
     """Of 1,024 threads 2 blocks fit on each of 132 multiprocessors."""
     code = """
@@ -282,6 +294,7 @@ driver.launch(kernel, Launch(265, 1024), GIVEN)
     assert f"ValueError: all_reduce/one_shot: {text}" in out
 
 
+@pytest.mark.slow
 def test_a_launch_that_is_repeated_is_packed_once_and_a_changed_one_again(fake_driver: Path) -> None:
     code = """
 packings = []

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from memory.fabric import Disagreement, FabricError, HeapFull, PeerLost, Region
+from tests.patience import PATIENCE_S
 
 Make = Callable[..., Any]
 OnRanks = Callable[..., list[Any]]
@@ -151,7 +152,7 @@ def test_an_abort_reaches_who_waits_and_who_comes_later(make_world: Make, on_ran
     def program(fabric: Any) -> None:
         if fabric.rank == 0:
             fabric.barrier()
-        aborted.wait(10)
+        aborted.wait(PATIENCE_S)
         fabric.synchronize()
         fabric.barrier()
 

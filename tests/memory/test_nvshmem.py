@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from memory_driver_stand_in import Misuse, Spinning
-from memory_nvshmem_stand_in import StandInWorld
+from memory_nvshmem_stand_in import StandInLibrary, StandInWorld
 from torch.distributed import HashStore
 
 from memory.fabric import (
@@ -27,6 +27,7 @@ from memory.fabric import (
 from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
+from tests.patience import PATIENCE_S
 
 ONE = Launch(1, 32)
 
@@ -391,7 +392,7 @@ def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert outcomes == ["", ""]
     assert [library.initialized for library in world.libraries] == [False, False]
 
@@ -409,3 +410,43 @@ def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks: Any, mon
         assert message == (
             f"rank {rank}: NVSHMEM's allocation of data failed: NvshmemError: Failed to allocate memory of bytes 64"
         )
+
+
+def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two processes of torchrun on one GPU: without share_gpus their times would be those of turns."""
+    started: list[int] = []
+    monkeypatch.setattr(StandInLibrary, "init", lambda library, identity, rank, size: started.append(rank))
+    with pytest.raises(FabricError, match="ranks 0, 2 have the same GPU, GPU-a: .* fabric.share_gpus=true") as caught:
+        StandInWorld(3, gpus=("GPU-a", "GPU-b", "GPU-a"))
+    assert caught.value.rank == 2
+    assert started == []
+
+
+def test_ranks_that_may_share_a_gpu_share_its_memory() -> None:
+    apart = StandInWorld(3, heap_bytes=0, gpu_free_bytes=dict.fromkeys(range(3), 8 << 30))
+    shared = StandInWorld(
+        3,
+        heap_bytes=0,
+        gpu_free_bytes=dict.fromkeys(range(3), 8 << 30),
+        gpus=("GPU-a", "GPU-b", "GPU-a"),
+        share_gpus=True,
+    )
+    assert (apart.fabric(0).traits.ranks_on_gpu, apart.fabric(0).traits.heap_bytes) == (1, 4 << 30)
+    assert (shared.fabric(0).traits.ranks_on_gpu, shared.fabric(0).traits.heap_bytes) == (2, 2 << 30)
+    assert shared.fabric(0).traits.description.endswith(", up to 2 ranks on a GPU")
+    assert "ranks on a GPU" not in apart.fabric(0).traits.description
+
+
+def test_room_on_a_shared_gpu_is_divided() -> None:
+    """Each of two ranks sees 3 GiB free, of which both would otherwise take 2."""
+    free = dict.fromkeys(range(2), (3 << 30) + (256 << 20))
+    world = StandInWorld(2, heap_bytes=4 << 30, gpu_free_bytes=free, gpus=("GPU-a",) * 2, share_gpus=True)
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda rank: _refused(world.fabric(rank)), range(2)))
+    assert all("1,610,612,736" in text for text in outcomes), outcomes
+
+
+def _refused(fabric: Any) -> str:
+    with pytest.raises(HeapFull) as caught:
+        fabric.allocate(2 << 30, 16, "large")
+    return str(caught.value)

@@ -38,6 +38,7 @@ def doubled(value: int) -> int:
     return 2 * value
 
 
+@pytest.mark.slow
 def test_closures_and_results_travel(world: Any, on_ranks: Any, interrupted: Any) -> None:
     addend = torch.arange(3)
 
@@ -51,6 +52,7 @@ def test_closures_and_results_travel(world: Any, on_ranks: Any, interrupted: Any
         assert (notes, calls) == (("0", "2"), ["exchange"])
 
 
+@pytest.mark.slow
 def test_errors_come_home_as_they_were_and_the_world_is_kept(world: Any, kept: KeptWorlds, on_ranks: Any) -> None:
     def fails(fabric: Any) -> None:
         region = fabric.allocate(64, 16, "data")
@@ -70,6 +72,7 @@ def test_errors_come_home_as_they_were_and_the_world_is_kept(world: Any, kept: K
     assert world.processes.processes == processes
 
 
+@pytest.mark.slow
 def test_a_failed_assertion_is_seen(world: Any, on_ranks: Any) -> None:
     def program(fabric: Any) -> None:
         assert fabric.rank == 0, "not this one"
@@ -88,6 +91,7 @@ def test_disagreement_is_seen_by_both(world: Any, on_ranks: Any) -> None:
     assert [type(outcome) for outcome in on_ranks(world, program)] == [Disagreement, Disagreement]
 
 
+@pytest.mark.slow
 def test_a_world_that_lost_much_memory_or_a_rank_is_replaced(kept: KeptWorlds, on_ranks: Any) -> None:
     def leaks(fabric: Any) -> None:
         fabric.allocate(1 << 14, 16, "data")

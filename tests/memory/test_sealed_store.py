@@ -16,6 +16,7 @@ from torch.distributed import HashStore, TCPStore
 from memory.fabric import FabricError, PeerLost
 from memory.meeting import Meeting, lost
 from memory.sealed_store import SealedStore
+from tests.patience import PATIENCE_S
 
 KEY = bytes(range(32))
 
@@ -136,7 +137,7 @@ def together(programs: list[Callable[[], Any]]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     return outcomes
 

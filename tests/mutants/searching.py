@@ -14,6 +14,7 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
+from memory.worker_process import end_with_parent
 from tests.mutants.arguments import PLACE as ARGUMENTS
 from tests.mutants.arguments import Argument, argued, arguments
 from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
@@ -156,5 +157,5 @@ def all_results(chosen: Sequence[str], seeds: int, jobs: int) -> Iterator[list[R
     if jobs == 1:
         yield from (results(name, seeds) for name in chosen)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent) as pool:
         yield from pool.map(results, chosen, [seeds] * len(chosen))

@@ -26,7 +26,7 @@ from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, writ
 from tests.mutants.searching import README, Result, again, gaps, included, results, table, told
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
-"""Kernels whose mutants run in the fast tests: flags of peers, and of the switch."""
+"""Kernels that run, as they are and as mutants, in the fast tests: flags of peers, and of the switch."""
 
 checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
 
@@ -93,8 +93,9 @@ def test_a_place_is_the_text_of_the_source_line() -> None:
 
 
 def test_all_of_our_kernels_have_mutants() -> None:
-    assert set(OWN) == {spec.name for spec in catalogue.SPECS}
-    assert len(OWN) == 42
+    left_out = {spec.name for spec in catalogue.SPECS} - set(OWN)
+    assert {name.partition("/")[2] for name in left_out} == {"ll128"}  # as the page says
+    assert (len(OWN), len(left_out)) == (43, 6)
     for name in SAMPLE:
         changes = {one.change for one in Compiled(OWN[name]).mutants}
         assert changes == {"release to relaxed", "acquire to relaxed", "sys to gpu", "dropped"}
@@ -126,7 +127,7 @@ def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str
 
 
 @checker
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in OWN])
 def test_our_kernels_are_clean(name: str) -> None:
     for is_patient in (False, True):
         assert Compiled(OWN[name]).outcome(None, Try("races", 0, is_patient)) == ""

@@ -195,6 +195,7 @@ def test_the_commands_for_other_figures_are_found() -> None:
     assert len(COMMANDS) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: shlex.split(line)[-1])
 def test_other_figures_are_drawn_on_demand(line: str, tmp_path: Path) -> None:
     """The commands of reports/published/README.md, run as they stand there."""
@@ -205,10 +206,37 @@ def test_other_figures_are_drawn_on_demand(line: str, tmp_path: Path) -> None:
     assert (tmp_path / name).stat().st_size > 10_000
 
 
-def test_a_machine_without_a_place_or_without_its_commands_is_said(project: Path) -> None:
-    (project / publish.PLACE / "README.md").write_text("# Title\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=rf"no place for {MACHINE}; add the lines '<!-- published: {MACHINE} -->'"):
+def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project: Path) -> None:
+    page = project / publish.PLACE / "README.md"
+    page.write_text("# Title\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"not as the bundles have it: reports/published/README\.md"):
         publish.refresh(project, is_check=True)
+    publish.refresh(project)
+    publish.refresh(project, is_check=True)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# Title\n\n## 4 x Invented GPU\n\n<!-- published: {MACHINE} -->\n\n**all_reduce bfloat16")
+    assert text.endswith("<!-- end -->\n")
+
+
+def test_days_of_one_machine_are_linked_with_each_other(project: Path) -> None:
+    first = project / publish.PLACE / MACHINE
+    second = first.with_name(f"{MACHINE}-2026-11-24")
+    shutil.copytree(first, second)
+    publish.refresh(project)
+    publish.refresh(project, is_check=True)
+    text = (project / publish.PLACE / "README.md").read_text(encoding="utf-8")
+    assert f"\n## 4 x Invented GPU, 2026-11-24\n\n<!-- published: {second.name} -->\n" in text
+    all_of_them = f"all of them: `symlab history reports/published/{MACHINE}*`."
+    for other in (first, second):
+        assert text.count(f"On other days: [{other.name}]({other.name}/table.md); {all_of_them}") == 1
+    for folder in (first, second):  # as the audit compares them, which reads one machine at a time
+        texts = publish.machine_texts(project, folder.name, bundle.read([folder]))
+        assert all(there == wanted for there, wanted in texts.values())
+    assert publish.machine_and_day(second.name) == (MACHINE, "2026-11-24")
+    assert publish.machine_and_day("h200-x2") == ("h200-x2", "")
+
+
+def test_a_machine_without_its_commands_is_said(project: Path) -> None:
     (project / publish.PLACE / MACHINE / "README.md").unlink()
     with pytest.raises(ValueError, match="it says by which commands the bundles were made"):
         publish.refresh(project)

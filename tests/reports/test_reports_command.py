@@ -6,7 +6,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from reports.__main__ import main
 from reports.html import figures_of
 from reports.record import bundle
 from reports.table.table import json_text, plain
+from tests.patience import PATIENCE_S
 from tests.reports.synthetic import KIB, MIB, study
 
 ROOT = Path(__file__).parents[2]
@@ -184,17 +184,15 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "RECORDS" in text
 
 
-def test_it_is_there_in_less_than_a_second_of_its_own_time(folder: Path) -> None:
+def test_a_table_imports_none_of_what_is_heavy(folder: Path) -> None:
     program = (
-        "import sys, time; from reports.__main__ import main; "
+        "import sys; from reports.__main__ import main; "
         f"main(['table', {str(folder)!r}]); "
         "heavy = {'matplotlib', 'jinja2', 'numpy', 'scipy', 'torch', 'mlflow', 'hydra', 'rich', 'runner', 'kernels'}; "
-        "print(time.process_time(), *sorted(heavy & set(sys.modules)), file=sys.stderr)"
+        "print(*sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds, *heavy = done.stderr.split()
-    assert heavy == []
-    assert float(seconds) < 1
+    assert done.stderr.split() == []
 
 
 def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
@@ -207,9 +205,7 @@ def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
     )
     assert writer.stdout is not None
     writer.stdout.close()
-    deadline_s = time.monotonic() + 30
-    while writer.poll() is None and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    writer.wait(PATIENCE_S)
     assert writer.stderr is not None
     assert (writer.returncode, writer.stderr.read()) == (0, "")
     writer.stderr.close()

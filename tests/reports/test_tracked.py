@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import sqlite3
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from reports.record.record import Record
 from reports.table.table import plain
 from reports.tracked import fetch
 from runner.track.__main__ import main as send
+from tests.patience import within
 from tests.reports.synthetic import KIB, record, refused
 
 EXPERIMENT = "read back"
@@ -95,12 +95,14 @@ def same(found: Sequence[Record], expected: Sequence[Record]) -> bool:
     return sorted(map(line_of, found)) == sorted(map(line_of, expected))
 
 
+@pytest.mark.slow
 def test_a_commands_run_has_its_records(sent: Sent) -> None:
     own = [one for one in sent.records if one.request.command == "command0"]
     assert len(own) == 4
     assert same(fetch(sent.uri, [sent.command("command0")]), own)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_series_has_that_series_records(sent: Sent) -> None:
     with sqlite3.connect(sent.folder / "mlflow.db") as connection:
         runs = connection.execute("select run_uuid from tags where value = '0/all_reduce/multimem_one_shot'").fetchall()
@@ -170,10 +172,8 @@ def test_a_server_that_is_down_costs_seconds_and_shows_no_password() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    began_s = time.monotonic()
-    with pytest.raises(ValueError, match="can't be read") as caught:
+    with within(), pytest.raises(ValueError, match="can't be read") as caught:
         fetch(f"http://me:hunter2@127.0.0.1:{port}", ["1"])
-    assert time.monotonic() - began_s < 20
     assert "hunter2" not in str(caught.value)
 
 

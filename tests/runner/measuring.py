@@ -25,6 +25,7 @@ from runner.timing.measure import MeasurePlan, RankMeasurement, measure
 from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 
 TIMING = TimingRequest(TimingMode.graph, Window.kernel, L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none)
 CALL_US = 2.5
@@ -148,7 +149,7 @@ class Bench:
             return measure(recording, plan, stopwatch)
 
         world = ThreadWorld(self.world_size, SimulatorOptions(heap_bytes=1 << 23))
-        return world.run(program, self.plan, 60.0)
+        return world.run(program, self.plan, NEVER_S)
 
 
 def case_of(algorithm: str, **changes: Any) -> Case:

@@ -50,11 +50,13 @@ def composed_again(records: list[Record]) -> dict[str, Any]:
     return configurations(jobs_of(records), silent)[1]
 
 
+@pytest.mark.slow
 def test_configurations_are_composed_again(made: Callable[..., list[Record]]) -> None:
     records = made("-m", "+exp=allreduce_bf16", "world_size=2,4", "sizes=[8]", "seed=3")
     assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_not_what_its_overrides_give_is_named(made: Callable[..., list[Record]]) -> None:
     records = [with_configuration(record, seed=7) for record in made("sizes=[8]", "seed=3")]
     (different,) = composed_again(records)["different"]
@@ -64,6 +66,7 @@ def test_a_configuration_that_is_not_what_its_overrides_give_is_named(made: Call
     assert different[2].startswith("can't be composed any more: ")
 
 
+@pytest.mark.slow
 def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
     without = {key: value for key, value in records[0].request.configuration.items() if key not in ("root", "timing")}
@@ -73,6 +76,7 @@ def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable
     assert different[2] == "root: recorded nothing, composed 1"
 
 
+@pytest.mark.slow
 def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8,64]", "seed=3")
     assert composed_again(records)["verified"] == 1
@@ -88,6 +92,7 @@ def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> Non
         assert different[2].endswith(f"{records[2].id} differs")
 
 
+@pytest.mark.slow
 def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: Callable[..., list[Record]]) -> None:
     """A resumed command may go on from another commit, and says so; within each part there is one."""
     records = made("sizes=[8,16]", "seed=3")
@@ -105,6 +110,7 @@ def test_where_things_are_kept_does_not_count(made: Callable[..., list[Record]])
     assert composed_again(records)["verified"] == 1
 
 
+@pytest.mark.slow
 def test_what_can_not_be_composed_here_is_not_comparable(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]", "seed=3")
     replayed = [with_request(record, replays={"commands": ["x"]}) for record in records]
@@ -129,6 +135,7 @@ def test_experiments_of_another_folder_are_not_comparable(made: Callable[..., li
     assert told[2] == "the files of its --config-dir are not recorded"
 
 
+@pytest.mark.slow
 def test_the_commits_own_configurations_are_asked(made: Callable[..., list[Record]], tmp_path: Path) -> None:
     """A repository whose conf/ has changed since the records were made."""
     records = made("+exp=allreduce_bf16", "sizes=[8]")
@@ -156,6 +163,7 @@ def counted(records: list[Record]) -> dict[str, Any]:
     return cases(jobs, configurations(jobs, silent)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithms", ["auto", "[one_shot,two_shot]"])
 def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]], algorithms: str) -> None:
     records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
@@ -168,12 +176,14 @@ def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]]
     assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
 
 
+@pytest.mark.slow
 def test_a_named_algorithm_of_which_nothing_is_there_is_missed(made: Callable[..., list[Record]]) -> None:
     records = made("algorithms=[one_shot,two_shot]", "sizes=[8,64]")
     found = counted([record for record in records if record.case.algorithm != "two_shot"])
     assert len(found["missing"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithms", ["auto", "all"])
 def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
     algorithms: str, made: Callable[..., list[Record]]
@@ -188,6 +198,7 @@ def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
     assert counted(older)["missing"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithms", ["auto", "all"])
 def test_of_an_older_record_the_commits_catalogue_says_which_are_meant(
     algorithms: str, made: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch
@@ -207,6 +218,7 @@ def test_of_an_older_record_the_commits_catalogue_says_which_are_meant(
     assert counted(gone)["missing"] == [], "a kernel that is gone can't be asked for its cases"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
 def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Callable[..., list[Record]]) -> None:
     records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
@@ -216,6 +228,7 @@ def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Ca
     assert what == "the command line asks for 2 jobs, the record says 1"
 
 
+@pytest.mark.slow
 def test_an_experiment_may_sweep_over_one_value(tmp_path: Path, made: Callable[..., list[Record]]) -> None:
     """Its file gives the job an override that the command line does not have; another one would be named."""
     (tmp_path / "mine" / "exp").mkdir(parents=True)
@@ -287,11 +300,14 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[...
         [records[1].id, "request.command_line.1"],
     ]
     assert token not in json.dumps(found)
+    unpredicted = audit_worker.secrets(records, ["", f"not simulated: {token}"])["found"]
+    assert unpredicted == [[records[1].id, "prediction.reason"]]
     nothing: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest.read({})}
     bare = [dataclasses.replace(record, **nothing) for record in records]
     assert audit_worker.secrets(bare) == {"looked_at": 0, "found": []}
 
 
+@pytest.mark.slow
 def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
     asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})

@@ -225,6 +225,7 @@ def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: 
     assert [path for path in done.folder.glob("records/*/*") if path.name.endswith(".tmp")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", [["-m", "runner"], ["-c", "from runner.__main__ import main; raise SystemExit(main())"]]
 )

@@ -28,8 +28,8 @@ def test_it_asks_for_every_op_and_algorithm_on_two_and_four_ranks() -> None:
     assert {job.request.world_size for job in jobs} == {2, 4}
     assert {job.request.algorithms for job in jobs} == {"all"}
     assert {job.request.fabric.races for job in jobs} == {True}
-    assert "16 jobs" in (CONF / "exp" / "races.yaml").read_text()
-    assert len(jobs) == 16
+    assert "18 jobs" in (CONF / "exp" / "races.yaml").read_text()
+    assert len(jobs) == 18
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ from simulator.isa import UnknownInstruction
 from simulator.ptx.parse import parse_kernel
 from simulator.run.decode import decode
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.patience import PATIENCE_S
 
 ARCH = "sm_90a"
 HEADER = f".version 9.0\n.target {ARCH}\n.address_size 64\n"
 HEAP_BYTES = 1 << 20
-JOIN_S = 60.0
 Program = Callable[[SimulatorFabric], Any]
 
 
@@ -135,7 +135,7 @@ def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = No
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(JOIN_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), "a rank hangs"
     return Outcome(world, results, errors, time.monotonic() - start, world.counters())
 

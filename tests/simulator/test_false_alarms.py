@@ -76,6 +76,7 @@ class TestFalseAlarms:
 
         assert succeed(make_world(1), program).results == [12]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(3))
     def test_pointer_chasing(self, seed: int) -> None:
         """Random permutations: each lane follows its cycle for its own number of steps, nested, with loads only."""

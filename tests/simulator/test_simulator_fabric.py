@@ -15,6 +15,7 @@ from simulator_harness import executable, get, make_world, module, put, run, sta
 from memory.fabric import Disagreement, HeapFull, NoMulticast, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
+from tests.patience import PATIENCE_S
 
 NOTHING = executable(module(""))
 
@@ -69,7 +70,7 @@ class TestTogether:
         outcome = run(make_world(3), program)
         assert [type(one) for one in outcome.errors] == [PeerLost, type(None), PeerLost]
         assert "ranks 0, 2 wait for all in 'hello', but rank 1 has left" in str(outcome.errors[0])
-        assert outcome.wall_s < 5
+        assert outcome.wall_s < PATIENCE_S
 
     def test_one_rank_alone_waits(self) -> None:
         def program(fabric: SimulatorFabric) -> None:

@@ -121,6 +121,7 @@ class TestDeterminism:
         ["u64 far", "u64 out"],
     )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 9}], ids=["fair", "random"])
     def test_whatever_the_threads_do(self, options: dict[str, Any]) -> None:
         def once(turn: int) -> tuple[str, bytes]:

@@ -20,6 +20,7 @@ from runner.track.__main__ import main as track_door
 from symlab import command
 from symlab.command import SETTINGS, carry_out, loaded, main
 from symlab.verbs import VERBS, version
+from tests.patience import PATIENCE_S
 from tests.reports.synthetic import KIB, study
 
 ROOT = Path(__file__).parents[2]
@@ -242,6 +243,7 @@ def test_an_output_that_takes_nothing(name: str, output: str, problem: str, reco
     assert (done.returncode, done.stderr) == (1, f"symlab: error: {problem}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_reader_that_leaves(name: str, records: Path, tmp_path: Path) -> None:
     done = shell(f"{COMMANDS[name]} | true; exit ${{PIPESTATUS[0]}}", records, tmp_path)
@@ -249,17 +251,20 @@ def test_a_reader_that_leaves(name: str, records: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2 if audits else 0, "")
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_an_audit_stays_if_the_reader_leaves(records: Path, tmp_path: Path) -> None:
     whole = shell("symlab audit RECORDS --rerun 0", records, tmp_path)
     assert whole.returncode == 1
     assert shell("symlab audit RECORDS --rerun 0 | true; exit ${PIPESTATUS[0]}", records, tmp_path).returncode == 1
 
 
+@pytest.mark.slow
 def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: Path) -> None:
     done = shell("symlab run op=nothing 2>&-", records, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [["run", "sizes=[8]"], ["table", str(ROOT / "reports/published")]])
 def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None:
     """While modules are imported, while files are read, or while more is written than a reader takes."""
@@ -271,7 +276,7 @@ def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
         if "site.py" in said or "import runpy" in said or process.returncode == -signal.SIGINT:

@@ -16,12 +16,11 @@ import pytest
 from symlab.command import SETTINGS, main
 from symlab.completion import answer_lines, stripped, typed
 from symlab.verbs import VERBS
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 BREAKS = " \t\n\"'><=;|&(:"
 """COMP_WORDBREAKS as bash has it."""
-
-PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize(
@@ -95,18 +94,16 @@ def test_experiments_of_another_folder_are_offered_too(tmp_path: Path) -> None:
     assert answer_lines("symlab run +exp=allm") == []
 
 
-def test_it_is_quick() -> None:
+def test_an_answer_imports_none_of_what_is_heavy() -> None:
     heavy = {"torch", "hydra", "omegaconf", "yaml", "numpy", "mlflow", "rich", "argparse"}
     code = (
-        "import sys, time; from symlab.command import main; "
+        "import sys; from symlab.command import main; "
         "main(['completion', 'answer', 'bash', 'symlab run +exp=', '=']); "
-        f"print(time.process_time(), *sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
+        f"print(*sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds, *found = done.stderr.split()
     assert "word barrier\n" in done.stdout
-    assert found == []
-    assert float(seconds) < 0.5
+    assert done.stderr.split() == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
@@ -190,6 +187,7 @@ def test_another_shell_is_refused_with_those_that_are_known(capsys: pytest.Captu
     assert capsys.readouterr().err == f"symlab: error: {said}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 def test_in_a_real_shell(name: str, tmp_path: Path) -> None:
     shell = Shell(name, tmp_path)

@@ -6,7 +6,6 @@ import _thread
 import asyncio
 import json
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from reports.record.shared import SHARED
 from runner.__main__ import main
 from runner.records.command_json import COMMAND_JSON, command_document_of
 from symlab.command import main as audit
+from tests.patience import until
 
 SMALL = ("algorithms=[one_shot]", "sizes=[1K]", "track=none")
 
@@ -136,10 +136,7 @@ def test_an_interrupt_keeps_what_is_finished_and_is_raised(
     assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (130, "interrupted", "SIGINT")
     assert "interrupted; finishing what is done" in capsys.readouterr().err
-    ends_s = time.monotonic() + 30
-    while threading.active_count() > before and time.monotonic() < ends_s:
-        time.sleep(0.05)  # a thread that was told to end takes its time on a busy machine
-    assert threading.active_count() <= before, threading.enumerate()
+    until(lambda: threading.active_count() <= before, f"the end of {threading.enumerate()}")
 
 
 def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,7 @@ FLAG = "sys.global.u32 [%rd2+4]"
 RELEASED = handed_over("data", "flag").replace(f"st.relaxed.{FLAG}", f"st.release.{FLAG}")
 
 
+@pytest.mark.slow
 def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path: Path) -> None:
     ptx = handed_over("data", "flag")
     assert explored(ptx, HAND_OVER, seeds=20).found is None
@@ -147,6 +148,7 @@ def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
     assert explored(counted(is_atomic=True), COUNT, seeds=10, races=True).found is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ptx", "how"),
     [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],
@@ -161,6 +163,7 @@ def test_by_block_a_flag_before_its_data_stays_hidden() -> None:
     assert explored(handed_over("flag", "data"), HAND_OVER, granularity="block", seeds=20).found is None
 
 
+@pytest.mark.slow
 def test_without_expected_values_the_fair_order_says_what_is_right() -> None:
     how = {**HAND_OVER, "expected": None}
     assert explored(handed_over("data", "flag"), how, seeds=10).found is None

@@ -34,6 +34,7 @@ def test_a_name_brings_what_it_needs() -> None:
     assert {"kernels", "memory"} <= modules_after("import symlab; symlab.catalogue()")
 
 
+@pytest.mark.slow
 def test_describing_a_case_imports_no_torch() -> None:
     code = "import symlab; symlab.case('all_reduce/one_shot', size_bytes='4K')"
     assert not modules_after(code) & {"torch", "mlflow", "cutlass", "pandas"}

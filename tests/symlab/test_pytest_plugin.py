@@ -170,6 +170,7 @@ def races(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.slow
 def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
     found = races.runpytest(*PLUGIN)
     found.assert_outcomes(failed=4, xfailed=1, passed=4, errors=1)
@@ -193,6 +194,7 @@ def test_random_orders_find_it_too(races: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["symlab: the first seed that failed is 0: pytest *earlier_run* --symlab-seed 0"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "ini"])
 def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
     if how == "ini":
@@ -203,6 +205,7 @@ def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
     found.stdout.fnmatch_lines(["E *assert None == ()*", "*XPASS(strict)*"])
 
 
+@pytest.mark.slow
 def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_ticket=TICKETS)
     shutil.copy(HERE / "ticket.ptx", pytester.path)

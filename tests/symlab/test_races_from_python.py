@@ -116,6 +116,7 @@ def test_a_simulation_without_findings_was_checked(found: type[Prepared], monkey
     assert symlab.simulate(PTX, ranks=2, schedule="fair", races=True, **HOW).findings == ()
 
 
+@pytest.mark.slow
 def test_an_experiment(found: type[Prepared], tmp_path: Path) -> None:
     keys = ("sizes=[64]", "algorithms=[one_shot]", "track=none", f"records={tmp_path}")
     done = symlab.experiment(*keys, races=True, quiet=True)

@@ -26,6 +26,7 @@ def case() -> Any:
     return symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=3, dtype="bfloat16")
 
 
+@pytest.mark.slow
 def test_a_case_ends_as_the_runners_record(case: Any) -> None:
     done = symlab.run(case)
     assert (done.status, done.reason, done.verified) == (Status.PASSED, "", True)
@@ -98,6 +99,7 @@ def test_inputs_that_were_changed_are_other_inputs() -> None:
     assert first.output_digests != second.output_digests
 
 
+@pytest.mark.slow
 def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too() -> None:
     """A kernel that adds in the order of the ranks, and says that it begins with rank 2."""
     spec = replace(
@@ -118,6 +120,7 @@ def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too()
     assert mine.check.wrong == 6 * 1024
 
 
+@pytest.mark.slow
 def test_the_record_says_what_composes_to_it_and_can_be_replayed() -> None:
     """An audit composes the overrides again; a replay runs the case of the record again."""
     case = symlab.case("all_reduce/one_shot", size_bytes=64, ranks=2, dtype="float16", inputs="edge", seed=5, offset=1)
@@ -211,6 +214,7 @@ def test_memory_that_the_host_has_not_is_known_before(case: Any, monkeypatch: py
         symlab.run(case)
 
 
+@pytest.mark.slow
 def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "somebody"))
     record = symlab.run(case, cache_dir=tmp_path / "somebody" / "cache").record
@@ -218,6 +222,7 @@ def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytes
     assert "somebody" not in json.dumps(record.document())
 
 
+@pytest.mark.slow
 def test_a_record_of_a_world_with_limits_says_how_to_make_it_again() -> None:
     """Its overrides give the same configuration on the command line, with all limits."""
     case = symlab.case("all_reduce/two_shot", size_bytes="1K", ranks=2)

@@ -80,6 +80,7 @@ def test_each_seed_is_a_run_of_its_own() -> None:
     assert len(scale(schedule="fair", memory="weak", seeds=3).runs) == 3
 
 
+@pytest.mark.slow
 def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
     done = symlab.simulate(
         TICKET,
@@ -134,6 +135,7 @@ def test_elements_that_only_some_seeds_write_count_as_unwritten() -> None:
     assert done.unwritten == {"data": [3, 2]}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten() -> None:
     done = symlab.simulate(
         echo(8), grid=1, block=1, ranks=2, buffers={"out": (5, "int32")}, arguments=["out", ("bytes", b"\xff" * 8)]
@@ -366,6 +368,7 @@ def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument(
     assert (failure.status, failure.block, failure.thread, failure.ptx_line) == ("TIMEOUT", 0, 0, 5)
 
 
+@pytest.mark.slow
 def test_one_of_several_kernels_is_named_by_its_entry() -> None:
     text = SCALE.read_text(encoding="utf-8")
     both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")

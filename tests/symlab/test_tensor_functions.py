@@ -27,6 +27,7 @@ def test_element_wise_in_tiles_of_threads_and_values(kind: str, shape: tuple[int
     assert all(torch.equal(out, left + right) for out in done.outputs["out"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
 def test_a_reduction_through_shared_memory_with_a_constant(kind: str) -> None:
     rows = [torch.randint(-9, 9, (6, 300), generator=torch.Generator().manual_seed(rank)).float() for rank in range(2)]
@@ -58,6 +59,7 @@ def test_an_all_reduce_over_the_tensors_of_all_ranks(kind: str, ranks: int, dtyp
     assert all(torch.equal(out, expected.to(dtype)) for out in done.outputs["out"])
 
 
+@pytest.mark.slow
 def test_a_tuple_of_tensors_and_one_rank_s_tensor() -> None:
     data = [torch.full((64,), float(rank + 1)) for rank in range(2)]
     done = symlab.simulate(

@@ -24,6 +24,7 @@ from memory.fabric import Argument, Deadlock, Disagreement, Executable, WrongCal
 from runner.world import fabrics
 from runner.world.fabrics import HostOffer
 from runner.world.threads import ThreadWorld
+from tests.patience import PATIENCE_S
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import FileOpener
 from tests.symlab.rank_functions import divided, left_behind, sent_on
@@ -59,7 +60,7 @@ def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), f"{thread.name} is left"
 
 
@@ -267,11 +268,11 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
             pool.tensor(4, torch.int32, name="held", fill=0)
             if rank.rank == 1:
                 reached.set()
-                ended.wait(20)
+                ended.wait(PATIENCE_S)
             rank.barrier()
 
     def interrupt() -> None:
-        assert reached.wait(20)
+        assert reached.wait(PATIENCE_S)
         time.sleep(0.3)
         _thread.interrupt_main()
 
@@ -289,7 +290,7 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
         pressing.join()
     for thread in threading.enumerate():
         if thread.name.startswith("rank "):
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert [machine.live_regions(rank) for rank in range(3)] == [()] * 3
     del machine
     gc.collect()
@@ -310,11 +311,12 @@ def test_what_ranks_do_wrong_together_is_told(program: Any, kind: Any, message: 
     assert kind is None or isinstance(caught.value.__cause__, kind)
 
 
+@pytest.mark.slow
 def test_a_deadline_ends_a_rank_that_never_does() -> None:
     ended = threading.Event()
     with symlab.world(ranks=2) as world:
         with pytest.raises(symlab.WorldFailure, match=r"rank 1: still running after 0.3 s") as caught:
-            world.run(lambda rank, _: ended.wait(20) if rank.rank else None, deadline_s=0.3)
+            world.run(lambda rank, _: ended.wait(PATIENCE_S) if rank.rank else None, deadline_s=0.3)
         ended.set()
     assert caught.value.status == "TIMEOUT"
     for deadline_s in (0, -1.0, float("nan"), float("inf")):
@@ -383,7 +385,7 @@ def test_it_works_in_a_thread() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert found == [0, 1]
 
 
@@ -395,9 +397,12 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def processes(two_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks in processes over a fabric of files, in place of GPUs."""
-    monkeypatch.setattr(fabrics, "NvshmemOpener", lambda heap_bytes, joined=False: FileOpener(str(tmp_path)))
+    monkeypatch.setattr(
+        fabrics, "NvshmemOpener", lambda heap_bytes, joined=False, share_gpus=False: FileOpener(str(tmp_path))
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fabric", ["nvshmem", "auto"])
 def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: str) -> None:
     with symlab.world(ranks=2, fabric=fabric) as world:
@@ -417,6 +422,7 @@ def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: st
     assert not any(map(is_running, pids))
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_block(processes: None) -> None:
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         pids = world._world.processes  # type: ignore[union-attr]
@@ -424,6 +430,7 @@ def test_processes_end_with_the_block(processes: None) -> None:
     assert not any(map(is_running, pids))
 
 
+@pytest.mark.slow
 def test_processes_end_with_an_interrupt(processes: None) -> None:
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         pids = world._world.processes  # type: ignore[union-attr]

@@ -102,6 +102,7 @@ def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcod
 SHAPES = (0, 16, 2 * PIECE_BYTES + 16, 7 * PIECE_BYTES + 80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 9, 17])
 def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
@@ -114,6 +115,7 @@ def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
         assert wrong(launches_of(compiled, spec, case), **options) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["all_gather", "broadcast"])
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, world_size: int) -> None:
@@ -123,6 +125,7 @@ def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, wo
             assert wrong(launches_of(compiled, SPECS[op], case), **options) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 @pytest.mark.parametrize(("dtype", "offset"), [("uint8", 1), ("bfloat16", 5), ("float64", 1)])
 def test_elements_around_the_boundaries_are_copied_one_by_one(
@@ -186,6 +189,7 @@ def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
     return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, files=(*spec.files, __file__))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 @pytest.mark.parametrize("defect", SABOTAGE)
 def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
@@ -198,6 +202,7 @@ def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
     assert any(wrong(replace(twisted, found={}, errors={}), schedule="random", seed=seed) for seed in range(24))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 def test_the_right_kernel_is_never_accused(compiled: Compiled, op: str) -> None:
     case = case_of(SPECS[op], 3, ROUNDS[op])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
-from kernels_launching import count_opcodes, some_slow
+from kernels_launching import SAMPLE, count_opcodes, some_slow
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from kernels.catalogue import SPECS, collective, find
@@ -75,7 +75,11 @@ def check_accesses(spec: KernelSpec, case: Case, ptx: str, barriers: tuple[str, 
         allowed |= {"ld.relaxed.sys.global.v2.b64", "st.relaxed.sys.global.v2.b64"}
         polls = found["atom.relaxed.sys.global.cas.b32"] - 1
         assert polls >= 1
+    # Lines are stored weakly: kernels/dsl/inbox.py says why.
+    allowed |= {"st.global.v2.b64"} if "warp_128" in spec.assumptions else set()
     allowed |= BULK if spec.algorithm.startswith("bulk") else set()
+    has_counts = spec.op == "all_to_all_v"  # rows of them are stored, and a barrier of the block follows what is found
+    allowed |= {"st.global.b64"} if has_counts else set()
     assert accessed(found) <= allowed
     if spec.name.partition("_no_")[0] in IN_ROUNDS:
         # One wait for rounds and one at the exit, however often the compiler has unrolled the signals.
@@ -100,7 +104,7 @@ def check_accesses(spec: KernelSpec, case: Case, ptx: str, barriers: tuple[str, 
         assert word not in ptx
     if not spec.algorithm.startswith("bulk"):
         assert ".shared" not in ptx
-        assert found["bar.sync"] == (2 * count if spec.needs_multicast else over_peers)
+        assert found["bar.sync"] == (2 * count if spec.needs_multicast else over_peers + has_counts)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def check_accesses(spec: KernelSpec, case: Case, ptx: str, barriers: tuple[str, 
             *((name, 9) for name in NAMES if not name.startswith("all_reduce/")),
             *((name, ranks) for name in NAMES if name.startswith("all_reduce/") for ranks in (1, 2, 8, 9, 72)),
         ],
-        quick=lambda pair: pair[1] == 3 and pair[0] != "all_reduce/two_shot_lamport",
+        quick=lambda pair: pair[1] == 3 and pair[0] in SAMPLE,
     ),
 )
 def test_memory_is_accessed_only_in_the_written_ways(
@@ -149,6 +153,7 @@ def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(
         check_accesses(spec, case, ptx, barriers_of(spec))
 
 
+@pytest.mark.slow
 def test_each_removed_barrier_is_gone(fit_case: FitCase, compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> None:
     """And no other is."""
     for spec in KERNELS:
@@ -180,7 +185,7 @@ def test_parameters_are_as_declared(fit_case: FitCase, compiled: Compiled, name:
     assert f".reqntid {spec.launch(case).threads}, 1, 1" in executable.ptx
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name in SAMPLE))
 def test_sizes_roots_offsets_and_seeds_that_a_tuning_treats_alike_share_one_ptx(
     fit_case: FitCase, compiled: Compiled, name: str
 ) -> None:

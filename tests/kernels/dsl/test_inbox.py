@@ -140,6 +140,7 @@ def outcomes(work: Callable[[], Sizes]) -> Iterator[str]:
         yield one.seen()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numels", [[900, 3, 3, 900, 40, 41, 900, 8], [500, 0, 0, 500, 0, 500, 0, 500]], ids=str)
 @pytest.mark.parametrize("algorithm", some_slow(ALGORITHMS, quick=lambda algorithm: algorithm == "lamport"))
 def test_launches_of_other_sizes_may_come_between(
@@ -152,6 +153,7 @@ EMPTY_BETWEEN = [8, *[0, 0, 0, 0, 0, 0, 0, 8] * 6]
 """Without elements only the grants keep ranks together; eight launches on is the same bank again."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "choices", "numels"),
     [
@@ -178,6 +180,7 @@ def test_data_that_is_all_negative_zeros_would_never_come(launches: Callable[...
     assert {type(error) for error in work.errors.values()} == {Deadlock}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epoch", [-3, (1 << 31) - 3, (1 << 30) - 3])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_epochs_wrap_and_all_blocks_keep_the_same_turn(
@@ -193,6 +196,7 @@ def test_epochs_wrap_and_all_blocks_keep_the_same_turn(
         assert not found.workspaces["status"].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("come", [(), (0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("algorithm", ["lamport", "ll"])
 def test_each_half_of_a_slot_is_awaited(
@@ -229,6 +233,7 @@ def test_each_half_of_a_slot_is_awaited(
         assert (PHASES[phase], peer) == (PHASES[DATA], 1)
 
 
+@pytest.mark.slow
 def test_who_never_came_is_named(launches: Callable[..., Sizes]) -> None:
     """Of a single unit rank 0 is the owner: it misses rank 2's contribution. Rank 1 may miss what rank 0 makes of it,
     or get that: rank 0 ends its launch, and has reported by then that it is worthless."""
@@ -266,6 +271,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "dtype", "accumulator", "reduction", "placement"),
     some_slow(
@@ -364,6 +370,7 @@ def test_small_messages_leave_the_last_threads_to_the_signals(case_of: CaseOf, a
             assert spec.launch(case).blocks // groups * threads >= sent + world_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("world_size", [2, 8, 9])
 def test_inboxes_are_accessed_in_64_bit_elements_at_system_scope(

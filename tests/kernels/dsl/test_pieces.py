@@ -221,6 +221,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "defect"), DEFECTS)
 def test_each_wait_is_missed_under_the_checker(compiled: Compiled, name: str, defect: str) -> None:
     """By a finding, or by a read of what was never written, which ends the run."""
@@ -233,6 +234,7 @@ def test_each_wait_is_missed_by_some_order(compiled: Compiled, name: str, defect
     assert any(found(compiled, broken, name, seed)[0] != "right" for seed in range(24))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_the_right_kernel_is_never_accused(compiled: Compiled, name: str) -> None:
     for memory in ("strong", "weak"):

@@ -37,7 +37,7 @@ RANKS = 3
 SMALL = Tuning((Step(threads=96, blocks=4, loads_in_flight=2, reason="small data"),))
 NAMES = IN_ROUNDS
 SPECS = {name: importlib.import_module(f"kernels.{name.replace('/', '.')}").spec_of(SMALL) for name in NAMES}
-SENDERS = ("broadcast/ll", "reduce/ll", "reduce/lamport")
+SENDERS = ("broadcast/ll", "broadcast/ll128", "reduce/ll", "reduce/lamport")
 """Where some rank sends and gets no data: only grants stop it. (In send_recv data comes back around the ring, so that
 on 3 ranks none gets further ahead than its banks allow.)"""
 
@@ -154,6 +154,7 @@ def outcomes(work: Callable[[], Queued], seeds: Sequence[int] = SEEDS, **how: An
 BETWEEN = (900, 6, 6, 900, 84, 0, 0, 0, 18, 600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
 def test_launches_of_other_sizes_and_roots_may_come_between(queued: Callable[..., Queued], name: str) -> None:
     work = queued(SPECS[name], BETWEEN)
@@ -183,13 +184,14 @@ def launches_alone(work: Callable[[int], Queued]) -> int:
     raise AssertionError("nothing stops it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
 def test_a_rank_ends_so_many_launches_before_others_begin_theirs(queued: Callable[..., Queued], name: str) -> None:
     """Rank 0 sends to a root, or is one: it can end as many launches as leave a bank free of what others have not read.
     Where it gets data it ends none."""
     root = {"broadcast": 0, "reduce": 1}.get(SPECS[name].op)
     found = launches_alone(lambda count: queued(SPECS[name], [48] * count, root, absent=(1, 2)))
-    assert found == {"broadcast/ll": 2, "reduce/ll": 2, "reduce/lamport": 5}.get(name, 0)
+    assert found == {"broadcast/ll": 2, "broadcast/ll128": 2, "reduce/ll": 2, "reduce/lamport": 5}.get(name, 0)
 
 
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=QUICK.__contains__))
@@ -212,6 +214,7 @@ def test_who_never_came_is_named_by_who_gets_its_data(queued: Callable[..., Queu
     assert (PHASES[status[3]], status[4]) == (PHASES[DATA], 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=lambda name: name == "reduce/lamport"))
 def test_without_grants_a_rank_that_only_sends_overwrites_what_was_not_read(
     queued: Callable[..., Queued], name: str
@@ -220,6 +223,7 @@ def test_without_grants_a_rank_that_only_sends_overwrites_what_was_not_read(
     assert any(one != "right" for one in outcomes(lambda: queued(spec, [48] * 5 * ROUNDS[name].banks, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=lambda name: name == "broadcast/ll"))
 def test_a_grant_of_one_launch_too_early_is_not_enough(queued: Callable[..., Queued], name: str) -> None:
     """One grant earlier: where there is one in every fourth launch, four launches."""
@@ -241,6 +245,7 @@ def behind_world(late: int) -> Any:
     return late_world(late, Behind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=lambda name: name == "reduce/lamport"))
 def test_whole_kernels_are_right_with_a_slow_rank(queued: Callable[..., Queued], name: str) -> None:
     for late in range(RANKS):
@@ -250,6 +255,7 @@ def test_whole_kernels_are_right_with_a_slow_rank(queued: Callable[..., Queued],
         assert work.seen() == "right"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "choices"),
     [("reduce_scatter/lamport", {"clears": False}), ("reduce/lamport", {"clears": False})],
@@ -262,6 +268,7 @@ def test_a_bank_that_is_not_set_back_is_missed(
     assert any(one != "right" for one in outcomes(lambda: queued(spec, [600] * (ROUNDS[name].banks + 2), 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["reduce_scatter/lamport", "reduce/lamport"])
 def test_a_negative_zero_that_is_sent_as_it_is_would_never_come(queued: Callable[..., Queued], name: str) -> None:
     work = queued(with_choices(SPECS[name], safe_zeros=False), [1_800], 1)
@@ -342,6 +349,7 @@ def test_one_rank_needs_no_inbox(
     assert torch.equal(found.outputs[0], data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
 def test_a_launch_loads_its_data_before_it_uses_its_epoch_or_an_address(
     fit_case: FitCase, compiled: Compiled, name: str
@@ -349,11 +357,12 @@ def test_a_launch_loads_its_data_before_it_uses_its_epoch_or_an_address(
     """So the three loads are under way together: no load comes after a value of another, and at most one branch, that
     around the data's, before the first store to a peer's inbox."""
     ptx = compiled(SPECS[name], fit_case(SPECS[name], world_size=2, size_bytes=1_536), "sm_90a").ptx
-    before = ptx[: ptx.index("st.relaxed.sys.global.v2.b64")]
+    units = 2 if name.endswith("ll128") else 1
+    before = re.split(r"st\.(?:relaxed\.sys\.)?global\.v2\.b64", ptx)[0]
     loads = re.findall(r"ld\.global\.(\S+) \{?(%\w+)[^\[]*\[(%\w+)\]", before)
-    assert [kind for kind, _, _ in loads if kind != "b32"] == ["v4.b32", "b64"]
-    assert 3 <= len(loads) <= 4  # and the units of the last message, where banks are set back
-    assert len(re.findall(r"\bbra\b", before)) == 2
+    assert [kind for kind, _, _ in loads if kind != "b32"] == [*["v4.b32"] * units, "b64"]
+    assert units + 2 <= len(loads) <= units + 3  # and the units of the last message, where banks are set back
+    assert len(re.findall(r"\bbra\b", before)) == units + 1
     loaded = {register for _, register, _ in loads}
     assert not loaded & {address for _, _, address in loads}
 
@@ -384,8 +393,8 @@ def test_other_banks_and_grants_are_right_too(queued: Callable[..., Queued], rou
 
 
 def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
-    """Four banks of twice the size with flags, eight without: of n - 1 chunks, of one message, or at a root of n - 1
-    messages."""
+    """Four banks of twice the size with flags, eight without, four of 1 KiB for each 960 bytes in lines: of n - 1
+    chunks, of one message, or at a root of n - 1 messages."""
     size, n = 1 << 16, 8
     chunks = (n - 1) * size // n
     expected = {
@@ -394,6 +403,8 @@ def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
         **dict.fromkeys(("broadcast/ll", "send_recv/ll"), 8 * size),
         "reduce/ll": 8 * (n - 1) * size,
         "reduce/lamport": 8 * (n - 1) * size,
+        **dict.fromkeys(("reduce_scatter/ll128", "all_gather/ll128", "all_to_all/ll128"), 4 * (n - 1) * 9 * 1024),
+        **dict.fromkeys(("broadcast/ll128", "send_recv/ll128"), 4 * 69 * 1024),
     }
     assert set(expected) == set(NAMES)
     for name, wanted in expected.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_launching import Launches, as_int32, some_slow
+from kernels_launching import SAMPLE, Launches, as_int32, some_slow
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from kernels.all_reduce import one_shot, two_shot
@@ -62,7 +62,7 @@ def status(work: Launches, rank: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("epoch", "patience"), [(0, 1 << 40), ((1 << 31) - 4, 0), (-3, 1 << 40)])
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
 def test_epochs_go_on_over_launches_and_over_the_wrap(
     launches: Callable[..., Launches], name: str, patience: int, epoch: int
 ) -> None:
@@ -84,7 +84,7 @@ def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen:
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 5}], ids=["fair", "random"])
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
 def test_a_rank_that_never_comes_is_reported_by_all_others(
     launches: Callable[..., Launches], name: str, options: dict[str, Any]
 ) -> None:
@@ -108,7 +108,10 @@ def test_a_rank_that_never_comes_is_reported_by_all_others(
     assert describe(status(work, 2), 2) == ""
 
 
-@pytest.mark.parametrize("name", [name for name in WAITING if not name.startswith("barrier/")])
+@pytest.mark.parametrize(
+    "name",
+    some_slow([name for name in WAITING if not name.startswith("barrier/")], quick=lambda name: name in SAMPLE),
+)
 def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
     launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], name: str
 ) -> None:
@@ -143,7 +146,7 @@ def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., L
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
 def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     launches: Callable[..., Launches], name: str
 ) -> None:

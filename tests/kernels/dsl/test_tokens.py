@@ -105,11 +105,13 @@ def seen(fit_case: FitCase, compiled: Compiled) -> Callable[..., set[str]]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["barrier/peers", "barrier/push"])
 def test_what_is_stored_before_the_barrier_is_read_after_it(seen: Callable[..., set[str]], name: str) -> None:
     assert seen(name) == {"right"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     some_slow(

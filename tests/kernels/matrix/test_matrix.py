@@ -214,6 +214,7 @@ def test_json_has_every_combination() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "markdown", "json"])
 def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert door.main(["--format", form]) == 0
@@ -253,6 +254,7 @@ def test_the_readme_has_the_matrix_as_it_is_now() -> None:
     assert command.README.relative_to(PLACE.parent.parent).as_posix() == "kernels/README.md"
 
 
+@pytest.mark.slow
 def test_a_readme_that_is_not_up_to_date_is_put_right(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -269,6 +271,7 @@ def test_a_readme_that_is_not_up_to_date_is_put_right(
     assert "no place for the matrix" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_codes_are_written_verified_and_found_to_differ(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,6 +292,7 @@ def test_codes_are_written_verified_and_found_to_differ(
     assert "1 of 2 kernels differ from codes.json" in said
 
 
+@pytest.mark.slow
 def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
     code = (
         "import sys; from kernels.__main__ import main; main([]); "
@@ -299,6 +303,7 @@ def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
     assert done.stderr.split() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_matrix_fits_a_terminal_and_loses_nothing(width: int) -> None:
     found = rows(proofs())

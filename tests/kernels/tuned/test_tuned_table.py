@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kernels.tuned.table import (
     MICROSECONDS,
     Entry,
     Figure,
+    Guess,
     Searched,
     Table,
     digest_of,
@@ -49,7 +51,9 @@ def entry(name: str, size: int, first: int, last: int, **changes: Any) -> Entry:
 
 
 SMALL = entry("lamport@t128b4l8", 4096, 512, 8191)
-LARGE = entry("two_shot@t512b64l8p", 1 << 24, 8192, 1 << 25)
+GUESSES = (Guess("two_shot@t512b64l8p", 3.25), Guess("two_shot@t512b32l8", 3.5))
+RANKED = Searched(3, 0, 1, "model", 4.5, "h200, sha256:00", 90, GUESSES)
+LARGE = entry("two_shot@t512b64l8p", 1 << 24, 8192, 1 << 25, searched=RANKED)
 TABLE = Table(H200, "sm_90a", MICROSECONDS, {"date": "2026-11-22"}, (SMALL, LARGE))
 
 
@@ -61,6 +65,13 @@ def case(size_bytes: int, **changes: Any) -> Case:
 def chosen(size_bytes: int, gpu: str = H200, table: Table = TABLE, **changes: Any) -> tuple[str, str]:
     found = table.choice(case(size_bytes, **changes), "sm_90a", gpu)
     return found.name, found.nearest
+
+
+def test_an_entry_says_how_its_choice_was_found() -> None:
+    assert SMALL.searched.found(SMALL.choice.name) == "exhaustive"
+    assert LARGE.searched.found(LARGE.choice.name) == "model's no. 1 of 90"
+    assert LARGE.searched.found("two_shot@t512b32l8") == "model's no. 2 of 90"
+    assert LARGE.searched.found("lamport@t128b4l8") == "beside the model's 2 of 90"
 
 
 def test_a_case_within_a_range_has_its_entry() -> None:
@@ -84,6 +95,18 @@ def test_the_nearest_entry_says_in_what_it_differs(size_bytes: int, changes: Any
     found = chosen(size_bytes, **changes)
     assert found[0] == name
     assert said in found[1]
+
+
+def test_a_choice_for_other_counts_says_that_uniform_ones_were_searched() -> None:
+    table = replace(
+        TABLE,
+        entries=(
+            replace(entry("push@t512b32l8", 1024, 1, 4096), op="all_to_all_v", accumulator="none", reduction="none"),
+        ),
+    )
+    case = Case("all_to_all_v", "best", "bfloat16", "none", "none", 1024, 2, counts="zeros")
+    assert table.choice(case, "sm_90a", H200).nearest == "searched for counts uniform, not zeros"
+    assert table.choice(replace(case, counts="uniform"), "sm_90a", H200).nearest == ""
 
 
 def test_an_entry_whose_kernel_refuses_the_case_is_passed_over() -> None:
@@ -165,7 +188,7 @@ def changed(at: tuple[Any, ...], value: Any) -> Callable[[dict[str, Any]], None]
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (changed(("symlab_tuned",), 2), "symlab_tuned is 2"),
+        (changed(("symlab_tuned",), 1), "symlab_tuned is 1"),
         (changed(("symlab_tuned",), ...), "no table of symlab tune"),
         (changed(("gpu",), 5), "gpu is 5, give a text"),
         (changed(("gpu",), "a\x1b[31mb"), "gpu is"),
@@ -194,6 +217,16 @@ def changed(at: tuple[Any, ...], value: Any) -> Callable[[dict[str, Any]], None]
         (changed(("entries", 0, "choice", "samples"), 0), "entries[0].choice.samples is 0"),
         (changed(("entries", 0, "runner_up"), "two_shot"), "entries[0].runner_up is no object"),
         (changed(("entries", 0, "searched", "timed"), -1), "entries[0].searched.timed is -1"),
+        (changed(("entries", 0, "searched", "how"), "guessed"), "give exhaustive or model"),
+        (changed(("entries", 0, "searched", "seconds"), -1), "entries[0].searched.seconds is -1"),
+        (changed(("entries", 0, "searched", "ranked"), 3), "entries[0].searched.how is exhaustive, which has no model"),
+        (changed(("entries", 0, "searched", "model"), "h200"), "entries[0].searched.how is exhaustive"),
+        (changed(("entries", 1, "searched", "model"), ""), "entries[1].searched.model"),
+        (changed(("entries", 1, "searched", "ranked"), 1), "entries[1].searched.ranked is 1, fewer than the 2"),
+        (changed(("entries", 1, "searched", "predicted"), {}), "entries[1].searched.predicted is no list"),
+        (changed(("entries", 1, "searched", "predicted", 1, "us"), 1.0), "predicted is not in the order of its times"),
+        (changed(("entries", 1, "searched", "predicted", 0, "us"), 0), "entries[1].searched.predicted[0].us is 0"),
+        (changed(("entries", 1, "searched", "predicted", 0, "name"), "nccl"), "predicted[0].name: 'nccl' names no"),
         (changed(("entries", 0, "records"), ["abc"]), "entries[0].records"),
         (changed(("entries", 0, "records"), "abc"), "entries[0].records"),
     ],

@@ -16,6 +16,7 @@ from typing import Any
 
 from reports.record.bundle import read
 from reports.record.seal import MANIFEST
+from tests.reports.audit.tampered_predictions import PREDICTIONS
 from tests.reports.audit.tampered_workers import WORKERS
 from tests.reports.audit.tampering import (
     LOAD,
@@ -136,6 +137,12 @@ def _unsealed(change: Change) -> Change:
 def _other_seed(document: Document) -> None:
     document["case"]["seed"] = 1
     document["id"] = document["id"].replace("-s0", "-s1")
+
+
+def _other_counts(document: Document) -> None:
+    """In its id as well: the cases that were requested are others."""
+    document["case"]["counts"] = "zeros"
+    document["id"] += "-counts_zeros"
 
 
 def _other_digest(document: Document) -> None:
@@ -498,6 +505,7 @@ DATA = (
     Kind("a check that was off after all", "run", first(lambda document: document.update(check=None, reason="check was off")), 9),
     Kind("another input", "run", first(put("check.input_digests.0", "3" * 64)), 8),
     Kind("another seed", "run", every(_other_seed), 8),
+    Kind("other counts per peer", "run", every(_other_counts), 16),
     Kind("more instructions", "run", first(put("counters.instructions", 1)), 9),
     Kind("fewer accesses", "run", first(put("counters.accesses.own_write.count", 1)), 9),
     Kind("fewer bytes over links", "run", first(put("counters.links", {"0->1": 1})), 9),
@@ -819,5 +827,5 @@ UNFINDABLE = (
     *SHOWN_UNFINDABLE,
 )  # fmt: skip
 
-KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE, *WORKERS)
+KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE, *WORKERS, *PREDICTIONS)
 """All kinds."""

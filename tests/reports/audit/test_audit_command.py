@@ -121,7 +121,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "folder.md"], "folder.md: can't be written (it is a folder)"),
-        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 7"),
+        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads up to schema 8"),
         (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
     ],
 )
@@ -161,6 +161,7 @@ def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert capsys.readouterr().err == "at 2.1\nat 4.5\n"
 
 
+@pytest.mark.slow
 def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: Path) -> None:
     text = (
         "import sys; from reports.__main__ import main; "

@@ -43,8 +43,8 @@ def test_an_op_moves_what_the_catalogue_says(op: str) -> None:
             one = case(op, size_bytes, world_size, root=world_size - 1)
             recorded = recorded_case(one)
             assert ops.counts_of(recorded) == collective.counts(one.numel, world_size)
-            given = sum(collective.gives(one, rank) for rank in range(world_size))
-            assert ops.checked_elements(recorded) == given * collective.counts(one.numel, world_size)[1]
+            gets = [rank for rank in range(world_size) if collective.gives(one, rank)]
+            assert ops.checked_elements(recorded) == sum(collective.received(one, rank) for rank in gets)
             assert ops.slot_bytes(recorded) == sum(layout_of(one).payloads_bytes)
             if collective.in_place is not None:
                 shared = case(op, size_bytes, world_size, "in_place")

@@ -169,6 +169,7 @@ def test_a_signature_in_mlflow_of_other_records_or_by_a_stranger_is_a_finding(si
 OURS = "0/all_reduce/one_shot"
 
 
+@pytest.mark.slow
 def test_what_was_not_changed_is_verified(base: Place) -> None:
     audit = base.audited()
     assert base.findings() == {}
@@ -183,6 +184,7 @@ def test_what_was_not_changed_is_verified(base: Place) -> None:
     assert 12 in audit.level.verified
 
 
+@pytest.mark.slow
 def test_records_of_mlflow_that_agree_with_its_runs_are_captured(base: Place) -> None:
     audit = base.audited("MLflow's run")
     assert "3 runs are as the records of 1 command give them" in evidence(audit, 12, Outcome.CAPTURED)
@@ -226,6 +228,7 @@ QUICK = (0, 3, 7)
 """Edits that are tried in each run of the tests; the others take a second each."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "item", "says"),
     [
@@ -442,6 +445,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "ask", lambda *_, **__: (answer(), ""))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_the_command_compares_a_folder(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(place.records), "--mlflow", place.uri, "--format", "json"]) == 0

@@ -184,6 +184,22 @@ def test_11_fewer_samples_than_asked_and_rounded_ones() -> None:
     assert "how many were asked for: of 8 timings" in evidence(silent, 11, Outcome.NOT_CAPTURED)
 
 
+def test_11_samples_that_were_taken_until_the_median_was_precise() -> None:
+    first, *others = records()
+    asked = {"timing": {**first.request.configuration["timing"], "samples": 6, "precision": 0.01}}
+    first = with_request(first, configuration={**first.request.configuration, **asked})
+
+    def found(row: tuple[float, ...]) -> str:
+        ranks = tuple(tuple(us - rank / 1024 for us in row) for rank in range(4))
+        return evidence(audited([with_timing(first, samples_us=ranks), *others]), 11, Outcome.FINDING)
+
+    assert found((10.123,) * 12) == ""
+    assert "7 samples, asked were parts of 6, 10 at most" in found((10.123,) * 7)
+    assert "66 samples, asked were parts of 6, 10 at most" in found((10.123,) * 66)
+    assert "12 samples with a median to " in found((10.123, 12.5) * 6)
+    assert found((10.123, 12.5) * 30) == "", "all that there may be"
+
+
 def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     place = kept(tmp_path / "records", records(1))
     assert item(audited(place=place), 12).outcome is Outcome.DOES_NOT_APPLY
@@ -201,6 +217,7 @@ def test_12_a_report_with_other_figures(tmp_path: Path) -> None:
     assert "not a report" in evidence(audited(place=place), 12, Outcome.NOT_COMPARABLE)
 
 
+@pytest.mark.slow
 def test_12_a_report_beside_a_folder_is_of_that_folder(tmp_path: Path) -> None:
     """Where `reports html` puts it: `<folder>.html`."""
     place = kept(tmp_path / "records", records(2))

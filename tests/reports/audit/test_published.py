@@ -89,6 +89,7 @@ def test_any_changed_byte_is_found_and_named(
     assert Path(name).name in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = project / publish.PLACE
     (folder / MACHINE / "README.md").rename(folder / MACHINE / "NOTES.md")
@@ -229,5 +230,7 @@ def test_a_level_is_not_written_over_findings(
 def test_make_and_ci_audit() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "\t@$(RUN) reports published --audit\n" in makefile
-    assert "exec make check test test-slow audit codes\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    of_ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "\nmake check test audit codes\n" in of_ci
+    assert "\nexec make test-slow MINUTES=" in of_ci
     assert worker.PATIENCE_S >= 60

@@ -65,6 +65,7 @@ def with_curve(text: str) -> str:
     return text[: path.start(1)] + f"{float(path[1]) + 20:.6f}" + text[path.end(1) :]
 
 
+@pytest.mark.slow
 def test_a_page_as_it_was_made_is_verified(text: str, older: str, members: list[Record]) -> None:
     assert set(found(text, members)) == {Outcome.VERIFIED}
     assert "drawn again by the same code: " in found(text, members)[Outcome.VERIFIED]
@@ -115,6 +116,7 @@ def test_lines_in_another_order_and_missing_ones_are_found(text: str, members: l
     )
 
 
+@pytest.mark.slow
 def test_a_page_of_another_layout_is_not_a_finding(older: str, members: list[Record]) -> None:
     changed = older.replace("<table", "<p>More of it.</p><table", 1)
     assert Outcome.FINDING not in found(changed, members)
@@ -188,6 +190,7 @@ def test_the_number_and_the_digest_of_records_and_manifests_are_compared(members
     assert "it is of 4 records of command0" in found(text, members[1:])[Outcome.FINDING]
 
 
+@pytest.mark.slow
 def test_tables_and_figures_beside_records_are_made_again(tmp_path: Path, members: list[Record]) -> None:
     made = {"t.md": table.markdown(members), "t.txt": table.plain(members), "t.csv": table.csv_text(members)}
     made["wide.md"] = table.markdown(members, is_wide=True)

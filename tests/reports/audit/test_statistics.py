@@ -348,6 +348,7 @@ def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind:
     assert not is_below(false_verdicts(series, blocks, today=False), 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AR(1) 0.6", "AR(1) 0.9", "linear 4 %", "linear 20 %"])
 @pytest.mark.usefixtures("quick_bootstrap")
 def test_drift_gives_fewer_than_5_percent_false_sweeps(kind: str) -> None:
@@ -360,6 +361,7 @@ def test_drift_gives_fewer_than_5_percent_false_sweeps(kind: str) -> None:
     assert not is_below(false_verdicts(series, blocks, today=False), 80)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_bootstrap")
 def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts() -> None:
     """All worlds from a random one on are 4 % slower, whichever side they are of."""

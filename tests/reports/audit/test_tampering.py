@@ -16,17 +16,21 @@ import pytest
 
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
-from reports.audit.worker import Rerun
+from reports.audit.worker import Rerun, predictions_asked
 from reports.record.bundle import read
 from reports.record.record import Record
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
 from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
+from tests.reports.audit.tampered_predictions import make_predicted
 from tests.reports.audit.tampered_workers import SLURM, worked
 from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "reports" / "audit" / "README.md"
+
+INVENTED = ("measured", "predicted")
+"""Sets of which the worker's answer is invented, too, but for predictions."""
 
 HEADING = "## What no software here can find"
 
@@ -35,6 +39,13 @@ HEADING = "## What no software here can find"
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured") / "records"
     make_measured(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predicted") / "records"
+    make_predicted(folder)
     return folder
 
 
@@ -96,8 +107,12 @@ def worker(records: list[Record], places: list[Path], is_rerun: bool = False) ->
 
 def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
     """The checklist of a folder. What the worker says of the invented set is invented, too."""
+    from runner import audit_worker
+
     records = read([folder])
-    said = worker(records, [folder], is_rerun) if of != "measured" else copy.deepcopy(answer())
+    said = copy.deepcopy(answer()) if of in INVENTED else worker(records, [folder], is_rerun)
+    if of == "predicted":
+        said["predictions"] = audit_worker.predictions(records, predictions_asked(records), lambda text: None)
     return check(records, [folder], ask=lambda *_: (said, ""))
 
 
@@ -126,7 +141,7 @@ def tampered(kind: Kind, base: Path, folder: Path) -> Path:
 
 
 def is_slow(kind: Kind) -> bool:
-    return kind.of != "measured" or kind in (*SHOWN, *SHOWN_UNFINDABLE)
+    return kind.of not in INVENTED or kind in (*SHOWN, *SHOWN_UNFINDABLE)
 
 
 def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
@@ -137,7 +152,7 @@ def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
 SLOW = [pytest.param(of, marks=pytest.mark.slow) for of in ("run", "stressed")]
 
 
-@pytest.mark.parametrize("of", ["measured", *SLOW])
+@pytest.mark.parametrize("of", [*INVENTED, *SLOW])
 def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
     audit = audited(request.getfixturevalue(of), of)
     assert findings(audit) == {}

@@ -23,6 +23,7 @@ from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, digest_of, seal
 from reports.record.signed import BEGIN, SIGNATURES, SIGNED, Signed, Statement, records_digest, statement_of
 from symlab.command import main
+from tests.patience import PATIENCE_S
 from tests.reports.audit.complete_set import answer, kept, outcomes, records, with_timing
 
 ALICE, BOB, EVE = "alice@example.org", "bob", "eve"
@@ -227,6 +228,7 @@ print("ended")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_of_other_content", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_signing_that_is_killed_leaves_nothing_half_written(
     is_of_other_content: bool, place: Path, keys: Path, tmp_path: Path
@@ -477,6 +479,7 @@ def test_signatures_of_other_content_are_not_verified(place: Path, keys: Path, m
     assert {point.ground for point in audit.items[-1].points} == {Ground.COMPARED}
 
 
+@pytest.mark.slow
 def test_an_audit_verifies_each_signature_once_and_no_more_than_its_maximum(
     place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -511,7 +514,7 @@ def test_a_list_that_is_a_pipe_is_refused_at_once(place: Path, keys: Path, tmp_p
     os.mkfifo(tmp_path / "list")
     line = ["audit", str(place), "--signers", str(tmp_path / "list")]
     program = f"from symlab.command import main; import sys; sys.exit(main({line!r}))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.endswith("list: can't be read (it is a pipe); give a file with lines 'name ssh-ed25519 AAAA..'")
@@ -528,6 +531,7 @@ def test_a_folder_that_was_sealed_again_is_signed_anew(
     assert f"; signed by {ALICE}; " in audited(folder, keys / "signers").verdict
 
 
+@pytest.mark.slow
 def test_part_of_a_place_is_signed(place: Path, keys: Path) -> None:
     signed(place / "command0", keys)
     audit = audited(place, keys / "signers")

@@ -91,6 +91,7 @@ def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses() -> None:
     assert found.in_use.worst == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_a_straight_line_over_bytes_is_what_published_records_follow() -> None:
     """The claim of reports/export/choice.py: against a power of the size, between neighbours of a size left out."""
     curves: dict[tuple[object, ...], dict[int, list[float]]] = {}

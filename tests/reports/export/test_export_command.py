@@ -57,6 +57,7 @@ def test_the_command_and_the_room_know_the_same_consumers() -> None:
     assert CONSUMERS == command.CONSUMERS
 
 
+@pytest.mark.slow
 def test_published_records_entitle_to_no_table_yet() -> None:
     """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
     found = bundle.read([PUBLISHED / "h200-x2"], is_alone=True)

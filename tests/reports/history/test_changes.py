@@ -226,6 +226,7 @@ def test_the_family_has_a_test_for_each_part_beside_a_change() -> None:
             assert sum(max(0, end - start - LEAST_WORLDS + 1) for start, end in spans) <= family(count)
 
 
+@pytest.mark.slow
 def test_a_long_series_takes_little_memory() -> None:
     """Matrices of worlds by worlds would take 500 MB here."""
     draw = np.random.default_rng(12)

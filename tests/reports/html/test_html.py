@@ -228,6 +228,7 @@ def test_other_reasons_are_other_lines() -> None:
     assert len(Reader(page([record(), *records])).tables["reasons"][0][1:]) == 2
 
 
+@pytest.mark.slow
 def test_the_first_screen_is_the_answer() -> None:
     read = Reader(page([*MEASURED, *SIMULATED]))
     above = read.tables[""][0]

@@ -61,6 +61,7 @@ def sideways(page: Any) -> int:
 BOTH = [{"width": 360}, {"width": 1280}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
 def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Opened, report: Path) -> None:
     assert sideways(opened.page) <= 0
@@ -68,6 +69,7 @@ def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Open
     assert opened.asked == [report.as_uri()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 360}], indirect=True)
 def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sight(opened: Opened) -> None:
     box = opened.page.locator("#measured .scroll", has_text="size (B)").first
@@ -83,6 +85,7 @@ def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sig
     assert sideways(opened.page) <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 390}], indirect=True)
 def test_the_best_of_each_size_is_not_cut_on_a_phone(opened: Opened) -> None:
     box = opened.page.locator("header .side .scroll").first
@@ -141,6 +144,7 @@ def test_nothing_in_pictures_overlaps(opened: Opened) -> None:
     assert crossing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
 def test_a_click_on_a_header_sorts(opened: Opened) -> None:
     table = opened.page.locator("#measured table", has_text="size (B)").first
@@ -173,6 +177,7 @@ def test_a_click_on_a_header_sorts(opened: Opened) -> None:
     assert texts == sorted(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
 def test_what_has_no_figure_comes_last_either_way(opened: Opened) -> None:
     table = opened.page.locator("#measured table", has_text="ours/base").last
@@ -186,6 +191,7 @@ def test_what_has_no_figure_comes_last_either_way(opened: Opened) -> None:
         assert filled == sorted(filled, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280, "java_script_enabled": False}], indirect=True)
 def test_all_can_be_read_without_scripts(opened: Opened) -> None:
     assert opened.page.locator("#measured td", has_text="one_shot").first.is_visible()
@@ -202,6 +208,7 @@ def test_it_opens_in_a_sandboxed_frame_without_scripts(browser: Any, report: Pat
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": PAPER_WIDTH}], indirect=True)
 def test_print_cuts_nothing_and_folds_nothing(opened: Opened, tmp_path: Path) -> None:
     opened.page.emulate_media(media="print")

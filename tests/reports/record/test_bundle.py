@@ -50,6 +50,7 @@ def test_the_same_records_are_the_same_bytes() -> None:
     assert bundle.digest(RECORDS) != bundle.digest(RECORDS[1:])
 
 
+@pytest.mark.slow
 def test_500_records_are_small() -> None:
     records = study(world_size=8, worlds=8)[:500]
     assert len(records) == 500

@@ -10,7 +10,6 @@ import resource
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,10 @@ from reports.record import bundle
 from reports.record.codec import LONGEST_NUMBER, parsed
 from reports.record.reading import contents
 from reports.record.seal import MANIFEST, broken, seal
+from tests.patience import PATIENCE_S, within
 from tests.reports.audit.complete_set import answer, kept, records
 
 MOST_BYTES = 500 << 20
-MOST_S = 30.0
 
 PROGRAM = """
 import sys
@@ -166,13 +165,11 @@ def test_what_is_hostile_ends_in_one_line(
     folder = tmp_path / "hostile"
     folder.mkdir()
     make(folder)
-    began_s = time.monotonic()
-    with pytest.raises(ValueError, match=HOSTILE[make]) as caught:
+    with within(), pytest.raises(ValueError, match=HOSTILE[make]) as caught:
         check(bundle.read([folder]), [folder], ask=lambda *_: (answer(), ""))
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 500
     assert str(folder) in str(caught.value)
-    assert time.monotonic() - began_s < MOST_S
 
 
 @pytest.mark.slow
@@ -193,7 +190,7 @@ def test_memory_is_bounded(make: Callable[[Path], None], tmp_path: Path, monkeyp
         env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
-        timeout=MOST_S * 4,
+        timeout=PATIENCE_S,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
     )
     *said, peak = done.stderr.strip().splitlines()
@@ -231,10 +228,8 @@ def test_a_folder_of_terabytes_is_not_hashed(tmp_path: Path) -> None:
     for number in range(3):
         with open(tmp_path / str(number), "wb") as file:
             file.truncate(1 << 40)
-    began_s = time.monotonic()
-    with pytest.raises(ValueError, match="which no folder of records has"):
+    with within(), pytest.raises(ValueError, match="which no folder of records has"):
         broken(tmp_path)
-    assert time.monotonic() - began_s < MOST_S
 
 
 def test_a_name_in_a_manifest_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None:

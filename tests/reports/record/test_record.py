@@ -19,9 +19,12 @@ from reports.record.record import (
     KernelInfo,
     LinkLimit,
     Mismatch,
+    PredictedTerms,
+    PredictedTime,
     Record,
     RecordedCase,
     RecordedEnvironment,
+    RecordedPrediction,
     RecordedRefusal,
     RecordedRequest,
     Status,
@@ -135,7 +138,7 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert again.to_json() == text
     if made.check is not WRONG_CHECK:
         assert again == made
-    assert json.loads(text)["schema"] == SCHEMA_VERSION == 7
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 8
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
@@ -153,6 +156,10 @@ def test_floats_survive(value: float) -> None:
     ("changes", "message"),
     [
         ({"timing": TIMING}, "simulated fabric has no clock"),
+        (
+            {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
+            "ranks that share a GPU take turns",
+        ),
         ({"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK}, "timing needs PASSED"),
         ({"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF}, "without one"),
         (
@@ -182,7 +189,7 @@ def test_floats_survive(value: float) -> None:
         ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
         ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
         ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
-        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 7"),
+        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 8"),
         ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
         ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
         ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
@@ -190,7 +197,7 @@ def test_floats_survive(value: float) -> None:
         ({"duration_s": math.nan}, "duration_s"),
         ({"duration_s": -1.0}, "duration_s"),
         ({"schema": 0}, "schema 0 can't be written"),
-        ({"schema": 8}, "schema 8 can't be written"),
+        ({"schema": 9}, "schema 9 can't be written"),
         ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
         ({"id": ""}, "needs the id"),
         ({"counters": {"rate": math.inf}}, "counters.rate"),
@@ -256,8 +263,8 @@ def test_a_case_may_have_root_and_offset_and_need_not() -> None:
 
 
 def test_newer_schema_is_refused_naming_both() -> None:
-    document = json.loads(record().to_json()) | {"schema": 8, "surprise": 1}
-    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 8, .* up to schema 7"):
+    document = json.loads(record().to_json()) | {"schema": 9, "surprise": 1}
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 9, .* up to schema 8"):
         from_json(json.dumps(document), "run/x.json")
 
 
@@ -496,6 +503,30 @@ OF_SCHEMA_7: dict[str, Any] = {
 }
 
 
+OF_SCHEMA_8: dict[str, Any] = {
+    **OF_SCHEMA_7,
+    "kernel": KERNEL,
+    "library": "",
+    "timing": TIMING,
+    "prediction": RecordedPrediction(
+        PredictedTime(
+            gpu="h200",
+            floors_digest="sha256:" + "a" * 64,
+            constants_digest="sha256:" + "b" * 64,
+            time_us=2.0,
+            low_us=1.75,
+            high_us=2.25,
+            regime="latency",
+            ratio=1.25,
+            terms=PredictedTerms(launch_us=0.5, begin_us=0.25, least_us=1.0, link_us=0.125, more_us=0.25, cold_us=0.0),
+            path_us={"hop": 1.0, "fence": 0.25},
+            work={"least": {"hop": 2.0}, "steps": {"fence": 1.0, "hop": 2.0}, "directions": [], "how": "simulated"},
+            remarks=("3 ranks: the interval is of cases on 2 and 4 GPUs",),
+        )
+    ),
+}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -507,6 +538,7 @@ OF_SCHEMA_7: dict[str, Any] = {
         ("schema5.json", record(schema=5, **OF_SCHEMA_5)),
         ("schema6.json", record(schema=6, **OF_SCHEMA_5, request=OF_SCHEMA_6)),
         ("schema7.json", record(schema=7, **OF_SCHEMA_7)),
+        ("schema8.json", record(schema=8, **OF_SCHEMA_8)),
     ],
 )
 def test_every_schema_is_still_read(name: str, expected: Record) -> None:

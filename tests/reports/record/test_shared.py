@@ -246,6 +246,7 @@ def test_the_forms_of_schema_6_are_read_for_ever() -> None:
     assert load(path).to_json() == (EXAMPLES / "schema6.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path: Path) -> None:
     """Of 150 packages: in one file, and in each record as before schema 6."""
 

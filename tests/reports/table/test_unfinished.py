@@ -53,6 +53,7 @@ def test_what_can_not_be_resumed_is_not_counted(tmp_path: Path, text: str) -> No
     assert unfinished([folder], RECORDS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [["table"], ["table", "--format", "json"], ["audit", "--inputs-up-to", "0"]])
 def test_table_and_audit_say_it_on_standard_error(
     verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

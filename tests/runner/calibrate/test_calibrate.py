@@ -148,6 +148,7 @@ def test_of_several_records_the_median_counts() -> None:
     assert found.empty_node_us[1] == 0.6
 
 
+@pytest.mark.slow
 def test_a_whole_calibration_on_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Through the command: jobs for all probes, their records, a table, a file, and floors that are read from it."""
     asked: list[ComposedJob] = []
@@ -186,7 +187,8 @@ def test_records_of_before_give_the_same_file(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.endswith(f"\n\n{section_of(floors)}")
 
 
-@pytest.mark.parametrize("name", ["h200"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["h100", "h200"])
 def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path: Path) -> None:
     """Who edits a floor in the file, or in a record, is found."""
     bundle = CONF / "gpu" / "floors" / f"{name}.jsonl.xz"
@@ -202,7 +204,7 @@ def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path
 
 
 def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path: Path) -> None:
-    name = "h100"
+    name = "b200"
     place = tmp_path / f"{name}.yaml"
     before = (CONF / "gpu" / f"{name}.yaml").read_text()
     place.write_text(before)
@@ -288,6 +290,7 @@ def test_a_type_of_a_folder_of_configurations_can_be_calibrated(tmp_path: Path) 
     assert gpu_type(str(place), (CONF, tmp_path)).name == "mine"
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
         ended = KeyboardInterrupt()

@@ -16,6 +16,7 @@ from runner.timing.custom import CustomMeasurePlan, CustomTimes, combine_custom,
 from runner.timing.measure import TimedResult
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.measuring import TIMING, RecordingFabric, RecordingStopwatch
 
 
@@ -34,7 +35,7 @@ def timed(name: str, section: dict[str, Any] | None = None) -> TimedResult:
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 24))
     try:
-        rows = world.run(program, pickle.loads(pickle.dumps(plan)), 60.0)
+        rows = world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S)
     finally:
         world.close()
     return combine_custom(plan, job.spec, job.inputs, rows, None, job.moved_bytes)[0]

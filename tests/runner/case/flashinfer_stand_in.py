@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from tests.patience import PATIENCE_S
+
 META_BYTES = 256
 
 
@@ -94,9 +96,9 @@ class StandIn:
         """What all ranks bring, by rank."""
         with self.lock:
             self.shown.setdefault(what, {})[rank] = mine
-        self.meeting.wait(20)
+        self.meeting.wait(PATIENCE_S)
         found = [self.shown[what][one] for one in range(self.ranks)]
-        self.meeting.wait(20)
+        self.meeting.wait(PATIENCE_S)
         return found
 
     def create_shared_buffer(self, size_in_bytes: int, group: Any = None) -> list[int]:
@@ -252,12 +254,12 @@ class StandIn:
 
     def reduce(self, rank: int, out: torch.Tensor, inputs: list[torch.Tensor]) -> None:
         """All ranks meet, add, and meet again before anything is overwritten."""
-        self.meeting.wait(20)
+        self.meeting.wait(PATIENCE_S)
         kept = [one for index, one in enumerate(inputs) if index != self.drops]
         total = kept[0].to(self.accumulator or torch.float32)
         for one in kept[1:]:
             total = total + one.to(total.dtype)
-        self.meeting.wait(20)
+        self.meeting.wait(PATIENCE_S)
         out.copy_(total.to(out.dtype))
 
     @contextlib.contextmanager

@@ -16,9 +16,11 @@ from runner.__main__ import main
 from runner.case import best
 from runner.case.best import RecordedChooser, chooser_for
 from runner.case.cases import cases_of
+from runner.command.plan import prepare
+from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, FabricRequest
+from runner.world.fabrics import FabricName, FabricRequest, HostOffer
 from tests.kernels.tuned.test_tuned_table import H200, TABLE, case
 from tests.reports.synthetic import record, with_request
 from tests.runner.conftest import on_its_fabric
@@ -154,6 +156,21 @@ def test_a_table_without_the_op_is_one_line(tmp_path: Path) -> None:
         chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
 
 
+def test_best_stands_beside_libraries_on_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Baselines are what GPUs run by default, and no entry of a table takes their accumulator and placement."""
+    monkeypatch.setattr(best, "gpu_name", lambda: H200)
+    path = kept(tmp_path, "h200.json")
+    lines = ["op=all_reduce", "dtype=bfloat16", "algorithms=best", f"tuned={path}", "sizes=[4K]", "fabric=nvshmem"]
+    with hydra_over():
+        composed = compose_jobs(lines, False)
+    command = prepare(lines, composed, machine=lambda: HostOffer(2, "", True))
+    (job,) = command.jobs
+    names = [one.algorithm for one in job.cases]
+    assert names[0] == chooser_for(str(path), job.request.fabric, "all_reduce").name_for(job.cases[0])
+    assert {"nccl", "torch/two_shot"} <= set(names)
+    assert f"best: {path} ({H200})" in headline(command)
+
+
 def test_one_contestant_in_pictures_and_in_mlflow() -> None:
     made = [
         with_request(record(name, size), kernel={"chosen": {"by": "best", "algorithm": name}})
@@ -175,3 +192,18 @@ def test_one_contestant_in_pictures_and_in_mlflow() -> None:
 def test_what_no_table_chose(kernel: Any) -> None:
     made = with_request(record("two_shot@t512b64l8p", 1024), kernel=kernel)
     assert made.request.chosen_by == ""
+
+
+def test_auto_beside_best_stands_for_all_others(tmp_path: Path) -> None:
+    path = kept(tmp_path, "my.json")
+
+    def names(algorithms: str) -> tuple[str, ...]:
+        words = ["op=all_reduce", f"algorithms={algorithms}", f"tuned={path}", "fabric=simulator", "sizes=[4K]"]
+        with hydra_over():
+            (job,) = compose_jobs(words, False)
+        return on_its_fabric(job.request).algorithms
+
+    usual = names("auto")
+    assert len(usual) > 3
+    assert names("[best,auto]") == ("best", *usual)
+    assert names("[two_shot,best,auto]") == ("two_shot", "best", *(name for name in usual if name != "two_shot"))

@@ -68,6 +68,7 @@ def rewrite(path: Path, change: Any) -> None:
     seal(path.parent)
 
 
+@pytest.mark.slow
 def test_it_runs_beside_ours_and_the_record_says_what_ran(done: Path) -> None:
     pull, ring = read([done / "records"])
     assert (pull.case.name, ring.case.name) == ("send_recv/pull", "send_recv/ring")
@@ -133,6 +134,7 @@ def test_a_place_in_an_experiment_is_shown_without_detours(
     assert f"kernel: send_recv/ring from {tmp_path / 'my' / 'ring.py'}:SPEC" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", *SMALL, "algorithms=[pull],[my/ring.py:SPEC]", "--plan"]) == 0
     assert "2 jobs, 2 cases" in capsys.readouterr().out
@@ -184,6 +186,7 @@ def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = again / "my" / "ring.py"
     file.write_text(f"open({str(again / 'ran')!r}, 'w')\n{file.read_text()}")
@@ -194,6 +197,7 @@ def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.Capture
     assert not (again / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder of a stranger, with code beside its records: only who names it has it run."""
     stranger = again / "stranger"
@@ -251,6 +255,7 @@ def test_todays_code_is_compared_by_the_recorded_place(again: Path) -> None:
     assert (name, "my/ring.py:SPEC: there is no file" in why) == ("send_recv/ring", True)
 
 
+@pytest.mark.slow
 def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
     answer, problem = ask(read(["records"]), rerun=Rerun(0))
     assert problem == ""
@@ -273,6 +278,7 @@ def test_a_command_is_resumed_with_it(again: Path, capsys: pytest.CaptureFixture
     assert broken(folder) == []
 
 
+@pytest.mark.slow
 def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.kernels.own_kernel import write_ring
+from tests.patience import NEVER_S
 from tests.runner.conftest import on_its_fabric
 from tests.runner.measuring import TIMING
 from tests.runner.rank_programs import FileOpener
@@ -72,6 +73,7 @@ def recorded(case: Case, brought: KernelSpec, cache: Path) -> Record:
     return record
 
 
+@pytest.mark.slow
 def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cache: Path) -> None:
     spec = spec_at(f"{write_ring(tmp_path)}:SPEC")
     record = recorded(CASE, spec, cache)
@@ -85,6 +87,7 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cach
     assert str(tmp_path) not in record.to_json()
 
 
+@pytest.mark.slow
 def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path: Path, cache: Path) -> None:
     right = recorded(CASE, spec_at(f"{write_ring(tmp_path / 'right')}:SPEC"), cache)
     file = write_ring(tmp_path / "wrong")
@@ -147,6 +150,7 @@ def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path: Path) -> N
     assert arrived.contestants[0].spec is spec
 
 
+@pytest.mark.slow
 def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -> None:
     """Over the fabric of files, whose kernels are Python: what binds, launches and checks is what runs on GPUs."""
     file = write_ring(tmp_path / "my")
@@ -156,7 +160,7 @@ def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -
     heaps.mkdir()
     world = ProcessWorld(2, FileOpener(str(heaps)))
     try:
-        outcomes = world.run(run_case, plan, 30.0)
+        outcomes = world.run(run_case, plan, NEVER_S)
         check = merge(CASE, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
         assert (check.elements, check.wrong, check.faults) == (2 * 2 * 5000, 0, ())
     finally:
@@ -165,11 +169,12 @@ def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -
     world = ProcessWorld(2, FileOpener(str(heaps)))
     try:
         with pytest.raises(WorldFailure, match=r"my/ring\.py:TRIAL or what it imports changed after it was first"):
-            world.run(run_case, plan, 30.0)
+            world.run(run_case, plan, NEVER_S)
     finally:
         world.close()
 
 
+@pytest.mark.slow
 def test_the_cache_tells_files_of_the_same_name_apart(tmp_path: Path) -> None:
     """Their variants are equal: only what they import differs."""
     files = [write_ring(tmp_path / name) for name in ("one", "other")]

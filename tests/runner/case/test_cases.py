@@ -28,6 +28,7 @@ from runner.request_error import RequestError
 from runner.world.threads import ThreadWorld
 from simulator.memory.heaps import GAP_BYTES
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.conftest import TWO, on_its_fabric
 
 
@@ -143,7 +144,7 @@ def test_the_heap_has_room_for_what_is_said_to_fit(algorithm: str) -> None:
         with SymmetricPool(fabric) as pool:
             bind(fabric, pool, find(case.name), case, plan.guard_bytes, plan.patience_s)
 
-    ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 20.0)
+    ThreadWorld(3, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, NEVER_S)
 
 
 def as_asked(*arguments: str, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
@@ -205,6 +206,7 @@ def kernels(op: str, **algorithms: dict[str, Any]) -> tuple[KernelSpec, ...]:
     return tuple(dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items())
 
 
+@pytest.mark.slow
 def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
     specs = kernels("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
     every, some = ("pull", "multimem", "push"), ("pull", "push")
@@ -237,6 +239,7 @@ def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() ->
     assert sizes_of(as_asked("op=barrier", specs=specs)) == (1024, 8192, 65536), "one of them takes the usual ones"
 
 
+@pytest.mark.slow
 def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once() -> None:
     specs = kernels("all_to_all", push={})
     arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
@@ -316,6 +319,7 @@ def on_gpus(*arguments: str) -> ResolvedRequest:
     return request("fabric=nvshmem", *arguments)
 
 
+@pytest.mark.slow
 def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
     own = ("one_shot", "two_shot")
     every = ("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem", *FLASHINFER)

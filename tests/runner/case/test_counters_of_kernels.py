@@ -74,6 +74,7 @@ def plan_of(case: Case, cache: Path, **options: Any) -> Plan:
     return Plan(case, spec, executable(spec, case, "sm_90a", cache), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "random"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_totals(cache: Path, case: Case, options: dict[str, Any]) -> None:

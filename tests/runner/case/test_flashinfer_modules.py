@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ from runner.case.flashinfer_modules import Brought, ModulePlan, bring_module, fi
 from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S, PATIENCE_S, until
 
 
 def builder(code: str) -> list[str]:
@@ -59,35 +59,28 @@ def test_the_line_that_names_the_error_is_found(output: str, line: str) -> None:
 
 
 def gone(process: int) -> bool:
-    """Whether a process ends within some seconds."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        state = Path(f"/proc/{process}/stat")
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+    """Whether a process has ended."""
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 CHILD = (
-    "import subprocess, sys; child = subprocess.Popen(['sleep', '60']); open(sys.argv[1], 'w').write(str(child.pid))"
+    "import subprocess, sys; child = subprocess.Popen(['sleep', '3600']); open(sys.argv[1], 'w').write(str(child.pid))"
 )
 
 
 def child_of(place: Path) -> int:
-    end = time.monotonic() + 20
-    while not (place.exists() and place.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: place.exists() and place.read_text(), "the child's start")
     return int(place.read_text())
 
 
+@pytest.mark.slow
 def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
     place = tmp_path / "child"
     code = f"{CHILD}; child.wait()"
     found = run_builder([*builder(code), str(place)], "trtllm_comm", 1.5)
     assert found == Brought("compiling trtllm_comm took longer than 1.5 s")
-    assert gone(child_of(place))
+    until(lambda: gone(child_of(place)), "the child's end")
 
 
 def test_the_builder_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
@@ -107,8 +100,8 @@ child.wait()
     assert process.poll() is None
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(20) == -signal.SIGKILL
-    assert gone(child)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    until(lambda: gone(child), "the child's end")
 
 
 def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +114,7 @@ def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(flashinfer_modules, "_all_it_says", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_builder([*builder(f"{CHILD}; child.wait()"), str(place)], "vllm_comm", 60)
-    assert gone(child_of(place))
+    until(lambda: gone(child_of(place)), "the child's end")
 
 
 def brought(monkeypatch: pytest.MonkeyPatch, hosts: str, compiled: Any, load: Any) -> list[Brought]:
@@ -142,7 +135,7 @@ def brought(monkeypatch: pytest.MonkeyPatch, hosts: str, compiled: Any, load: An
         return bring_module(OnAHost(fabric), plan)  # type: ignore[arg-type]
 
     world = ThreadWorld(len(hosts), SimulatorOptions(heap_bytes=1 << 20))
-    return world.run(program, ModulePlan("vllm_comm", 5.0), 30.0)
+    return world.run(program, ModulePlan("vllm_comm", 5.0), NEVER_S)
 
 
 def test_the_first_rank_of_each_host_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.case.flashinfer_stand_in import PUBLIC, StandIn, bytes_at
 
 PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flashinfer"))
@@ -76,7 +77,7 @@ def checked(library: StandIn, case: Case, launches: int = 3) -> Any:
         return run_baseline(GpuLike(fabric, library), plan)  # type: ignore[arg-type]
 
     world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, BaselinePlan(case, baseline, launches=launches), 60.0)
+    outcomes = world.run(program, BaselinePlan(case, baseline, launches=launches), NEVER_S)
     return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
 
 
@@ -139,7 +140,7 @@ def opened(library: StandIn, case: Case, use: Any) -> list[Any]:
             with open_baseline(case.algorithm, like, pool, case, 3) as contestant:
                 return use(fabric, contestant)
 
-    return ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20)).run(program, None, 60.0)
+    return ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20)).run(program, None, NEVER_S)
 
 
 def test_calls_in_graphs_get_their_peers_addresses_once_the_graph_was_made(two: StandIn) -> None:

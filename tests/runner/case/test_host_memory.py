@@ -41,6 +41,7 @@ def refusal(wanted: ResolvedRequest, available_bytes: int) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_host_is_refused_with_what_would() -> None:
     text = refusal(request(*LARGE), 8 * GIB)
     found = re.fullmatch(
@@ -108,6 +109,7 @@ def test_where_nothing_fits_it_says_so() -> None:
     assert "(sizes, world_size), no size fits; host_memory=ignore" in refusal(request("world_size=2", "sizes=1K"), MIB)
 
 
+@pytest.mark.slow
 def test_host_memory_ignore_lets_it_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check_host_memory(request(*LARGE, "host_memory=ignore"), MIB)
     refusal(request(*LARGE, "host_memory=check"), MIB)
@@ -132,6 +134,7 @@ def test_nothing_is_checked_on_gpus_or_where_the_memory_is_unknown(arguments: tu
     check_host_memory(request(*LARGE, *arguments), 1 << 20 if arguments else None)
 
 
+@pytest.mark.slow
 def test_each_part_counts() -> None:
     def needed(*arguments: str) -> int:
         return host_bytes_needed(request("world_size=8", "algorithms=[one_shot]", "sizes=4M", *arguments))
@@ -148,6 +151,7 @@ def test_each_part_counts() -> None:
     assert needed("algorithms=[ll]") == host_bytes_needed(request("world_size=8", "algorithms=[ll]", "sizes=8M"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_every_case_has_a_bound(op: str) -> None:
     """Of no bytes, of one element a rank, of types that a kernel refuses, on one rank and on 72."""
@@ -239,6 +243,7 @@ def test_a_command_beyond_the_host_ends_before_it_begins(
     assert not records.exists()
 
 
+@pytest.mark.slow
 def test_the_answer_comes_without_torch() -> None:
     program = """
 import sys

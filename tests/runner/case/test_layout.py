@@ -18,17 +18,17 @@ def layout(op: str, **changes: object) -> Layout:
 
 
 def test_out_of_place_they_are_two_payloads_that_begin_alike() -> None:
-    assert layout("all_gather") == Layout((12, 48), 12, 48, (0,) * 4, (0,) * 4, 0)
-    assert layout("reduce_scatter") == Layout((48, 12), 48, 12, (0,) * 4, (0,) * 4, 0)
+    assert layout("all_gather") == Layout((12, 48), 12, (48,) * 4, (0,) * 4, (0,) * 4, 0)
+    assert layout("reduce_scatter") == Layout((48, 12), 48, (12,) * 4, (0,) * 4, (0,) * 4, 0)
     assert layout("all_reduce", offset=3).offset_bytes == 12
     assert layout("all_reduce", offset=3, dtype="uint8").offset_bytes == 3
     assert layout("barrier", dtype="uint32", size_bytes=4).payloads_bytes == (4, 16)
 
 
 def test_in_place_they_share_one_and_may_begin_at_another_place_on_every_rank() -> None:
-    assert layout("all_reduce", placement="in_place") == Layout((48,), 48, 48, (0,) * 4, (0,) * 4, 0)
-    assert layout("all_gather", placement="in_place") == Layout((48,), 12, 48, (0, 12, 24, 36), (0,) * 4, 0)
-    assert layout("reduce_scatter", placement="in_place") == Layout((48,), 48, 12, (0,) * 4, (0, 12, 24, 36), 0)
+    assert layout("all_reduce", placement="in_place") == Layout((48,), 48, (48,) * 4, (0,) * 4, (0,) * 4, 0)
+    assert layout("all_gather", placement="in_place") == Layout((48,), 12, (48,) * 4, (0, 12, 24, 36), (0,) * 4, 0)
+    assert layout("reduce_scatter", placement="in_place") == Layout((48,), 48, (12,) * 4, (0,) * 4, (0, 12, 24, 36), 0)
 
 
 @pytest.mark.parametrize("op", [one.op for one in COLLECTIVES if one.in_place is None])
@@ -42,6 +42,17 @@ def test_out_of_place_the_input_is_kept_and_the_output_where_the_rank_is_given_n
     assert layout("reduce").kept(2, False) == ((Piece(0, 48, 0),), (Piece(0, 48, None),))
 
 
+def test_with_counts_per_peer_what_lies_behind_a_ranks_output_is_kept() -> None:
+    """48 bytes are 3 elements for each rank; of zeros' counts rank 1 gets nothing, rank 0 sends nothing."""
+    even = layout("all_to_all_v")
+    assert even == Layout((96, 96), 96, (48,) * 4, (0,) * 4, (0,) * 4, 0)
+    assert even.kept(2, True) == ((Piece(0, 96, 0),), (Piece(48, 96, None),))
+    zeros = layout("all_to_all_v", counts="zeros")
+    assert zeros.outputs_bytes[1] == 0
+    assert sum(zeros.outputs_bytes) == 4 * 48
+    assert zeros.kept(1, True) == ((Piece(0, 96, 0),), (Piece(0, 96, None),))
+
+
 def test_in_place_what_is_not_output_is_kept() -> None:
     assert layout("all_reduce", placement="in_place").kept(1, True) == ((),)
     assert layout("reduce", placement="in_place").kept(1, False) == ((Piece(0, 48, 0),),)
@@ -52,9 +63,9 @@ def test_in_place_what_is_not_output_is_kept() -> None:
 
 
 def test_in_place_bytes_beside_the_input_are_kept_as_poison() -> None:
-    apart = Layout((40,), 8, 16, (8,), (24,), 0)
+    apart = Layout((40,), 8, (16,), (8,), (24,), 0)
     assert apart.kept(0, True) == ((Piece(0, 8, None), Piece(8, 16, 0), Piece(16, 24, None)),)
-    overlapping = Layout((40,), 16, 16, (8,), (16,), 0)
+    overlapping = Layout((40,), 16, (16,), (8,), (16,), 0)
     assert overlapping.kept(0, True) == ((Piece(0, 8, None), Piece(8, 16, 0), Piece(32, 40, None)),)
 
 

@@ -63,6 +63,7 @@ def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:
         ("reduce_scatter", Slices(100, 128), Slices(25, 128)),
         ("all_gather", Slices(25, 128), Slices(100, 128)),
         ("all_to_all", Slices(100, 128), Slices(100, 128)),
+        ("all_to_all_v", Slices(200, 256), Slices(100, 256)),
     ],
 )
 def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices, target: Slices) -> None:
@@ -71,12 +72,14 @@ def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices
 
 
 PROGRAM = """
+import dataclasses
+import itertools
 import sys
 import torch
 import torch.distributed as distributed
 from kernels.catalogue import collective
 from kernels.numeric.formats import bits_of
-from kernels.spec import Case
+from kernels.spec import Case, Counts
 from kernels.baselines import find_baseline
 from runner.case.inputs import make_inputs
 from runner.case.libraries import nccl_call
@@ -88,16 +91,18 @@ group = distributed.group.WORLD
 for offer in find_baseline("nccl").offers:
     root = ranks - 1 if collective(offer.op).rooted else 0
     dtypes = ("float32", "int64") if collective(offer.op).reduces else ("bfloat16", "uint32", "float8_e4m3fn")
-    for dtype in dtypes:
+    counts = Counts if collective(offer.op).sends else ["uniform"]
+    for dtype, one in itertools.product(dtypes, counts):
         placement, reduction = offer.placements[0], offer.reductions[0]
         case = Case(offer.op, "nccl", dtype, "library", reduction, 24 * ranks, ranks, placement, "exact", root=root)
+        case = dataclasses.replace(case, counts=str(one))
         meaning = collective(case.op)
-        where = slices_of(case)
+        where = slices_of(case, rank)
         inputs = make_inputs(case, range(ranks), where[0].numel, torch.device("cpu"))
         source = inputs[rank].clone()
         target = source if placement == "in_place" else torch.zeros(where[1].numel, dtype=source.dtype)
         nccl_call(case, group, rank)(*((source,) if target is source else (source, target)))
-        expected = meaning.outputs([bits_of(one) if not meaning.reduces else one for one in inputs], rank, root)
+        expected = meaning.parts(case, [bits_of(one) if not meaning.reduces else one for one in inputs], rank)
         if expected is not None:
             found = target if meaning.reduces else bits_of(target)
             wanted = torch.stack(expected).sum(0).to(found.dtype) if meaning.reduces else expected[0]
@@ -123,7 +128,7 @@ def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path: Path) -> None:
     for process in ranks:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        assert len(out.split()) == 3 * 2 + 4 * 3, out
+        assert len(out.split()) == 3 * 2 + 4 * 3 + 3 * 3, out
 
 
 class Recorder:
@@ -187,6 +192,32 @@ def test_data_that_moves_goes_as_bytes(recorder: Recorder, op: str, dtype: str) 
     assert arguments[0].data_ptr() == (source if op == "broadcast" else target).data_ptr()
     assert arguments[0].numel() == 64
     assert named.get("src", 2) == 2
+
+
+def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    meant = libraries.collective("all_to_all_v")
+    sends, asked = meant.sends, list[Case]()
+    assert sends is not None
+
+    def counted_sends(case: Case) -> tuple[tuple[int, ...], ...]:
+        asked.append(case)
+        return sends(case)
+
+    called: list[tuple[list[int], list[int]]] = []
+
+    def all_to_all_single(target: Any, source: Any, got: list[int], given: list[int], group: Any) -> None:
+        assert source.numel() == sum(given)
+        called.append((got, given))
+
+    monkeypatch.setattr(libraries, "collective", lambda op: replace(meant, sends=counted_sends))
+    monkeypatch.setattr(distributed, "all_to_all_single", all_to_all_single)
+    case = replace(nccl_case("all_to_all_v", "float32"), counts="zeros")
+    call = nccl_call(case, None, 1)
+    for _ in range(3):
+        call(torch.zeros(2 * case.numel), torch.zeros(2 * case.numel))
+    rows = sends(case)
+    assert called == [([4 * row[1] for row in rows], [4 * count for count in rows[1]])] * 3
+    assert len(asked) == 1
 
 
 def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pytest.MonkeyPatch) -> None:

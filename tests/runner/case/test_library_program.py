@@ -18,6 +18,7 @@ from runner.case.inputs import make_inputs
 from runner.case.library_program import BaselinePlan, run_baseline
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S, PATIENCE_S
 
 CASE = Case("all_reduce", "nccl", "float32", "library", "sum", 32, 2, placement="in_place")
 
@@ -41,10 +42,10 @@ class Library:
                 library.written[fabric.rank] = data.clone()
 
             def launch(self, slot: int) -> None:
-                library.meeting.wait(10)
+                library.meeting.wait(PATIENCE_S)
                 self.result = library.written[0] + library.written[1] + library.error * (self.launches > 0)
                 self.launches += 1
-                library.meeting.wait(10)
+                library.meeting.wait(PATIENCE_S)
 
             def output(self, slot: int) -> torch.Tensor:
                 return self.result
@@ -57,7 +58,7 @@ def outcomes(monkeypatch: pytest.MonkeyPatch, error: float = 0.0, **plan: Any) -
     assert baseline is not None
     monkeypatch.setattr(library_program, "open_baseline", Library(error).open)
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 16))
-    found: list[Any] = world.run(run_baseline, BaselinePlan(CASE, baseline, **plan), 30.0)
+    found: list[Any] = world.run(run_baseline, BaselinePlan(CASE, baseline, **plan), NEVER_S)
     world.close()
     return found
 

@@ -24,8 +24,8 @@ from reports.record.nccl_settings import (
 )
 from reports.record.record import Record
 from reports.table.compare import contestants, rows, split
+from runner.case.expected import expected_refusal
 from runner.case.nccl_settings import refuses_settings
-from runner.command.refusals import expected_refusal
 from runner.request_error import RequestError
 from runner.world import fabrics, processes
 from runner.world.fabrics import HostOffer, resolve

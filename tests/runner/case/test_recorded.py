@@ -26,6 +26,7 @@ CASES = [
         seed=number,
         root=root,
         offset=offset,
+        counts="zeros" if spec.op == "all_to_all_v" and root else "uniform",
     )
     for number, spec in enumerate(SPECS)
     for root, offset in ((0, 0), (1, 0), (0, 3), (2, 5))
@@ -42,7 +43,8 @@ def test_a_case_comes_back_from_its_record() -> None:
     for case in CASES:
         recorded = recorded_case(case)
         assert case_of(RecordedCase.read(recorded.document())) == case
-        assert list(recorded.document()) == [member.name for member in dataclasses.fields(Case)]
+        names = [member.name for member in dataclasses.fields(Case)]
+        assert list(recorded.document()) == (names if case.counts != "uniform" else names[:-1])
 
 
 def test_a_case_with_unknown_keys_is_no_case_here() -> None:

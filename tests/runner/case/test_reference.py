@@ -176,6 +176,7 @@ def test_what_moved_ops_are_to_give() -> None:
                 "barrier": [number for row in given for number in row],
                 "broadcast": given[3],
                 "all_to_all": [number for row in given for number in row[3 * rank : 3 * rank + 3]],
+                "all_to_all_v": [number for row in given for number in row[3 * rank : 3 * rank + 3]],
                 "send_recv": given[rank - 1],
             }[op]
             assert found == expected

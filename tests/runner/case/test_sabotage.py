@@ -21,6 +21,7 @@ from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 
 HEAP_BYTES = 1 << 22
 
@@ -40,7 +41,7 @@ def checked(compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> Callable[..
         spec = sabotaged[name]
         case = replace(case, op=spec.op, algorithm=spec.algorithm)
         world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, **options))  # type: ignore[arg-type]
-        outcomes = world.run(run_case, Plan(case, spec, compiled(spec, case), launches=launches), 60)
+        outcomes = world.run(run_case, Plan(case, spec, compiled(spec, case), launches=launches), NEVER_S)
         return merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
 
     return check
@@ -51,6 +52,7 @@ def case_of(**changes: object) -> Case:
     return replace(values, **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dtype", "placement"), [("float32", "out_of_place"), ("bfloat16", "in_place")])
 def test_a_pushed_two_shot_folds_as_a_pulled_one(
@@ -96,6 +98,7 @@ def test_an_element_that_was_left_out_is_caught(checked: Callable[..., Check], n
     assert check.first_mismatch is not None
 
 
+@pytest.mark.slow
 def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
     moved = case_of(accumulator="none", reduction="none", inputs="normal", root=2)
     assert checked("broadcast/pull_of_rank_0", moved).wrong > 100
@@ -104,6 +107,7 @@ def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
     assert {text.split(":")[0] for text in everywhere.guard_faults} == {"rank 0", "rank 1", "rank 3"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "defect",
     [

@@ -15,6 +15,7 @@ from runner.case.slots import open_kernel, slot_bytes
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.measuring import case_of, contestant
 
 SLOTS = 3
@@ -70,7 +71,7 @@ def test_each_slot_has_its_own_result(cache: Path, algorithm: str, placement: st
     wanted = contestant(cache, algorithm, placement=placement, size_bytes=size_bytes, world_size=3)
     world = ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22))
     numel = wanted.case.numel
-    for rounds in world.run(run, wanted, 60.0):
+    for rounds in world.run(run, wanted, NEVER_S):
         for outputs in rounds:
             for slot, output in enumerate(outputs):
                 expected = sum((data_of(rank, slot, numel).float() for rank in range(3)), torch.zeros(numel))
@@ -112,7 +113,7 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
             fabric.barrier()
             return [contestant.output(slot).clone() for slot in range(SLOTS)]
 
-    for outputs in ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 60.0):
+    for outputs in ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, NEVER_S):
         for slot, output in enumerate(outputs):
             assert torch.equal(output, torch.cat([data_of(rank, slot, count) for rank in range(3)]))
 
@@ -138,7 +139,7 @@ def test_two_contestants_live_side_by_side(cache: Path) -> None:
             assert pool.live == ()
         return found
 
-    for one, other in ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 60.0):
+    for one, other in ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, NEVER_S):
         assert torch.equal(one, other)
         assert torch.equal(one, data_of(0, 0, 2048) + data_of(1, 0, 2048))
 
@@ -170,13 +171,13 @@ def test_launching_does_no_host_work_but_one_launch(cache: Path) -> None:
             fabric.barrier()
         return before
 
-    assert ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 60.0) == [["launch"] * 2] * 2
+    assert ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, NEVER_S) == [["launch"] * 2] * 2
 
 
 def test_what_does_not_fit_is_said(cache: Path) -> None:
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 14))
     with pytest.raises(WorldFailure, match="all_reduce/one_shot") as caught:
-        world.run(run, contestant(cache, "one_shot", size_bytes=8192), 60.0)
+        world.run(run, contestant(cache, "one_shot", size_bytes=8192), NEVER_S)
     assert any(isinstance(error, HeapFull) for error in caught.value.errors.values())
 
 
@@ -188,7 +189,7 @@ def test_no_slots_are_an_error(cache: Path) -> None:
             pass
 
     with pytest.raises(WorldFailure, match="0 slots for all_reduce-one_shot"):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, 30.0)
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22)).run(program, None, NEVER_S)
 
 
 def test_slot_bytes_are_input_and_output() -> None:

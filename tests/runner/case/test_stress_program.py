@@ -22,6 +22,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 
 SEEDS, ROUNDS = 16, 4
 """Number of seeds, and of rounds of three launches in each, within which each defect below is found."""
@@ -50,7 +51,7 @@ def found(compiled: Compiled) -> Callable[..., list[str]]:
             schedule = {"schedule": "random", "seed": seed} | options
             world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 22, **schedule))  # type: ignore[arg-type]
             try:
-                outcomes = world.run(run_stressed, plan, 60)
+                outcomes = world.run(run_stressed, plan, NEVER_S)
             except WorldFailure as failure:
                 faults.append(f"{failure.status}: {failure.message}")
                 continue
@@ -88,6 +89,7 @@ class TestDefects:
         """One bank instead of two: a fast rank's next launch overwrites what a slow rank has not read."""
         assert is_found(found, sabotaged["all_reduce/ll_one_bank"], stress)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("stress", ["no_host_barrier", "late_rank"])
     def test_a_kernel_without_its_exit_barrier(
         self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec], stress: str

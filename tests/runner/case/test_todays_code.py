@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kernels.catalogue import find
 from kernels.code import code_digest
 from kernels.compile import executable
@@ -34,6 +36,7 @@ def named(**names: list[Any]) -> dict[str, list[Any]]:
     return {part: names.get(part, []) for part in parts}
 
 
+@pytest.mark.slow
 def test_kernels_whose_sources_moved_are_compared_by_code(symlab: Symlab, tmp_path: Path) -> None:
     one, two = read([symlab("sizes=[8]").folder / "records"])
     name, other = "all_reduce/one_shot", "all_reduce/two_shot"

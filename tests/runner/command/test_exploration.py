@@ -83,6 +83,7 @@ def records_of(*arguments: str, code: int = 0) -> list[Record]:
 
 
 class TestRequests:
+    @pytest.mark.slow
     def test_an_order_that_is_fair_becomes_random_but_for_a_dead_rank(self) -> None:
         for name, schedule, seeds in (
             ("none", "fair", 1),
@@ -118,6 +119,7 @@ class TestRequests:
 
 
 class TestRuns:
+    @pytest.mark.slow
     def test_a_promise_is_kept_recorded_and_replayed(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "stress=no_host_barrier", "stress_seeds=2")
         (record,) = records_of(*arguments)
@@ -135,6 +137,7 @@ class TestRuns:
         assert record.check is not None
         assert again.check.output_digests == record.check.output_digests
 
+    @pytest.mark.slow
     def test_a_combination_is_recorded_and_replayed(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
         arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "stress_seeds=1")
         (record,) = records_of(*arguments, "stress=alternating_sizes+late_rank")
@@ -154,6 +157,7 @@ class TestRuns:
         assert silent.refusal.key == "stress"
         assert silent.reason.startswith("send_recv/silent does not promise late_rank, ")
 
+    @pytest.mark.slow
     def test_a_broken_promise_names_its_seed_which_shows_it_again(self, ran: Path) -> None:
         """Without a barrier at its end a rank goes on, and looks at its output, before that has come."""
         place = write_push(ran, "early", "keep_epoch", "no_host_barrier")
@@ -164,12 +168,14 @@ class TestRuns:
         (again,) = records_of(*arguments, f"fabric.seed={seed}", "stress_seeds=1", code=1)
         assert again.status is Status.WRONG
 
+    @pytest.mark.slow
     def test_the_world_is_clean_after_a_dead_rank(self, ran: Path) -> None:
         arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "world_size=3")
         dead, plain = records_of("-m", *arguments, "stress=dead_rank,none")
         assert (dead.status, plain.status) == (Status.PASSED, Status.PASSED)
         assert (dead.case.stress, plain.case.stress) == ("dead_rank", "none")
 
+    @pytest.mark.slow
     def test_two_streams_under_the_race_checker(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Ours are refused; one that keeps its promise is clean, and one whose launches share epochs is not."""
         places = f"{write_push(ran, 'greedy', 'leave', 'two_streams')},{write_pull(ran)}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reports.record.record import load
 from reports.table.brief import MAX_LINES
 from runner.command.durations import durations_in
 from runner.command.forecast import duration_text, plan_text
@@ -59,6 +60,7 @@ def test_a_plan_names_cases_refusals_memory_and_time_and_creates_nothing(symlab:
     assert list(done.folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_time_is_that_of_earlier_records_of_the_same_kind(symlab: Symlab) -> None:
     lines = ["sizes=[1K,4K]", "algorithms=[one_shot,two_shot]", "fabric=simulator"]
     for _ in range(2):
@@ -105,6 +107,23 @@ def test_what_was_timed_together_shares_its_time(tmp_path: Path, symlab: Symlab)
     assert sorted(durations.seconds.values()) == [(25.0,), (25.0,)]
 
 
+def test_calls_before_a_sample_take_time(symlab: Symlab) -> None:
+    """Records without the key are older: they had no such calls."""
+    assert symlab("sizes=[1K]", "algorithms=[one_shot]", "fabric=simulator").code == 0
+    (path,) = Path("records").glob("*/all_reduce-*.json")
+    document = json.loads(load(path).to_json())
+    document["fabric"] |= {"simulated": False, "name": "nvshmem"}
+    timing = document["request"]["configuration"]["timing"]
+    kinds = []
+    for calls in (None, 0, 5):
+        timing |= {"lead_in_calls": calls}
+        if calls is None:
+            del timing["lead_in_calls"]
+        path.write_text(json.dumps(document))
+        kinds += list(durations_in(Path("records")).seconds)
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
 def test_files_that_are_no_records_are_passed_over(symlab: Symlab) -> None:
     assert symlab("sizes=[1K]", "fabric=simulator").code == 0
     (folder,) = Path("records").iterdir()
@@ -125,6 +144,7 @@ def test_refused_and_failed_cases_say_nothing_of_the_time(symlab: Symlab, script
     assert durations_in(Path("records")).records == 1
 
 
+@pytest.mark.slow
 def test_many_cases_are_grouped() -> None:
     command = planned("world_size=range(2,32)", "seed=1,2", "algorithms=[one_shot,ll]", "sizes=[1K,1M]", multirun=True)
     lines = said(command)

@@ -60,6 +60,7 @@ def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int
     return go
 
 
+@pytest.mark.slow
 def test_a_record_says_whose_limits_held(tmp_path: Path) -> None:
     assert main([*SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
     (record,) = read([tmp_path])
@@ -94,6 +95,7 @@ def test_what_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert "this GPU has 1 multiprocessors to run them on" in said.out + said.err
 
 
+@pytest.mark.slow
 def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
         assert record.fabric.settings["gpu"] == {**H100, "name": "mine", "multiprocessors": 7}
 
 
+@pytest.mark.slow
 def test_an_audit_composes_the_same_numbers(tmp_path: Path) -> None:
     assert main([*SMALL, "fabric.gpu=h200", f"records={tmp_path}"]) == 0
     records = read([tmp_path])
@@ -123,6 +126,7 @@ def test_an_audit_composes_the_same_numbers(tmp_path: Path) -> None:
     assert different[2] == "fabric.gpu.multiprocessors: recorded 131, composed 132"
 
 
+@pytest.mark.slow
 def test_a_deadlock_of_a_custom_kernel(custom: Callable[..., int], tmp_path: Path) -> None:
     tiny = "fabric.gpu={like: h100, name: tiny, multiprocessors: 2}"
     assert custom("records=without", launch={"grid": 5, "block": 1024}) == 0

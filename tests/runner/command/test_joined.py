@@ -67,6 +67,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Executable]:
     return executable
 
 
+@pytest.mark.slow
 def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
     """A new one is added to PROGRAMS, or its command fails in launchers' worlds alone."""
     found = set()
@@ -188,6 +189,7 @@ def test_all_outcomes_come_home(own: JoinedCommand, outcome: object) -> None:
     assert type(found) is type(outcome)
 
 
+@pytest.mark.slow
 def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = Executable("custom/k", "k", "sm_90a", "ptx", "sha256:1")
     launch = Launch((2, 1, 1), 64, 128, 2)

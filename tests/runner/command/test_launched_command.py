@@ -25,6 +25,7 @@ from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
+from tests.patience import PATIENCE_S
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]
@@ -89,6 +90,7 @@ def launching(command: Command, console: Console, name: str = "", kept: Callable
     )
 
 
+@pytest.mark.slow
 def test_a_records_line_counts_it(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what was done when the command looked last: with the last record's line all jobs are done."""
     assert symlab("-m", *SWEEP).code == 0
@@ -203,13 +205,14 @@ def programs(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
+@pytest.mark.slow
 def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_path: Path) -> None:
     environment = programs(tmp_path / "programs")
     line = [sys.executable, "-m", "symlab"]
     given = ("hydra/launcher=submitit_slurm", "hydra.launcher.comment='http://user:hunter2@host'")
 
     def said(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*line, *words], env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run([*line, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
     done = said("run", "-m", *SWEEP, *given)
     assert done.returncode == 1, done.stderr

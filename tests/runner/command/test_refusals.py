@@ -12,8 +12,8 @@ from kernels.spec import KernelSpec, refuses
 from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.case.contestant import spec_for
+from runner.case.expected import expected_refusal
 from runner.command.plan import prepare, timing_notes
-from runner.command.refusals import expected_refusal
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
@@ -29,6 +29,7 @@ SPEC = replace(ours, algorithm="greedy", launch=lambda case: Launch(1, 128, shar
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multicast", ["true", "false"])
 def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
     lines = ["algorithms=all", "sizes=[0,1K,1M]", f"fabric.multicast={multicast}", "world_size=4", "fabric=simulator"]
@@ -108,6 +109,7 @@ def test_timing_that_has_no_effect_is_said_once(symlab: Symlab, arguments: list[
     assert [line for line in done.out.splitlines() if line.startswith("timing.")] == notes
 
 
+@pytest.mark.slow
 def test_timing_of_an_experiment_counts_as_given(symlab: Symlab, capsys: pytest.CaptureFixture[str]) -> None:
     done = symlab("+exp=barrier", "seed=1", "fabric=simulator")
     assert "timing." not in done.out

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from runner.records.store import Store, StoreError
 from runner.request_error import RequestError
 from runner.track.send import CommandRun
 from runner.world.launcher import Outer
+from tests.patience import PATIENCE_S, until
 from tests.reports.synthetic import record as synthetic_record
 from tests.runner.conftest import BAD, Outcome, Script, record_files
 
@@ -96,6 +96,7 @@ def test_only_what_is_left_runs(cut: Callable[..., Path], script: Script, capsys
     assert "8 cases: 8 passed\n" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sweep", "at", "counts"),
     [
@@ -576,6 +577,7 @@ def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_mlflow_is_as_if_nothing_had_happened(
     cut: Callable[..., Path], symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
 ) -> None:
@@ -603,6 +605,7 @@ def test_mlflow_is_as_if_nothing_had_happened(
     assert "report.html" in artifacts
 
 
+@pytest.mark.slow
 def test_the_parent_runs_again_while_it_is_resumed(
     cut: Callable[..., Path], script: Script, database: str, mlflow_runs: Runs
 ) -> None:
@@ -615,6 +618,7 @@ def test_the_parent_runs_again_while_it_is_resumed(
     assert [one.info.status for one in mlflow_runs("again")["parents"]] == ["KILLED"]
 
 
+@pytest.mark.slow
 def test_what_mlflow_never_got_is_sent_by_the_resumption(
     cut: Callable[..., Path], script: Script, database: str, mlflow_runs: Runs
 ) -> None:
@@ -687,7 +691,7 @@ def command(folder: Path, *arguments: str, until: str = "", number: int = 0) -> 
             if until and until in line:
                 process.send_signal(number)
                 until = ""
-        process.wait(120)
+        process.wait(PATIENCE_S)
     finally:
         process.kill()
     return process.returncode, said
@@ -769,9 +773,7 @@ def test_a_command_that_is_killed_while_mlflow_is_imported_has_one_run(tmp_path:
         env={**os.environ, "PYTHONPATH": f"{tmp_path / 'slow'}:{ROOT}", "IMPORTS_MLFLOW": str(begun)},
         stdout=subprocess.DEVNULL,
     )
-    deadline_s = time.monotonic() + 60
-    while not begun.exists() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
+    until(begun.exists, "the import of MLflow")
     process.kill()
     assert process.wait() == -signal.SIGKILL
     (records,) = (folder / "records").iterdir()

@@ -39,6 +39,7 @@ def resumed(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_the_same_files(interrupted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(interrupted)]) == 0
     assert "1 of 2 cases left" in capsys.readouterr().out
@@ -48,6 +49,7 @@ def test_it_goes_on_with_the_same_files(interrupted: Path, capsys: pytest.Captur
     assert json.loads((interrupted / "command.json").read_text())["resumed"][0]["changed"] == []
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_said_and_kept(interrupted: Path, tmp_path: Path) -> None:
     file = tmp_path / "my" / "ring.py"
     file.write_text(file.read_text().replace("    frame.leave()\n", "    frame.meet()\n    frame.leave()\n"))
@@ -61,6 +63,7 @@ def test_a_changed_file_is_said_and_kept(interrupted: Path, tmp_path: Path) -> N
     assert len(digests) == 2, "each record has the digest of the files that ran"
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_said_and_nothing_runs(interrupted: Path, tmp_path: Path) -> None:
     (tmp_path / "my" / "ring.py").unlink()
     before = sorted(interrupted.rglob("*"))

@@ -19,6 +19,7 @@ from runner.records.command_json import COMMAND_JSON, CommandDocument, command_d
 from runner.records.lock import LOCK_NAME
 from runner.request.compose import compose_jobs, hydra_over
 from runner.track.background import Connection
+from tests.patience import PATIENCE_S
 from tests.runner.conftest import Script, in_thread
 
 TWO_CASES = ("algorithms=[one_shot]", "sizes=[8,16]", "fabric=simulator")
@@ -96,7 +97,7 @@ def test_nothing_is_left_behind_by_an_error(
     assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (code, outcome, why)
     assert [case for _, case in command.end.cases_not_run] == [command.cases[1][1]]
-    followers[0].wait(60.0)  # abandoning waits for seconds only; a follower that imports MLflow takes longer
+    followers[0].wait(PATIENCE_S)  # abandoning waits for seconds only; a follower that imports MLflow takes longer
     assert [one.info.status for one in mlflow_runs(experiment)["parents"]] == ["KILLED"]
 
 

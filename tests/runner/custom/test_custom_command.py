@@ -92,6 +92,7 @@ def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
     assert not (tmp_path / "records").exists()
 
 
+@pytest.mark.slow
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
     assert run("records=two", "fabric.schedule=random", "fabric.seed=2") == 0
@@ -103,6 +104,7 @@ def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp
     assert one.output_digests == two.output_digests != three.output_digests
 
 
+@pytest.mark.slow
 def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path) -> None:
     assert run("records=ptx") == 0
     assert run("records=cute", kernel="cute.py:add", arguments=CUTE_ARGUMENTS) == 0
@@ -115,6 +117,7 @@ def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_pat
     assert [one["name"] for one in cute.request.brought["add"]["files"]] == ["add_peers.py", "cute.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensors", "dynamic_tensors", "peers"])
 def test_a_function_with_tensors_computes_its_own_launch(run: Run, tmp_path: Path, kind: str) -> None:
     arguments = [{kind: "input"}, *TENSOR_ARGUMENTS[1:]]
@@ -420,6 +423,7 @@ def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "op=custom needs a section with kernel, launch, buffers, arguments and reference" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -444,6 +448,7 @@ def composed_again(records: list[Record]) -> dict[str, Any]:
     return audit_worker.configurations(audit_worker.jobs_of(records), lambda text: None)[1]
 
 
+@pytest.mark.slow
 def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
     """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
     assert run() == 0
@@ -463,6 +468,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
         assert words in why
 
 
+@pytest.mark.slow
 def test_a_resumed_command_keeps_what_its_records_say_of_the_folder(run: Run, tmp_path: Path) -> None:
     assert run("-m", "world_size=1,2") == 0
     (folder,) = (tmp_path / "records").iterdir()
@@ -517,6 +523,7 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     assert not list(tmp_path.glob("**/ran"))
 
 
+@pytest.mark.slow
 def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
@@ -543,6 +550,7 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_command_runs_no_file_that_came_with_its_records(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -585,6 +593,7 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
     assert digest("elsewhere", a__f="import helpers\n", b__helpers="G = 1\n") != bare
 
 
+@pytest.mark.slow
 def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-m", "world_size=1,2") == 0
     (folder,) = (tmp_path / "records").iterdir()
@@ -597,6 +606,7 @@ def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFi
     assert {record.case.world_size for record in read([folder])} == {1, 2}
 
 
+@pytest.mark.slow
 def test_the_experiments_of_conf_are_short_and_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_digest_of_every_kernel_is_the_one_that_records_have(project: Path) 
     assert {name: found[name] for name in NAMES} == {name: f"sha256:{source_digest(find(name))}" for name in NAMES}
 
 
+@pytest.mark.slow
 def test_a_changed_file_changes_the_digests_of_the_kernels_that_import_it(project: Path) -> None:
     before = code_of(SAID, project).kernels
     path = project / "kernels" / "all_reduce" / "one_shot.py"

@@ -49,6 +49,7 @@ def test_the_difference_lies_beside_the_records_not_in_them(tmp_path: Path) -> N
     assert captured(tmp_path)["git"]["diff"] == DIFFERENCE
 
 
+@pytest.mark.slow
 def test_a_long_difference_is_cut_and_says_so(tmp_path: Path) -> None:
     line = "+" + "x" * 99 + "\n"
     kept = Store(tmp_path).write_difference(line * 20_000)
@@ -84,6 +85,7 @@ def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.not_captured == {"gpus": "no driver", "kept_diff": "no room"}
 
 
+@pytest.mark.slow
 def test_ranks_say_what_only_they_know(tmp_path: Path) -> None:
     surroundings = Surroundings(captured, Store(tmp_path))
     world = ProcessWorld(2, FileOpener(str(tmp_path)))

@@ -20,6 +20,7 @@ from runner.explore.command import jobs_of, subject_of
 from runner.explore.subject import Order, run_once
 from simulator.run.choices import text_of
 from symlab.command import main
+from tests.patience import PATIENCE_S
 from tests.runner.command.test_exploration import write_push
 from tests.symlab.messages_ptx import handed_over
 
@@ -70,6 +71,7 @@ custom:
     return ["--config-dir", str(tmp_path / "conf"), "+exp=hand", "track=none"]
 
 
+@pytest.mark.slow
 def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(
     custom: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(
     assert "this order does not fail any more" in said
 
 
+@pytest.mark.slow
 def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
     words = ["op=send_recv", "algorithms=[push]", "world_size=2", "sizes=[64]", "stress=no_host_barrier", "track=none"]
     (job,) = jobs_of(words).jobs
@@ -151,6 +154,7 @@ def test_a_pipe_is_refused_and_not_waited_for(
     assert "pipe is a pipe or a device (--replay), give a file that symlab explore wrote" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
     custom: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
     assert "the same failure, event by event" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_is_no_success(
     custom: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +206,7 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
     assert b"1 case" in process.stdout.readline()
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    said, complaint = process.communicate(timeout=60)
+    said, complaint = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert re.search(rb"\d+ runs? of 1 case in", said)
     assert b"interrupted: the runs so far found nothing" in complaint

@@ -14,6 +14,7 @@ from runner.launch import tasks as tasks_module
 from runner.request.compose import launcher_of
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
+from tests.patience import PATIENCE_S
 from tests.runner.explore.test_search import Seeded, plan
 
 TWO = LaunchRequest("joblib", (), {"n_jobs": 2})
@@ -61,7 +62,7 @@ def test_seeds_begin_where_they_are_told_to_and_the_last_part_is_short(tmp_path:
 def test_the_time_ends_it(tmp_path: Path) -> None:
     done = search_on(TWO, plan(Seeded(), seeds=None, seconds=0.5), lambda done: None, tmp_path / "tasks")
     assert done.runs > 0
-    assert 0.5 <= done.seconds < 30
+    assert 0.5 <= done.seconds < PATIENCE_S
     assert done.found is None
 
 

@@ -65,17 +65,32 @@ def test_the_schema_has_the_nouns_keys() -> None:
     assert {one.name for one in dataclasses.fields(FloorsSchema)} == {*FLOOR_NAMES, "source", "ranks", "records"}
 
 
-def test_a_trials_floors_stand_in_and_say_so() -> None:
-    h100 = gpu_type("h100")
-    assert h100.calibrated is None, "then the page and the model say who measured"
-    assert h100.floors is h100.trial
-    assert h100.floors is not None
-    assert (h100.floors.origin, h100.floors.records) == (Origin.trial, ())
-    assert "trial (2026-11-22)" in h100.floors.source.text
-    assert h100.floors.release_acquire_us == {0: 2.13}
-    assert "load_own_l2_us" in h100.floors.missing
-    assert "relaxed_us" not in h100.floors.missing
+def test_a_trials_floors_stand_in_and_say_so(tmp_path: Path) -> None:
     assert gpu_type("b200").floors is None
+    trial = "{source: 'measured: a trial (2026-11-22)', ranks: 2, relaxed_us: 0.62, release_acquire_us: {0: 2.13}}"
+    write(tmp_path, f"like: b200\ntrial: {trial}\n")
+    mine = gpu_type("mine", (CONF, tmp_path))
+    assert mine.calibrated is None, "then the page and the model say who measured"
+    assert mine.floors is mine.trial
+    assert mine.floors is not None
+    assert (mine.floors.origin, mine.floors.records) == (Origin.trial, ())
+    assert "trial (2026-11-22)" in mine.floors.source.text
+    assert mine.floors.release_acquire_us == {0: 2.13}
+    assert "load_own_l2_us" in mine.floors.missing
+    assert "relaxed_us" not in mine.floors.missing
+
+
+@pytest.mark.parametrize("name", ["h100", "h200"])
+def test_what_a_trial_measured_calibration_found_too(name: str) -> None:
+    """Two programs on two days: nothing that both measured differs by more than a quarter."""
+    found = gpu_type(name)
+    assert found.trial is not None
+    assert found.calibrated is not None
+    assert found.floors is found.calibrated
+    assert found.calibrated.missing == ()
+    for key in ("relaxed_us", "load_remote_hot_us"):
+        assert getattr(found.calibrated, key) == pytest.approx(getattr(found.trial, key), rel=0.25)
+    assert found.calibrated.release_acquire_us[0] == pytest.approx(found.trial.release_acquire_us[0], rel=0.25)
 
 
 def test_calibrated_floors_go_first(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
+from tests.patience import PATIENCE_S
 
-START_S = 30.0
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
 
 NODE = "SYMLAB_TEST_NODE"
 """Variable of a slurmd and of its step daemons, which have none of Slurm's."""
@@ -76,7 +76,9 @@ class Cluster:
 
     def said(self, *command: str) -> str:
         """Return what one of Slurm's programs says."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
         return done.stdout.strip()
 
     def queue(self) -> list[str]:
@@ -100,7 +102,7 @@ class Cluster:
         slurmd = self._nodes.pop(name)
         slurmd.kill()
         slurmd.wait()
-        deadline_s = time.monotonic() + START_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while processes := self.processes_of(name):  # also those that others started meanwhile
             for process in processes:
                 with contextlib.suppress(OSError):
@@ -128,9 +130,18 @@ class Cluster:
             self.kill_node(name)
 
 
+def gpu_files(count: int, folder: Path = Path("/dev")) -> list[str]:
+    """Return the devices of the first GPUs of this machine: of a container's GPUs the numbers need not begin with 0."""
+    found = [path for path in folder.glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit()]
+    return [str(path) for path in sorted(found, key=lambda path: int(path.name.removeprefix("nvidia")))[:count]]
+
+
 @contextlib.contextmanager
-def cluster(folder: Path, nodes: int = 2, cores: int = 2) -> Iterator[Cluster]:
-    """Within, there is a Slurm with nodes of some cores each. RuntimeError, with its log, if it does not start."""
+def cluster(folder: Path, nodes: int = 2, cores: int = 2, gpus: int = 0) -> Iterator[Cluster]:
+    """Within, there is a Slurm with nodes of some cores each. RuntimeError, with its log, if it does not start.
+
+    With gpus, the first node has that many GPUs of this machine, and the others have none.
+    """
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     (folder / "state").mkdir()
@@ -141,8 +152,14 @@ def cluster(folder: Path, nodes: int = 2, cores: int = 2) -> Iterator[Cluster]:
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} State=UNKNOWN"
         for name, port in zip(names, ports[1:], strict=True)
     ]
+    if gpus:
+        lines[0] = f"GresTypes=gpu\n{lines[0]} Gres=gpu:{gpus}"
+        files = ",".join(gpu_files(gpus))
+        (folder / "gres.conf").write_text(f"NodeName={names[0]} Name=gpu File={files}\n", encoding="utf-8")
     text = CONFIGURATION.format(host=host, controller=ports[0], folder=folder, nodes="\n".join(lines))
     (folder / "slurm.conf").write_text(text, encoding="utf-8")
+    # Of cgroups nothing is used; without this, slurmd does not start where they are version 2 and there is no systemd.
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     environment["PATH"] = f"{environment.get('PATH', '')}:/usr/sbin"
     made = Cluster(folder, environment)
@@ -178,7 +195,7 @@ def _munged(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _wait_until_idle(made: Cluster, nodes: int) -> None:
-    deadline_s = time.monotonic() + START_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         with contextlib.suppress(subprocess.SubprocessError):
             if made.said("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") == nodes:
@@ -191,7 +208,7 @@ def _wait_until_idle(made: Cluster, nodes: int) -> None:
 def _end_daemon(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

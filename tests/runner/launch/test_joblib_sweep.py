@@ -17,10 +17,11 @@ from reports.record.bundle import record_files
 from reports.record.record import load
 from reports.record.seal import broken
 from runner.command.worker import MODULE, Content
-from runner.launch.files import LAUNCH, LaunchFiles
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.supervisor import Supervisor
 from runner.records.command_json import command_document_of
 from runner.records.store import Store
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -56,17 +57,17 @@ def series_of(database: Path) -> list[tuple[str, int]]:
 
 def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
     process = symlab(tmp_path, "run", "-m", *SWEEP, *JOBLIB)
-    deadline_s = time.monotonic() + 60
-    killed = None
-    while killed is None and time.monotonic() < deadline_s:
-        for folder in tmp_path.glob("records/*"):
-            at_work = [one for one in LaunchFiles(folder).states() if one.job is not None and not one.ended]
-            if at_work:
-                os.kill(at_work[0].process, signal.SIGKILL)
-                killed = at_work[0]
-        time.sleep(0.02)
-    said, _ = process.communicate(timeout=120)
-    assert killed is not None
+    found: list[WorkerState] = []
+
+    def is_one_at_work() -> bool:
+        states = [one for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()]
+        found[:] = [one for one in states if one.job is not None and not one.ended]
+        return bool(found)
+
+    until(is_one_at_work, "a job's start")
+    killed = found[0]
+    os.kill(killed.process, signal.SIGKILL)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     (folder,) = (tmp_path / "records").iterdir()
     document = command_document_of(folder)
     assert document is not None
@@ -83,14 +84,14 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
 
     before = set(record_files(folder))
     process = symlab(tmp_path, "resume", str(folder))
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert series_of(tmp_path / "t.db") == [("FINISHED", 4)]
     (new,) = set(record_files(folder)) - before
     assert (load(new).request.job, load(new).request.resumed) == (killed.job, 1)
 
     process = symlab(tmp_path, "audit", str(folder))
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert ": consistent;" in said, said
 
 
@@ -108,20 +109,20 @@ def still_in(folder: Path) -> list[str]:
 def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...], tmp_path: Path) -> None:
     """joblib's processes would wait for work for minutes, and keep open what a reader of the command reads."""
     process = symlab(tmp_path, "run", "-m", *SWEEP, "track=none", "sizes=[4M]", *JOBLIB)
-    deadline_s = time.monotonic() + 60
-    while not any(one.job is not None for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    until(
+        lambda: any(
+            one.job is not None for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()
+        ),
+        "a job's start",
+    )
     assert len(still_in(tmp_path)) > 3
     for one in signals:
         process.send_signal(one)
         time.sleep(0.3)
-    said, _ = process.communicate(timeout=40)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == (-9 if signals == (signal.SIGKILL,) else 130), said
     assert ("still there: processes " in said) == (signals != (signal.SIGKILL,)), said
-    while left := still_in(tmp_path):
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.2)
+    until(lambda: not still_in(tmp_path), "the end of all processes")
 
 
 def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> None:

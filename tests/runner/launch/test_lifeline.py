@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from runner.launch import lifeline as lifeline_module
 from runner.launch.lifeline import HEARTBEAT, SILENT_S, Lifeline
+from tests.patience import PATIENCE_S, until
 
 COMMAND = """
 import os, sys, tempfile, time
@@ -33,7 +34,7 @@ class Long:
     def __call__(self, task):
         with tempfile.TemporaryDirectory(dir=self.place, prefix="of-task-"):
             Path(self.place, f"process-{task}").write_text(str(os.getpid()))
-            time.sleep(300)
+            time.sleep(3600)
 
 
 def main():
@@ -41,13 +42,6 @@ def main():
         for answer in Tasks(launcher_of(sys.argv[1:]), Long(os.getcwd()), 2, Path("tasks")):
             pass
 """
-
-
-def wait_until(holds: Callable[[], bool], patience_s: float = 40.0) -> bool:
-    deadline_s = time.monotonic() + patience_s
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    return holds()
 
 
 def is_alive(process: int) -> bool:
@@ -68,7 +62,7 @@ def command(folder: Path, *launcher: str) -> Iterator[tuple[subprocess.Popen[byt
     workers: list[int] = []
     try:
         paths = [folder / f"process-{task}" for task in range(2)]
-        assert wait_until(lambda: all(path.exists() and path.read_text() for path in paths))
+        until(lambda: all(path.exists() and path.read_text() for path in paths), "the workers' start")
         workers += [int(path.read_text()) for path in paths]
         yield process, workers
     finally:
@@ -78,6 +72,7 @@ def command(folder: Path, *launcher: str) -> Iterator[tuple[subprocess.Popen[byt
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "number"),
     [
@@ -93,8 +88,8 @@ def test_workers_end_with_their_command(launcher: tuple[str, ...], number: signa
     with command(tmp_path, *launcher) as (process, workers):
         assert all(map(is_alive, workers))
         process.send_signal(number)  # a killed one stays as a dead entry until wait(), which is not alive
-        assert wait_until(lambda: not any(map(is_alive, workers)), 20.0)
-        assert wait_until(lambda: not (tmp_path / "tasks").exists(), 5.0)
+        until(lambda: not any(map(is_alive, workers)), "the workers' end")
+        until(lambda: not (tmp_path / "tasks").exists(), "the folder's end")
         if number == signal.SIGKILL:
             assert list(tmp_path.glob("of-task-*")) == [], "a task cleans up"
 
@@ -110,7 +105,7 @@ def test_elsewhere_the_heartbeat_stands_for_the_command(tmp_path: Path, monkeypa
     with Lifeline.of_this_process(tmp_path).beating():
         assert not seen.is_gone(1)
         os.utime(alive, (0, 0))
-        assert wait_until(lambda: not seen.is_gone(1), 10.0), "it beats"
+        until(lambda: not seen.is_gone(1), "a beat")
     now_s = time.time()
     for age_s, is_gone in ((SILENT_S - 20, False), (SILENT_S + 20, True)):
         os.utime(alive, (now_s - age_s, now_s - age_s))
@@ -154,5 +149,5 @@ def test_a_heartbeat_that_stops_ends_a_worker_of_another_machine(tmp_path: Path)
         time.sleep(0.3)
         assert worker.poll() is None
         os.utime(folder / HEARTBEAT, (0, 0))
-        assert worker.wait(20) != 0
+        assert worker.wait(PATIENCE_S) != 0
     assert not folder.exists()

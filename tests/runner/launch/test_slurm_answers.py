@@ -46,6 +46,7 @@ def test_no_answer_is_no_empty_queue(programs: Path) -> None:
     assert slurm.listed("sweep") == []
 
 
+@pytest.mark.slow
 def test_cancelling_lasts_until_none_is_left(programs: Path) -> None:
     """Jobs whose submission has just begun appear late: they are cancelled as well."""
     put(programs, "scancel", f'echo "$@" >>{programs}/cancelled')

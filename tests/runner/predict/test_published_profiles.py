@@ -4,15 +4,19 @@ import lzma
 
 import pytest
 
-from reports.publish import PLACE
+from reports.publish import PLACE, machine_names
+from reports.record.bundle import LEVEL_NAME
 from runner.predict import published, recorded_kernels
-from runner.predict.evidence import profile_key
-from runner.predict.published import PROFILES, machines, profiles, works
+from runner.predict.evidence import COMMAND, profile_key
+from runner.predict.published import PROFILES, machines, missing, profiles, works
+from runner.predict.splits import FITTED_TO
 from runner.predict.stored_score import PLACE as SCORE
 from runner.request.validate import CONF
 
 ROOT = CONF.parent
-NAMES = ("h200-x2", "h200-x4")
+NAMES = tuple(machine_names(ROOT))
+FITTED = tuple(FITTED_TO)
+"""The sets whose cases are sampled: others may have other kernels."""
 
 SAMPLE = (
     ("all_reduce", "one_shot", 65536),
@@ -35,13 +39,22 @@ def records():
     return machines(ROOT)
 
 
-def test_all_machines_have_kernels_and_profiles(records):
-    assert set(records) == set(NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_all_sets_have_kernels_profiles_and_a_level(records, name):
+    late = missing(ROOT / PLACE / name, records.get(name, ()))
+    late += [] if (ROOT / PLACE / name / LEVEL_NAME).is_file() else [LEVEL_NAME]
+    assert not late, f"{name}: {', '.join(late)} missing or of other records; run {COMMAND}"
     assert SCORE.is_file()
+
+
+def test_the_sets_that_constants_are_fitted_to_are_published():
+    assert set(FITTED) <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_kept_ptx_has_the_digests_of_the_records(records, name):
+    if name not in records:
+        pytest.skip("it has no case that the model is scored by")
     kernels = recorded_kernels.read(ROOT / PLACE / name / recorded_kernels.NAME)
     wanted = {profile_key(one): one for one in records[name]}
     assert set(kernels.launches) == set(wanted)
@@ -56,7 +69,7 @@ def test_the_kept_ptx_has_the_digests_of_the_records(records, name):
 
 
 def test_changed_ptx_is_refused(tmp_path):
-    path = ROOT / PLACE / NAMES[0] / recorded_kernels.NAME
+    path = ROOT / PLACE / FITTED[0] / recorded_kernels.NAME
     text = lzma.decompress(path.read_bytes())
     changed = tmp_path / recorded_kernels.NAME
     text = text.replace(b"ld.relaxed.sys", b"ld.acquire.sys", 1)
@@ -88,11 +101,12 @@ def _again(records, name, sample):
         assert work == known[key], key
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_profiles_is_what_the_simulator_gives(records):
-    _again(records, "h200-x2", SAMPLE)
+    _again(records, FITTED[0], SAMPLE)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FITTED)
 def test_more_of_the_profiles_are_what_the_simulator_gives(records, name):
     _again(records, name, SLOW_SAMPLE)

@@ -7,17 +7,24 @@ import numpy as np
 import pytest
 
 from runner.predict import published, rivals
-from runner.predict.evidence import Measured
+from runner.predict.evidence import COMMAND, Measured
 from runner.predict.model import Fitted, Terms
 from runner.predict.score import errors_of, left_out, regret_of, scored
-from runner.predict.splits import SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES
-from runner.predict.stored_score import PLACE, README, SCORED_RANKS, sheet, stored, with_table
+from runner.predict.splits import SCORED_RANKS, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, known_cases
+from runner.predict.stored_score import PLACE, README, sheet, stored, with_table
 from runner.request.validate import CONF
 
 
 @pytest.fixture(scope="module")
-def cases():
+def everything():
+    """The cases of all published sets. A set without profiles is said, with the command that makes them."""
     return published.evidence(CONF.parent)
+
+
+@pytest.fixture(scope="module")
+def cases(everything):
+    """Those of the sets that constants are fitted to."""
+    return known_cases(everything)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +37,14 @@ def _rows(document, predictor):
 
 
 @pytest.fixture(scope="module")
-def again(cases):
-    return json.loads(json.dumps(scored(cases, {"model": rivals.model}).document()))
+def again(everything):
+    return json.loads(json.dumps(scored(everything, {"model": rivals.model}).document()))
+
+
+@pytest.mark.slow
+def test_the_committed_score_is_of_all_that_is_published(document, again):
+    assert document["fitted_to"] == again["fitted_to"]
+    assert document["apart"] == again["apart"], f"run {COMMAND}: sets were published since the score was made"
 
 
 def test_the_committed_score_of_the_model_comes_out_again(document, again):
@@ -76,17 +89,20 @@ def test_what_the_model_is_better_at(document):
 
 
 def test_a_split_without_records_says_so(document):
-    table = sheet(document)
+    rows = [{**row, "errors": None} if row["split"] == "another day" else row for row in document["rows"]]
+    table = sheet({**document, "rows": rows})
     cells = [line.cells for group in table.groups for line in group]
     of_day = [one for one in cells if one["left out"] == "another day"]
     assert of_day
     assert all(one["cases"] == "no records" and not one["median"] for one in of_day)
 
 
-def _case(op="all_reduce", algorithm="one_shot", ranks=2, size=1024, time_us=2.0, day="2026-11-21", gpu="h200"):
+def _case(op="all_reduce", algorithm="one_shot", ranks=2, size=1024, time_us=2.0, of="h200-x2", gpu="h200"):
     name = f"{op}-{algorithm}-n{ranks}-{size}"
     terms = Terms(0.5, 2.0, 0.0, size / 1e5, 0.0)
-    return Measured(name, gpu, day, op, algorithm, "bfloat16", ranks, size, time_us, 1, 32, 0.0, float(size), terms)
+    return Measured(
+        name, of, gpu, "2026-11-21", op, algorithm, "bfloat16", ranks, size, time_us, 1, 32, 0.0, float(size), terms
+    )
 
 
 def test_no_case_is_predicted_by_constants_that_saw_its_group(cases):
@@ -108,27 +124,32 @@ def test_no_case_is_predicted_by_constants_that_saw_its_group(cases):
 
 
 def test_another_day_and_gpu_are_scored_where_there_are_records():
-    usual = [_case(size=1 << power) for power in range(10, 16)]
-    later = [_case(size=1 << power, day="2026-12-01", time_us=3.0) for power in (10, 11)]
-    other = [_case(size=2048, gpu="h100", time_us=4.0)]
+    usual = [_case(size=1 << power, of=name) for power in range(10, 16) for name in ("h200-x2", "h200-x4")]
+    later = [_case(size=1 << power, of="h200-x2-2026-12-01", time_us=3.0) for power in (10, 11)]
+    more = [_case(ranks=8, of="h200-x8", time_us=8.0)]
+    other = [_case(size=2048, of="h100-x2", gpu="h100", time_us=4.0)]
     seen = []
 
     def learner(known, unknown):
-        seen.append(({(one.gpu, one.day) for one in known}, {(one.gpu, one.day) for one in unknown}))
+        seen.append(({one.published for one in known}, {one.published for one in unknown}))
         return np.array([2.0 for _ in unknown])
 
-    rows = {row.split: row for row in scored([*usual, *later, *other], {"two": learner}).rows if row.predictor == "two"}
+    found = scored([*usual, *later, *more, *other], {"two": learner})
+    rows = {row.split: row for row in found.rows if row.predictor == "two"}
     assert rows["another day"].errors.cases == 2
     assert rows["another day"].errors.median == pytest.approx(1 / 3)
+    assert rows["other numbers of GPUs"].errors.largest == pytest.approx(0.75)
     assert rows["another GPU type, floors only"].errors.cases == 1
     assert rows["another GPU type, floors only"].errors.largest == pytest.approx(0.5)
-    h200 = {("h200", "2026-11-21")}
-    assert (h200, {("h200", "2026-12-01")}) in seen
+    fitted = {"h200-x2", "h200-x4"}
+    for apart in ("h200-x2-2026-12-01", "h200-x8", "h100-x2"):
+        assert (fitted, {apart}) in seen
+    assert found.apart == ("h100-x2", "h200-x2-2026-12-01", "h200-x8")
 
 
 def test_errors_are_relative_to_the_measured_time():
     cases = [_case(size=1024, time_us=2.0), _case(size=2048, time_us=4.0), _case(size=4096, time_us=5.0)]
-    predicted = dict(zip([f"{one.id} h200 2026-11-21" for one in cases], [2.2, 3.0, 5.0], strict=True))
+    predicted = dict(zip([f"{one.id} h200-x2" for one in cases], [2.2, 3.0, 5.0], strict=True))
     errors = errors_of(cases, predicted)
     assert (errors.cases, errors.median, errors.largest) == (3, pytest.approx(0.1), pytest.approx(0.25))
     assert errors_of(cases, {}) is None
@@ -143,11 +164,11 @@ def test_regret_is_what_the_choice_costs():
         _case(algorithm="alone", size=8192, time_us=2.0),
     ]
     order = {"a": 2.0, "b": 1.9, "alone": 1.0}  # b first: 1 % slower at 1 KiB, the best at 4 KiB
-    regret = regret_of(cases, {f"{one.id} h200 2026-11-21": order[one.algorithm] for one in cases})
+    regret = regret_of(cases, {f"{one.id} h200-x2": order[one.algorithm] for one in cases})
     assert (regret.choices, regret.right) == (2, 1.0)
     assert regret.mean == pytest.approx(0.005)
     worse = {"a": 1.0, "b": 1.9, "alone": 1.0}
-    regret = regret_of(cases, {f"{one.id} h200 2026-11-21": worse[one.algorithm] for one in cases})
+    regret = regret_of(cases, {f"{one.id} h200-x2": worse[one.algorithm] for one in cases})
     assert (regret.right, regret.mean) == (0.5, pytest.approx(0.25))
     assert regret_of(cases[:1], {}) is None
 
@@ -166,7 +187,7 @@ def test_a_liar_that_knows_the_answers_would_show(cases):
     """Errors come from the times: a learner that returns them has none, one that is 10 % off has 10 %."""
     some = cases[:40]
     for factor, error in ((1.0, 0.0), (1.1, 0.1)):
-        predicted = {f"{one.id} {one.gpu} {one.day}": one.time_us * factor for one in some}
+        predicted = {f"{one.id} {one.published}": one.time_us * factor for one in some}
         assert errors_of(some, predicted).largest == pytest.approx(error)
 
 

@@ -109,6 +109,7 @@ def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
             command_document_of(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
     document, written = left_by(symlab("-m", "sizes=[8],[16,1K]", "fabric.seed=1,2", "dtype=float32,bfloat16/native"))
     assert len(document.jobs) == 8
@@ -126,6 +127,7 @@ def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
     assert CommandDocument(**{key: getattr(document, key) for key in document.__slots__}) == document
 
 
+@pytest.mark.slow
 def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab: Symlab, tmp_path: Path) -> None:
     """What the plans add is less than what the indented ids of cases took; a configuration alone has 1.5 KB."""
     document, _ = left_by(symlab("sizes=[1K,4K]"))

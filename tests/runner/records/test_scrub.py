@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from reports.record import bundle
-from reports.record.record import Check, RecordedEnvironment, RecordedRefusal, RecordedRequest, Status
+from reports.record.record import (
+    Check,
+    RecordedEnvironment,
+    RecordedPrediction,
+    RecordedRefusal,
+    RecordedRequest,
+    Status,
+)
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
-from tests.reports.synthetic import refused
+from tests.reports.synthetic import record, refused
 
 PUBLISHED = sorted((Path(__file__).parents[3] / "reports" / "published").glob("*/*.jsonl.xz"))
 RANDOM = "kJ8vQ2mZr5Tx0Wc7Yb3Nd6Lf9Hg1Ps4A"
@@ -161,11 +168,17 @@ def test_a_refusal_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == RecordedRefusal("multicast", f"no {WITHHELD}", f"take {WITHHELD}")
 
 
+def test_the_reason_for_no_prediction_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "plugh-plover")
+    made = replace(record("one_shot"), prediction=RecordedPrediction(reason="not simulated: plugh-plover"))
+    assert scrubbed_record(made).prediction == RecordedPrediction(reason=f"not simulated: {WITHHELD}")
+
+
 def test_published_records_have_nothing_to_be_taken_out() -> None:
     records = bundle.read(PUBLISHED[:1])[::10]
     assert len(records) > 10
-    for record in records:
-        assert scrubbed_record(record) == record
+    for one in records:
+        assert scrubbed_record(one) == one
 
 
 def test_a_name_that_is_not_utf_8_can_be_written() -> None:

@@ -28,6 +28,7 @@ from runner.records.store import Store, StoreError
 from runner.request.validate import CONF, ResolvedRequest
 from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
+from tests.patience import NEVER_S
 from tests.runner.conftest import Script, in_thread
 from tests.runner.environment.test_repository import git
 from tests.runner.rank_programs import FileOpener
@@ -112,7 +113,7 @@ class Tale:
                 return means.ran(world, contestant, request)
             dying = ProcessWorld(2, FileOpener(str(self.folder)))
             try:
-                dying.run(die, None, 30.0)
+                dying.run(die, None, NEVER_S)
             except Exception as error:
                 self.failures.append(str(error))
                 raise

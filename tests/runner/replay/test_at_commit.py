@@ -16,9 +16,10 @@ import pytest
 
 from reports.record.bundle import read
 from reports.record.record import Record
+from runner.environment.worktree import worktree
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
-from runner.replay.in_turns import Bounds, Turn, run_recorded, worktree
+from runner.replay.in_turns import Bounds, Turn, run_recorded
 from runner.replay.rerun import SOURCES, Wanted, rerun
 from tests.reports.synthetic import record
 
@@ -183,6 +184,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "bounds", "complaint", "made"),
     [

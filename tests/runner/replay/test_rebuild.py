@@ -12,7 +12,9 @@ import pytest
 from reports.record.bundle import read, unpacked
 from reports.record.record import Record, RecordedRequest
 from runner.case.recorded import case_of
+from runner.gpu.reading import gpu_type
 from runner.replay.rebuild import Rebuilt, Wishes, rebuilt
+from runner.request.gpu_types import document_of
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from tests.reports.synthetic import with_case, with_request
@@ -172,6 +174,7 @@ def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
     assert max(record.case.size_bytes for record in small.records) == 4096
 
 
+@pytest.mark.slow
 def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
     record = next(one for one in records if one.timing is not None and one.case.algorithm == "two_shot")
@@ -186,6 +189,7 @@ def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     assert (len(whole.records), whole.left_out) == (len(records), ())
 
 
+@pytest.mark.slow
 def test_on_gpus_too_only_cases_up_to_a_size_run_where_one_is_given() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
     again = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS, up_to_bytes=1 << 16))
@@ -217,3 +221,24 @@ def test_worlds_of_one_case_are_one_case() -> None:
     records = read(sorted(PUBLISHED.glob("all_reduce-*.xz")))
     again = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=1024))
     assert len(again.records) == 2 * len(ids(again))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", [None, document_of(gpu_type("b200").limits)])
+def test_predictions_are_made_again_on_gpus_and_left_out_in_the_simulator(gpu: dict[str, Any] | None) -> None:
+    """fabric.gpu, with which predictions were of another type, sets no limits to the simulated GPUs."""
+    first = next(one for one in read([PUBLISHED]) if one.case.size_bytes == 1024 and one.kernel is not None)
+    asked = first.request.configuration or {}
+    timing, fabric = {**asked["timing"], "predict": True}, {**asked["fabric"], "name": "nvshmem", "gpu": gpu}
+    record = with_request(first, configuration={**asked, "timing": timing, "fabric": fabric})
+    (job,) = rebuilt([record], Wishes(machine=lambda: NO_GPU)).command.jobs
+    assert (job.request.fabric.simulated, job.request.timing.predict, job.request.fabric.gpu) == (True, False, None)
+    (job,) = rebuilt([record], Wishes(machine=lambda: FOUR_GPUS)).command.jobs
+    assert (job.request.fabric.simulated, job.request.timing.predict) == (False, True)
+    unknown = dataclasses.replace(FOUR_GPUS, devices=("NVIDIA X1",) * 4)
+    if gpu is None:
+        with pytest.raises(RequestError, match="the GPUs are NVIDIA X1, of no known type"):
+            rebuilt([record], Wishes(machine=lambda: unknown))
+    else:
+        again = rebuilt([record], Wishes(machine=lambda: unknown)).command
+        assert "limits" not in " ".join(again.fabric_lines)

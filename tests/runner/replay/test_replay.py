@@ -172,6 +172,7 @@ def test_nothing_differs_from_what_was_just_recorded(recorded: Path, replay: Cal
     assert "nothing that was recorded differs here" in done.out, done.out
 
 
+@pytest.mark.slow
 def test_records_of_gpus_are_replayed_in_the_simulator(replay: Callable[..., Replayed], script: Script) -> None:
     bundle = Path(__file__).parents[3] / "reports" / "published" / "h200-x2" / "collectives-world1.jsonl.xz"
     done = replay(str(bundle), "--up-to", "1K", tools=script.tools())

@@ -28,6 +28,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "one"
 
 
+@pytest.mark.slow
 def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,6 +44,7 @@ def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(
     assert (document["exit_code"], document["without_case"]) == (2, ["all_gather/ring"])
 
 
+@pytest.mark.slow
 def test_an_audit_says_that_its_sources_were_not_compared(recorded: Path) -> None:
     answer, problem = ask(read([recorded]), rerun=Rerun(0))
     assert problem == ""

@@ -314,6 +314,7 @@ def test_by_the_reference_no_number_of_launches_fills_the_memory() -> None:
         check_by_reference(record)
 
 
+@pytest.mark.slow
 def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded() -> None:
     """The real worker, on one published case and on the same with one edited figure."""
     record = published("one_shot", 1024, "float16")
@@ -331,6 +332,7 @@ Path({mark!r}).write_text("ran")
 """
 
 
+@pytest.mark.slow
 def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Path, again: Any) -> None:
     """A record whose kernel, configuration and difference would each leave a mark, beside files that would, too."""
     first, *_ = made("sizes=[8]")

@@ -204,6 +204,7 @@ def test_values_do_not_stay_for_the_next_job(folder: Path) -> None:
         assert by_composer(composer, ["+exp=mine"]) == by_hydra(["+exp=mine"])
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, ...]] = []
 
@@ -220,6 +221,7 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
     assert seen == [("+exp=barrier", "fabric=simulator"), ("+exp=allreduce_fp16", "fabric=simulator")]
 
 
+@pytest.mark.slow
 def test_one_job_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
 
@@ -239,6 +241,7 @@ def test_one_job_is_composed_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert job.experiment == composition.experiment
 
 
+@pytest.mark.slow
 def test_what_is_wrong_in_two_lines_is_said_of_the_first(folder: Path) -> None:
     with hydra_over(folder):
         composer = Composer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from functools import cache
@@ -13,6 +14,7 @@ from kernels.spec import Case
 from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue
 from runner.custom.description import custom_job
+from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.experiments import experiments
 from runner.request.validate import CONF, CUSTOM
@@ -35,6 +37,9 @@ def _cases(job: ComposedJob) -> tuple[Case, ...]:
     if job.request.custom is not None:
         return (custom_job(job.request.custom, job.request.world_size, job.request.seed, job.request.check).case,)
     named, brought = with_names(job.request)
+    if BEST in named.algorithms:  # a table of choices is made on GPUs; what else it asks for is checked here
+        left = [name for name in named.algorithms if name != BEST]
+        named = dataclasses.replace(named, algorithms="auto" if left == ["auto"] else tuple(left))
     specs = (*SPECS, *(one.spec for one in brought))
     request = on_its_fabric(named, specs)
     check_against_catalogue(request, specs)

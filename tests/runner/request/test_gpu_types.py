@@ -77,6 +77,7 @@ def test_a_sweep_over_gpus() -> None:
     assert names == ["h100", "h100", "h200", "h200", "", ""]
 
 
+@pytest.mark.slow
 def test_a_gpu_of_ones_own(tmp_path: Path) -> None:
     """In DIR/gpu, beside those of conf/, like another one; and from an experiment."""
     write(tmp_path, "mine", f"like: h100\nlimits: {{multiprocessors: {{value: 16, source: {WHY}}}}}\n")
@@ -102,6 +103,7 @@ def test_numbers_on_the_command_line() -> None:
     assert job.request.fabric.gpu == dataclasses.replace(Gpu(**H100), name="few", multiprocessors=3)
 
 
+@pytest.mark.slow
 def test_a_gpus_architecture_is_simulated() -> None:
     """So that a sweep can go over GPUs; unless another one is asked for."""
     jobs = composed("fabric=simulator", "fabric.gpu=h100,b200,a100", multirun=True)

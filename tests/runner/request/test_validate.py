@@ -55,6 +55,7 @@ def test_allreduce_bf16_is_what_the_readme_says() -> None:
     assert job.request.sizes_bytes == tuple(1024 * 4**power for power in range(6))
 
 
+@pytest.mark.slow
 def test_the_study_is_a_sweep_of_its_own() -> None:
     jobs = composed("+exp=accumulator_study")
     pairs = dict.fromkeys((job.request.dtype, job.request.accumulator) for job in jobs)
@@ -67,6 +68,7 @@ def test_the_study_is_a_sweep_of_its_own() -> None:
     assert [job.number for job in jobs] == list(range(66))
 
 
+@pytest.mark.slow
 def test_a_pair_of_types_is_short_for_both() -> None:
     (job,) = composed("dtype=float8_e5m2/float16")
     assert (job.request.dtype, job.request.accumulator) == ("float8_e5m2", "float16")
@@ -77,6 +79,7 @@ def test_a_pair_of_types_is_short_for_both() -> None:
     assert "(dtype, accumulator)" in refusal("dtype=bfloat16/native", "accumulator=float32")
 
 
+@pytest.mark.slow
 def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
     (job,) = composed("+exp=allreduce_bf16", "world_size=3", "sizes.max=4K")
     assert (job.request.world_size, job.request.sizes_bytes) == (3, (1024, 4096))
@@ -86,6 +89,7 @@ def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
     assert one.request.accumulator == "native"
 
 
+@pytest.mark.slow
 def test_a_sweep_over_experiments_keeps_the_sweep_of_each() -> None:
     jobs = composed("+exp=barrier,allreduce_fp16", "seed=1,2", multirun=True)
     assert [job.experiment for job in jobs] == ["barrier"] * 6 + ["allreduce_fp16"] * 2
@@ -93,6 +97,7 @@ def test_a_sweep_over_experiments_keeps_the_sweep_of_each() -> None:
     assert {job.request.world_size for job in jobs[:6]} == {2, 4, 8}
 
 
+@pytest.mark.slow
 def test_sweeps_of_lists_ranges_and_sizes() -> None:
     jobs = composed("world_size=range(2,5)", "sizes=[1K],[2K,4K]", "algorithms=[one_shot],[two_shot]", multirun=True)
     assert [(job.request.world_size, job.request.sizes_bytes, job.request.algorithms) for job in jobs[:3]] == [
@@ -128,6 +133,7 @@ def test_a_single_algorithm_may_be_a_word() -> None:
     assert composed("algorithms=two_shot")[0].request.algorithms == ("two_shot",)
 
 
+@pytest.mark.slow
 def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path: Path) -> None:
     (tmp_path / "exp").mkdir()
     (tmp_path / "fabric").mkdir()
@@ -258,7 +264,7 @@ ENUMS = sorted(
 
 def test_words_are_enums_whose_members_are_named_as_they_are_written() -> None:
     """OmegaConf reads and prints an enum by its members' names, records hold their values."""
-    assert len(ENUMS) == 13
+    assert len(ENUMS) == 14
     assert [f"{word!r}" for kind in ENUMS for word in kind if word.name != word.value] == []
 
 
@@ -312,6 +318,7 @@ def test_format_bytes(size_bytes: int, text: str) -> None:
     assert parse_bytes(text, "x") == size_bytes
 
 
+@pytest.mark.slow
 def test_a_list_may_hold_nothing_and_a_range_begins_with_something() -> None:
     assert composed("sizes=[0,4]")[0].request.sizes_bytes == (0, 4)
     assert composed("sizes=0")[0].request.sizes_bytes == (0,)
@@ -446,6 +453,7 @@ def test_the_heap_follows_what_auto_becomes() -> None:
     assert not dataclasses.replace(fabric, name="nvshmem").simulated
 
 
+@pytest.mark.slow
 def test_timing_and_baselines_as_given() -> None:
     (job,) = composed("timing.calls=7", "timing.l2=hot", "baselines=[nccl,torch/one_shot]", "isolation=process")
     timing = job.request.timing
@@ -457,6 +465,7 @@ def test_timing_and_baselines_as_given() -> None:
     assert composed()[0].request.baselines == "auto"
 
 
+@pytest.mark.slow
 def test_what_is_published_is_three_dtypes_on_gpus() -> None:
     jobs = composed("+exp=allreduce_gpus", "world_size=4")
     assert [job.request.dtype for job in jobs] == ["bfloat16", "float16", "float32"]
@@ -464,6 +473,29 @@ def test_what_is_published_is_three_dtypes_on_gpus() -> None:
     assert (request.fabric.name, request.world_size, request.launches, request.check) == ("nvshmem", 4, 2, True)
     assert request.sizes_bytes == tuple(1024 * 4**power for power in range(10))
     assert composed("+exp=allreduce_gpus", "fabric=simulator")[0].request.fabric.name == "simulator"
+
+
+def test_the_barrier_on_gpus_is_one_job_in_graphs() -> None:
+    (job,) = composed("+exp=barrier_gpus", "world_size=4")
+    request = job.request
+    assert (request.op, request.fabric.name, request.world_size, request.launches) == ("barrier", "nvshmem", 4, 2)
+    assert (request.algorithms, request.baselines, request.timing.mode) == ("auto", "auto", "graph")
+    assert composed("+exp=barrier_gpus")[0].request.world_size == 8
+
+
+@pytest.mark.slow
+def test_odd_numbers_of_ranks_are_all_ops_on_each_with_one_world_kept_for_its_ops() -> None:
+    requests = [job.request for job in composed("+exp=odd_ranks_gpus")]
+    assert [one.world_size for one in requests] == [ranks for ranks in (3, 5, 6, 7) for _ in range(7)]
+    ops = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv")
+    assert [one.op for one in requests] == [*ops] * 4
+    assert {(one.fabric.name, one.dtype, one.baselines, one.check) for one in requests} == {
+        ("nvshmem", "bfloat16", "auto", True)
+    }
+    assert {one.sizes_bytes for one in requests} == {tuple(1024 * 8**power for power in range(7))}
+    configurations = [job.configuration for job in composed("+exp=odd_ranks_gpus")]
+    assert {one["library"]["nccl_graph_mixing"] for one in configurations} == {False}
+    assert len(composed("+exp=odd_ranks_gpus", "world_size=3", "op=all_reduce")) == 1
 
 
 def test_an_impossible_value_in_the_last_job_of_a_sweep_is_found_first() -> None:
@@ -474,11 +506,13 @@ def test_a_sweep_without_end_is_refused() -> None:
     assert "has no end of values" in refusal("world_size=interval(1,4)", multirun=True)
 
 
+@pytest.mark.slow
 def test_the_uris_of_servers_and_databases_are_taken() -> None:
     for uri in ("http://localhost:5000", "postgresql+psycopg2://h/db", "'sqlite:////tmp/a b.db'"):
         assert composed(f"track.uri={uri}")[0].request.track.uri == uri.strip("'")
 
 
+@pytest.mark.slow
 def test_a_cache_that_others_can_write_to_is_refused_before_anything_runs(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert composed(f"cache_dir={cache}")[0].request.cache_dir == cache

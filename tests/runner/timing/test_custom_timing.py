@@ -19,6 +19,7 @@ from runner.timing.measure import TimedResult
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.custom.own_ptx import section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
 
@@ -89,7 +90,7 @@ def measured(
         return measure_custom(recording, sent, stopwatch)  # type: ignore[arg-type]
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23))
-    rows = world.run(program, pickle.loads(pickle.dumps(plan)), 60.0)
+    rows = world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S)
     timed, limit = combine_custom(plan, job.spec, job.inputs, rows, None, job.moved_bytes)
     return rows, timed, logs, limit
 
@@ -209,7 +210,7 @@ def test_a_capture_that_fails_has_no_time(job: Callable[..., CustomJob]) -> None
 
 def test_a_custom_kernel_has_no_time_on_a_simulated_fabric(job: Callable[..., CustomJob]) -> None:
     with pytest.raises(WorldFailure, match="simulated: there is no clock of real hardware"):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure_custom, plan_for(job()), 30.0)
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure_custom, plan_for(job()), NEVER_S)
 
 
 def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:

@@ -36,6 +36,7 @@ from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, contestant
 
 
@@ -55,6 +56,7 @@ def timed_part(log: list[str]) -> list[str]:
     return log[len(log) - log[::-1].index("capture") :]
 
 
+@pytest.mark.slow
 def test_the_kernels_of_a_librarys_graph_are_named_and_of_ours_the_record_says_more(both: MeasurePlan) -> None:
     ranks = Bench(both, 2).run()
     assert [one.kernels for rank in ranks for one in rank.contestants] == [(CapturedKernel("a_kernel", 7),)] * 4
@@ -126,7 +128,7 @@ def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
 
 def test_a_simulated_fabric_is_not_timed(both: MeasurePlan) -> None:
     with pytest.raises(WorldFailure, match="simulated: there is no clock of real hardware"):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure, both, 30.0)
+        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure, both, NEVER_S)
 
 
 def test_samples_are_microseconds_a_call(both: MeasurePlan) -> None:
@@ -379,6 +381,7 @@ def test_what_was_begun_and_did_not_end_is_named(both: MeasurePlan, mark: int, n
     assert [caught.value.message] == told
 
 
+@pytest.mark.slow
 def test_all_ranks_give_the_slowest_host_time_to_queue_a_graph(both: MeasurePlan) -> None:
     """NCCL's symmetric kernels took 22.7 us a call here, and 8.9 in a script that queued one graph at a time."""
 
@@ -509,7 +512,7 @@ def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes:
         with SymmetricPool(fabric) as pool:
             return measure_link(cast(Any, RecordingFabric(fabric, log, 0)), pool, RecordingStopwatch(log))
 
-    for found in ThreadWorld(2, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, 30.0):
+    for found in ThreadWorld(2, SimulatorOptions(heap_bytes=heap_bytes)).run(program, None, NEVER_S):
         assert (found.size_bytes if found else None) == size_bytes
 
 

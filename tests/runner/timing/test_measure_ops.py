@@ -19,7 +19,7 @@ def cache(compile_cache: Path) -> Path:
 
 
 def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
-    if op in ("all_gather", "broadcast", "all_to_all", "send_recv", "barrier"):
+    if op in ("all_gather", "broadcast", "all_to_all", "all_to_all_v", "send_recv", "barrier"):
         changes = {"accumulator": "none", "reduction": "none"} | changes
     return MeasurePlan((contestant(cache, algorithm, op=op, **changes),), TIMING)
 
@@ -35,6 +35,7 @@ def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan
         ("reduce", "pull", {"root": 1, "placement": "in_place"}, 1.0),
         ("reduce", "pull", {"root": 1, "placement": "in_place", "reduction": "max", "accumulator": "native"}, 1.0),
         ("all_to_all", "push", {}, 0.5),
+        ("all_to_all_v", "push", {"counts": "zeros"}, 0.5),
         ("send_recv", "pull", {}, 1.0),
     ],
 )

@@ -48,6 +48,7 @@ def kept(folder: Path, records: Sequence[Record]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_command_attaches_its_report_its_table_and_all_records(
     symlab: Symlab, database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_command_attaches_its_report_its_table_and_all_records(
     assert digest_of(folder) in report
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_drawn_twice(
     database: str, mlflow_runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +83,7 @@ def test_what_was_measured_is_drawn_twice(
     ]
 
 
+@pytest.mark.slow
 def test_a_picture_that_fails_is_a_warning(
     symlab: Symlab, database: str, mlflow_runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +140,7 @@ def test_runs_say_what_they_are(symlab: Symlab, database: str, mlflow_runs: Runs
         assert place in said
 
 
+@pytest.mark.slow
 def test_an_experiment_has_its_views_and_a_users_tags_stay(symlab: Symlab, database: str) -> None:
     from mlflow import MlflowClient
 
@@ -151,6 +155,7 @@ def test_an_experiment_has_its_views_and_a_users_tags_stay(symlab: Symlab, datab
     assert "mlflow.sharedViewState.symlab-time" not in client.get_experiment(experiment).tags
 
 
+@pytest.mark.slow
 def test_bundles_are_sent_like_the_folders_they_are_of(
     symlab: Symlab, database: str, mlflow_runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +173,7 @@ def test_bundles_are_sent_like_the_folders_they_are_of(
     assert "already sent" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_bundle_beside_its_records_counts_once(
     database: str, mlflow_runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +185,7 @@ def test_a_bundle_beside_its_records_counts_once(
     assert mlflow_runs("both")["parents"][0].data.metrics["cases/run"] == 2
 
 
+@pytest.mark.slow
 def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
     symlab: Symlab,
     database: str,
@@ -198,6 +205,7 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
     assert "already sent" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_contents_are_compared_and_not_names(
     database: str, mlflow_runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,6 +226,7 @@ def test_contents_are_compared_and_not_names(
     assert {bundle.line_of(one) for one in fetch(database, [parent.info.run_id])} == set(map(bundle.line_of, made))
 
 
+@pytest.mark.slow
 def test_while_more_is_sent_the_old_bundle_does_not_count(
     symlab: Symlab, database: str, mlflow_runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

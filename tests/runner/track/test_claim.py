@@ -20,6 +20,7 @@ from runner.track import claim
 from runner.track.by_command import by_command
 from runner.track.claim import Claim, Ticket
 from runner.track.send import send_folder
+from tests.patience import NEVER_S, PATIENCE_S, within
 from tests.reports.synthetic import KIB, MIB, record
 
 Runs = Callable[[str], dict[str, list[Any]]]
@@ -75,7 +76,7 @@ def test_whoever_waits_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> Non
     first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
     assert first.take()
     threading.Timer(0.2, first.give_back).start()
-    assert second.take(patience_s=20)
+    assert second.take(patience_s=PATIENCE_S)
     second.give_back()
 
 
@@ -85,15 +86,15 @@ def test_commands_do_not_wait_for_one_another() -> None:
     assert Claim(server, "1", "c2").take()
 
 
-def test_a_sender_that_died_here_is_noticed_at_once() -> None:
+def test_a_sender_that_died_here_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "SILENT_S", NEVER_S)
     server = Experiment()
     gone = subprocess.Popen([sys.executable, "-c", ""])
     name = claim._process(str(gone.pid)) or f"{gone.pid}.1"
     gone.wait()
     server.tags[f"symlab.sending.{claim.digest_of('c1')}.x"] = Ticket(1, claim._machine(), name).text
-    began_s = time.monotonic()
-    assert Claim(server, "1", "c1").take()
-    assert time.monotonic() - began_s < claim.SILENT_S / 2
+    with within():
+        assert Claim(server, "1", "c1").take()
     assert len(server.tags) == 1
 
 
@@ -133,6 +134,7 @@ def test_a_server_that_deletes_no_tag_keeps_none_that_counts(monkeypatch: pytest
         one.give_back()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plain", 'it\'s <b>"quoted"</b> `so` & 100%'])
 def test_senders_at_once_give_one_set_of_runs(command: str, tmp_path: Path, database: str, mlflow_runs: Runs) -> None:
     records = [record(name, size, request={"command": command}) for name in ("one_shot", "nccl") for size in (KIB, MIB)]

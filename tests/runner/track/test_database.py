@@ -13,6 +13,7 @@ import pytest
 
 from reports.tracked import database_path
 from runner.track.database import DatabaseError, make_ready, needs_another_place
+from tests.patience import PATIENCE_S
 
 
 def whole(path: Path) -> None:
@@ -51,12 +52,12 @@ def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.M
     def late_flock(descriptor: int, operation: int) -> None:
         if threading.current_thread().name == "late" and not has_opened.is_set():
             has_opened.set()
-            may_lock.wait(10)
+            may_lock.wait(PATIENCE_S)
         flock(descriptor, operation)
 
     def fail(beside: Path) -> None:
         late.start()
-        has_opened.wait(10)
+        has_opened.wait(PATIENCE_S)
         raise OSError("No space left on device")
 
     def make(beside: Path) -> None:

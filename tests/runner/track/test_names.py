@@ -120,6 +120,11 @@ def test_root_and_offset_are_parameters() -> None:
     assert (parameters["root"], parameters["offset"]) == (3, 0)
 
 
+def test_counts_are_a_parameter_off_uniform() -> None:
+    moved = with_case(record(), op="all_to_all_v", algorithm="push", reduction="none", counts="zeros")
+    assert parameters_of(moved)["counts"] == "zeros"
+
+
 def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:
     kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([record("torch/one_shot"), record()])]
     assert list(series_of(kept)) == ["0/all_reduce/torch/one_shot", "0/all_reduce/one_shot"]

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from runner.track import patience
 from runner.track.by_command import by_command
 from runner.track.patience import patiently
 from runner.track.send import CommandRun, send_folder
+from tests.patience import until
 from tests.reports.synthetic import KIB, MIB, record
 
 
@@ -100,10 +100,7 @@ class Server:
             )
 
     def wait(self) -> None:
-        deadline_s = time.monotonic() + 120
-        while not patience._answers(self.address):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.2)
+        until(lambda: patience._answers(self.address), "the server's start")
 
     def kill(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)

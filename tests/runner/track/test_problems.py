@@ -18,6 +18,7 @@ import runner
 from runner.track.__main__ import main as send_later
 from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
+from tests.patience import NEVER_S
 from tests.runner.conftest import Outcome
 
 ROOT = Path(runner.__file__).parent.parent
@@ -115,6 +116,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_limit_of_files_is_no_server_that_is_down(symlab: Symlab, tmp_path: Path) -> None:
     """A database that can't be made larger: without root's help."""
     done = symlab("sizes=[8]")
@@ -197,7 +199,7 @@ def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     import threading
 
     forever = threading.Event()
-    monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: forever.wait(20))
+    monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: forever.wait(NEVER_S))
     assert problem_of("http://x", 0.1) == "MLflow at http://x is not reachable: no answer within 0.1 s"
     forever.set()
 

@@ -21,18 +21,20 @@ from reports.record.record import RecordedRequest
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.validate import TrackRequest
-from runner.track import send
+from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
+from tests.patience import PATIENCE_S, until, within
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 
 Symlab = Callable[..., Outcome]
 Runs = Callable[[str], dict[str, list[Any]]]
 
 
+@pytest.mark.slow
 def test_a_parent_a_command_and_a_child_a_series(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("+exp=allreduce_bf16", "sizes=[8,16]", f"track.uri={database}", "track.experiment=tree", track=True)
     assert done.code == 0
@@ -91,6 +93,7 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(
     assert (database_folder / "mlartifacts").is_dir()
 
 
+@pytest.mark.slow
 def test_jobs_of_a_sweep_are_under_one_parent(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     symlab("-m", "world_size=2,3", "sizes=[8]", f"track.uri={database}", "track.experiment=sweep", track=True)
     runs = mlflow_runs("sweep")
@@ -100,6 +103,7 @@ def test_jobs_of_a_sweep_are_under_one_parent(symlab: Symlab, database: str, mlf
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outcome", "code", "statuses"),
     [
@@ -159,9 +163,8 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    began_s = time.monotonic()
-    done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{port}", track=True)
-    assert time.monotonic() - began_s < 20
+    with within():
+        done = symlab("sizes=[8]", f"track.uri=http://127.0.0.1:{port}", track=True)
     assert done.code == 0
     warning = next(line for line in done.err.splitlines() if "warning" in line)
     (folder,) = (done.folder / "records").iterdir()
@@ -170,19 +173,19 @@ def test_a_server_that_is_down_costs_a_warning_and_seconds(symlab: Symlab) -> No
     assert done.statuses == ["PASSED", "PASSED"]
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_named_before_the_first_case(symlab: Symlab) -> None:
-    """And within about two seconds."""
+    """And it is not waited for: each look has two seconds."""
+    assert problems.PATIENCE_S <= 2
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        began_s = time.monotonic()
-        assert problem_of(uri) == f"MLflow at {uri} is not reachable: timed out"
-        took_s = time.monotonic() - began_s
+        said = [f"MLflow at {uri} is not reachable: {why}" for why in ("timed out", "no answer within 2 s")]
+        assert problem_of(uri) in said
         done = symlab("sizes=[8]", f"track.uri={uri}", track=True)
-    assert took_s < 3
     assert done.code == 0
-    assert "is not reachable: timed out" in done.err
+    assert any(one in done.err for one in said)
     assert "the work goes on without MLflow" in done.err
     assert done.statuses == ["PASSED", "PASSED"]
 
@@ -248,6 +251,7 @@ def test_a_failure_in_the_middle_ends_the_runs(
     assert all("status" in run.data.tags for run in again["children"])
 
 
+@pytest.mark.slow
 def test_records_are_sent_later_and_only_once(
     symlab: Symlab, script: Script, database: str, mlflow_runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +269,7 @@ def test_records_are_sent_later_and_only_once(
     assert len(mlflow_runs("later")["children"]) == 4
 
 
+@pytest.mark.slow
 def test_what_was_sent_while_running_is_not_sent_again(
     symlab: Symlab, database: str, mlflow_runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -311,11 +316,15 @@ def test_sending_later_to_a_server_that_is_down(symlab: Symlab, capsys: pytest.C
     assert error.count("\n") == 1
 
 
-def test_help_of_sending_later_is_quick() -> None:
-    began_s = time.monotonic()
-    run = subprocess.run([sys.executable, "-m", "runner.track", "--help"], capture_output=True, text=True, check=False)
-    assert run.returncode == 0
-    assert time.monotonic() - began_s < 20
+def test_help_of_sending_later_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from runner.track.__main__ import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*sorted({'mlflow', 'torch', 'numpy', 'hydra'} & set(sys.modules)), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.split() == []
     assert "Exit codes" in run.stdout
 
 
@@ -332,20 +341,20 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
     assert metrics["errors/wrong"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connect", [in_thread, None])
 def test_abandoning_is_quick_and_ends_what_is_open(
     connect: Callable[[], Connection] | None, database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
     name = f"abandoned_{'process' if connect is None else 'thread'}"
     mirror = Mirror(TrackRequest("mlflow", database, name), RecordedRequest(command="c1"), tmp_path, connect)
-    deadline_s = time.monotonic() + 30
-    while not mlflow_runs(name)["parents"] and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+    until(lambda: mlflow_runs(name)["parents"], "the command's run")
     mirror.abandon()
     (parent,) = mlflow_runs(name)["parents"]
     assert parent.info.status == "KILLED"
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_is_incomplete_whoever_sends_it(
     symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
 ) -> None:
@@ -373,6 +382,7 @@ def test_an_interrupt_before_any_case_is_not_passed(
     assert (parent.data.metrics["cases/run"], parent.data.metrics["cases/not_run"]) == (0, 2)
 
 
+@pytest.mark.slow
 def test_a_killed_command_is_incomplete(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("sizes=[8]")
     (path,) = done.folder.glob("records/*/command.json")
@@ -388,6 +398,7 @@ def test_a_killed_command_is_incomplete(symlab: Symlab, database: str, mlflow_ru
     assert parent.data.tags["outcome"] == "killed"
 
 
+@pytest.mark.slow
 def test_times_and_user_are_those_of_the_records(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     done = symlab("sizes=[8]")
     time.sleep(0.2)
@@ -406,6 +417,7 @@ def test_times_and_user_are_those_of_the_records(symlab: Symlab, database: str, 
     assert child.data.tags["source_digest"].startswith("sha256:")
 
 
+@pytest.mark.slow
 def test_runs_of_different_jobs_can_be_told_apart(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     options = ["algorithms=[one_shot]", "sizes=[8]", f"track.uri={database}", "track.experiment=apart"]
     symlab("-m", "seed=1,2", *options, track=True)
@@ -434,17 +446,16 @@ def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path
         FolderLock(tmp_path, MIRROR_LOCK_NAME)
     FolderLock(tmp_path).release()
     connection.messages.close()
-    connection.wait(30)
+    connection.wait(PATIENCE_S)
     assert list(tmp_path.iterdir()) == []
     FolderLock(tmp_path, MIRROR_LOCK_NAME).release()
 
 
+@pytest.mark.slow
 def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str) -> None:
     connection = in_process(tmp_path)
     track = TrackRequest("mlflow", database, "gone")
     mirror = Mirror(track, RecordedRequest(command="c2"), tmp_path, lambda: connection)
     mirror.finish(lambda: None)
-    began_s = time.monotonic()
     assert connection.wait(0) is None
-    assert time.monotonic() - began_s < 5
     assert connection.wait.__closure__[0].cell_contents.returncode == 0  # type: ignore[attr-defined]

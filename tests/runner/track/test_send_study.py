@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from runner.track.__main__ import main as send_later
 from tests.runner.conftest import Outcome
 
@@ -12,6 +14,7 @@ Symlab = Callable[..., Outcome]
 Runs = Callable[[str], dict[str, list[Any]]]
 
 
+@pytest.mark.slow
 def test_a_study_is_a_run_a_curve_with_world_sizes_as_steps(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
     from mlflow import MlflowClient
 

@@ -77,6 +77,7 @@ def signatures(database: str, runs: dict[str, list[Any]]) -> tuple[str, ...]:
     return found.signatures if found is not None else ()
 
 
+@pytest.mark.slow
 def test_sending_again_adds_the_signature_and_nothing_else(
     folder: Path, sent: Callable[[], str], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_sending_again_adds_the_signature_and_nothing_else(
     assert there(database, mlflow_runs(tmp_path.name)) == after
 
 
+@pytest.mark.slow
 def test_a_second_signer_is_added_to_the_first(
     folder: Path, sent: Callable[[], str], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_second_signer_is_added_to_the_first(
     assert signatures(database, mlflow_runs(tmp_path.name)) == (ALICE, BOB)
 
 
+@pytest.mark.slow
 def test_signatures_that_mlflow_has_are_not_removed(
     folder: Path, sent: Callable[[], str], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:
@@ -119,6 +122,7 @@ def test_signatures_that_mlflow_has_are_not_removed(
     assert signatures(database, mlflow_runs(tmp_path.name)) == (ALICE,)
 
 
+@pytest.mark.slow
 def test_a_signature_of_other_records_is_not_sent(
     folder: Path, sent: Callable[[], str], database: str, mlflow_runs: Runs, tmp_path: Path
 ) -> None:

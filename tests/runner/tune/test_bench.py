@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.timing.measure import MeasurePlan, measure
+from runner.tune import compiling
 from runner.tune.bench import MOST_TOGETHER, PATIENCE_S, DeviceBench, Worlds
 from runner.tune.compiling import Compiler
 from runner.tune.search import BenchFailure
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 from tests.runner.conftest import on_its_fabric
 from tests.runner.measuring import CALL_US, RecordingFabric, RecordingStopwatch, case_of
 
@@ -48,7 +51,7 @@ class Stand:
             log: list[str] = []
             return measure(RecordingFabric(fabric, log, 1 << 14), plan, RecordingStopwatch(log))
 
-        return ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(on_stand, argument, 60.0)
+        return ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(on_stand, argument, NEVER_S)
 
     def counters(self) -> dict[str, Any]:
         return {}
@@ -81,6 +84,7 @@ def bench_on(compiler: Compiler, *stands: Stand) -> tuple[DeviceBench, Worlds]:
 CASES = [case_of("one_shot@t128b2l8"), case_of("two_shot@t128b2l8")]
 
 
+@pytest.mark.slow
 def test_candidates_are_measured_in_turns_and_checked(compiler: Compiler) -> None:
     stand = Stand()
     bench, _ = bench_on(compiler, stand)
@@ -93,6 +97,7 @@ def test_candidates_are_measured_in_turns_and_checked(compiler: Compiler) -> Non
     assert (plan.timing.samples, plan.patience_s, plan.link) == (3, PATIENCE_S, False)
 
 
+@pytest.mark.slow
 def test_a_failure_takes_the_world_with_it_and_names_the_reason(compiler: Compiler) -> None:
     hanging = Stand(lambda plan: "rank 1: it waits" if len(plan.contestants) == 2 else "")
     second = Stand()
@@ -140,6 +145,7 @@ def test_what_can_not_be_compiled_is_out_and_others_go_on(compiler: Compiler, mo
     assert len(found[1].samples) == 3
 
 
+@pytest.mark.slow
 def test_groups_fit_the_heap_and_have_at_most_sixteen(compiler: Compiler) -> None:
     bench, _ = bench_on(compiler, Stand())
     small = [case_of(f"one_shot@t128b{blocks}l8") for blocks in range(1, 41)]
@@ -171,3 +177,27 @@ def test_processes_compile_ahead(tmp_path: Path) -> None:
         assert compiler.executable(CASES[0], "sm_90a").name == CASES[0].name
     finally:
         compiler.close()
+
+
+def test_what_the_cache_has_starts_no_process(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler.executable(CASES[0], "sm_90a")
+    started: list[object] = []
+
+    class Pool:
+        def __init__(self, *words: object) -> None:
+            started.append(words)
+
+        def submit(self, function: object, case: Case, *words: object) -> Future[None]:
+            started.append(case.algorithm)
+            return Future()
+
+        def shutdown(self, **words: object) -> None:
+            pass
+
+    monkeypatch.setattr(compiling, "ProcessPoolExecutor", Pool)
+    several = Compiler(compiler._cache_dir, processes=2)
+    several.begin(CASES[:1], "sm_90a")
+    assert started == []
+    several.begin([case_of("one_shot@t992b2l3")], "sm_90a")
+    assert started[1:] == ["one_shot@t992b2l3"]
+    several.close()

@@ -5,15 +5,29 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kernels.spec import Case
-from kernels.tuned.table import Searched
+from kernels.tuned.table import Entry, Searched
+from reports.record.intervals import half_width, median_interval
 from reports.record.record import Status
-from runner.tune.entries import Kept, crossed, entry_of, figure_of, median_interval, merged, with_ranges
+from runner.tune.entries import (
+    Kept,
+    chosen_names,
+    crossed,
+    entry_of,
+    figure_of,
+    merged,
+    options_of,
+    ranges_in,
+    score_of,
+    with_ranges,
+)
+from runner.tune.ties import Option
 from tests.kernels.tuned.test_tuned_table import entry
 from tests.reports.synthetic import record
 
@@ -26,11 +40,16 @@ def kept(name: str, us: float, **changes: Any) -> Kept:
     return Kept(record(name, 4096, samples_us=samples, **changes), f"sha256:{name.encode().hex():0>64}")
 
 
+def made(finalists: Sequence[Kept]) -> Entry:
+    """The entry of a single size."""
+    (name,) = chosen_names([()], [options_of(CASE, finalists)])
+    return entry_of(CASE, finalists, SEARCHED, name)
+
+
 def test_the_quickest_finalist_is_the_choice() -> None:
     finalists = [kept("two_shot@t512b64l8", 5.0), kept("lamport@t128b4l8", 3.0), kept("ll@t128b4l8", 4.0)]
-    found = entry_of(CASE, finalists, SEARCHED)
-    assert found is not None
-    assert (found.choice.name, found.choice.value, found.choice.samples) == ("lamport@t128b4l8", 3.0, 21)
+    found = made(finalists)
+    assert (found.choice.name, found.choice.value, found.choice.samples) == ("lamport@t128b4l8", 3.0, 10)
     assert found.choice.low < 3.0 < found.choice.high
     assert found.runner_up is not None
     assert found.runner_up.name == "ll@t128b4l8"
@@ -39,18 +58,64 @@ def test_the_quickest_finalist_is_the_choice() -> None:
 
 
 def test_what_has_no_tuning_in_its_name_is_no_choice() -> None:
-    found = entry_of(CASE, [kept("nccl", 1.0), kept("two_shot@t512b64l8", 5.0)], SEARCHED)
-    assert found is not None
+    found = made([kept("nccl", 1.0), kept("two_shot@t512b64l8", 5.0)])
     assert found.choice.name == "two_shot@t512b64l8"
     assert found.runner_up is None
-    assert entry_of(CASE, [kept("nccl", 1.0)], SEARCHED) is None
+    assert options_of(CASE, [kept("nccl", 1.0)]) == []
 
 
 def test_what_did_not_pass_has_no_figure() -> None:
     failed = record("two_shot@t512b64l8", is_timed=False, status=Status.FAILED, reason="it fell", check=None)
     assert figure_of(failed) is None
-    assert entry_of(CASE, [Kept(failed, "")], SEARCHED) is None
-    assert entry_of(CASE, [], SEARCHED) is None
+    assert score_of(failed) is None
+    assert options_of(CASE, [Kept(failed, "")]) == []
+
+
+def turns(name: str, first: float, second: float, count: int = 10) -> Kept:
+    """A finalist that takes first in the turns that choose, and second in those that judge."""
+    return Kept(record(name, 4096, samples_us=[[first, second] * count] * 4), f"sha256:{name.encode().hex():0>64}")
+
+
+def test_the_turns_that_choose_do_not_judge() -> None:
+    """What looks quick in the turns that choose is chosen, and its figure is what it took in the others."""
+    lucky, steady = turns("lamport@t128b4l8", 2.0, 4.0), turns("ll@t128b4l8", 3.0, 3.0)
+    found = made([lucky, steady])
+    assert (found.choice.name, found.choice.value) == ("lamport@t128b4l8", 4.0)
+    assert found.runner_up is not None
+    assert (found.runner_up.name, found.runner_up.value) == ("ll@t128b4l8", 3.0)
+    assert (score_of(lucky.record), found.choice.samples) == (2.0, 10)
+
+
+def test_the_figure_of_the_best_of_many_equal_ones_is_not_too_small() -> None:
+    """Twenty contestants that all take 10 us, with noise: by all samples the quickest would look quicker."""
+    draw = random.Random(5)
+    figures, whole = [], []
+    for _ in range(100):
+        finalists = []
+        for number in range(20):
+            samples = [10 * draw.lognormvariate(0, 0.05) for _ in range(20)]
+            made_of = record(f"two_shot@t512b{number + 1}l8", 4096, samples_us=[samples] * 4)
+            finalists.append(Kept(made_of, f"sha256:{number:064d}"))
+        (name,) = chosen_names([()], [options_of(CASE, finalists)], 0.0)
+        figures.append(entry_of(CASE, finalists, SEARCHED, name).choice.value)
+        whole.append(min(one.record.timing.median_us for one in finalists if one.record.timing is not None))
+    assert statistics.mean(figures) == pytest.approx(10, rel=0.004)
+    assert statistics.mean(whole) < 10 * 0.98
+
+
+def test_series_are_chosen_apart_and_points_without_options_have_none() -> None:
+    small, large = Option("ll@t128b4l8", 3.0, 4), Option("lamport@t128b4l8", 3.03, 4)
+    keys = [("a",), ("b",), ("a",), ("a",)]
+    options = [[small, large], [small, large], [], [Option(large.name, 9.0, 4)]]
+    assert chosen_names(keys, options) == [large.name, small.name, "", large.name]
+    assert chosen_names(keys, options, 0.0) == [small.name, small.name, "", large.name]
+
+
+def test_ranges_are_runs_of_one_choice() -> None:
+    names = ("lamport@t128b4l8", "lamport@t128b4l8", "two_shot@t512b64l8", "lamport@t128b4l8")
+    entries = [entry(name, 1 << 10 + number, 1, 1) for number, name in enumerate(names)]
+    assert ranges_in(entries) == 3
+    assert ranges_in([*entries, entry(names[-1], 1 << 20, 1, 1, ranks=4)]) == 4
 
 
 def test_a_simulated_record_gives_a_count_and_no_time() -> None:
@@ -79,6 +144,14 @@ def test_the_interval_covers_the_true_median_in_95_of_100_cases() -> None:
         low, high = median_interval(50)
         hits += values[low] <= 0.6931 <= values[high]
     assert hits / 2000 == pytest.approx(0.967, abs=0.015), statistics.NormalDist().cdf(1.96)
+
+
+def test_half_the_interval_is_a_share_of_the_median() -> None:
+    samples = [100.0 + number for number in range(-25, 25)]
+    low, high = median_interval(50)
+    assert half_width(samples) == pytest.approx((high - low) / 2 / 99.5)
+    assert half_width([3.0] * 6) == 0.0
+    assert half_width([3.0] * 5) == float("inf"), "five samples have no 95 %"
 
 
 def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kernels.catalogue import OPS, collective
 from reports.record.record import Record
+from runner.request.compose import compose_jobs, hydra_over
 from runner.tune.regret import SIZES, regrets, report, unseen_sizes
 from tests.reports.synthetic import record, with_request
 
@@ -38,6 +40,16 @@ def test_the_regret_is_over_the_quickest_of_the_same_size_and_world() -> None:
     said, is_small = report(found)
     assert is_small
     assert "2 sizes that the search did not measure: median regret 0.5%, largest 1.0%; within 1% and 3%" in said
+
+
+def test_the_half_that_names_the_quickest_does_not_judge() -> None:
+    """ll is the quickest only in the turns that choose: the regret is what the others say."""
+    best = chosen("lamport@t128b4l8", 3000, 4.0)
+    lucky = record("ll", 3000, samples_us=[[3.0, 4.1] * 5] * 4)
+    (one,) = regrets([best, lucky])
+    assert one.quickest is lucky
+    assert (one.us, one.quickest_us) == (4.0, 4.1)
+    assert one.share == pytest.approx(4.0 / 4.1 - 1)
 
 
 @pytest.mark.parametrize(("us", "is_small"), [(4.0, True), (4.03, True), (4.05, False), (4.2, False)])
@@ -77,3 +89,13 @@ def test_twenty_sizes_off_the_powers_of_two() -> None:
     assert 1 << 10 <= min(sizes) < 2 << 10
     assert 1 << 27 < max(sizes) <= 1 << 28
     assert unseen_sizes(1024, 1024, 128) == ()
+
+
+def test_the_experiment_of_regret_has_all_ops_of_equal_parts_and_the_unseen_sizes() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["+exp=tune_gpus", "world_size=2"], False)
+    assert [job.request.op for job in jobs] == [op for op in OPS if op != "barrier" and not collective(op).sends]
+    for job in jobs:
+        assert job.request.sizes_bytes == unseen_sizes(1 << 10, 1 << 28, 128)
+        assert job.request.algorithms == ("best", "auto")
+        assert (job.request.fabric.name, job.request.world_size) == ("nvshmem", 2)

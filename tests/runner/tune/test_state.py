@@ -11,7 +11,16 @@ import pytest
 from runner.tune.state import MAX_BYTES, State
 
 KEY = {"gpu": "NVIDIA H200", "kernels": "abc", "jobs": [{"algorithms": ["two_shot"]}]}
-FOUND = {"best": ["two_shot@t512b64l8p"], "timed": 4, "failed": 0, "left_out": 0}
+FOUND = {
+    "best": ["two_shot@t512b64l8p"],
+    "timed": 4,
+    "failed": 0,
+    "left_out": 0,
+    "how": "model",
+    "model": "h200, sha256:0",
+    "ranked": 90,
+    "predicted": [["two_shot@t512b64l8p", 3.25], ["lamport@t128b4l8", 3.5]],
+}
 
 
 def written(folder: Path) -> Path:
@@ -46,8 +55,9 @@ def test_another_machine_or_other_kernels_begin_anew(tmp_path: Path, key: str) -
 
 def changed(at: tuple[str, ...], value: Any) -> str:
     document: Any = {
-        "symlab_search": 1,
+        "symlab_search": 2,
         "key": KEY,
+        "seconds": 3.5,
         "points": {"a": {"rungs": {"0": {"x@t128b4l8": 3.5}}, "found": FOUND}},
     }
     inside = document
@@ -63,7 +73,9 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         "",
         "[]",
         "{" * 100_000,
-        changed(("symlab_search",), 2),
+        changed(("symlab_search",), 1),
+        changed(("seconds",), -1),
+        changed(("seconds",), "3"),
         changed(("points",), []),
         changed(("points", "a"), 7),
         changed(("points", "a", "rungs"), [1]),
@@ -74,6 +86,9 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         changed(("points", "a", "found"), {"best": []}),
         changed(("points", "a", "found"), {**FOUND, "best": ["rm -rf"]}),
         changed(("points", "a", "found"), {**FOUND, "timed": "4"}),
+        changed(("points", "a", "found"), {**FOUND, "how": "guessed"}),
+        changed(("points", "a", "found"), {**FOUND, "predicted": [["two_shot@t512b64l8p"]]}),
+        changed(("points", "a", "found"), {**FOUND, "ranked": None}),
         " " * 100 + "\x00",
     ],
 )
@@ -87,6 +102,17 @@ def test_an_edited_file_begins_anew_and_says_so(tmp_path: Path, text: str) -> No
     state.rungs("a")["0"] = {}
     state.save()
     assert State(path, KEY).note == ""
+
+
+def test_the_time_of_all_commands_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "table.json.search"
+    first = State(path, KEY, lambda: 20.0)
+    first.finish("a", FOUND)
+    second = State(path, KEY, lambda: 5.0)
+    assert second.earlier_s == 20.0
+    second.save()
+    assert State(path, KEY).earlier_s == 25.0
+    assert State(path, {**KEY, "gpu": "other"}).earlier_s == 0.0, "of another search"
 
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernels")
 
 
+@pytest.mark.slow
 def test_a_search_writes_a_table_that_best_reads(
     tuned: Callable[..., int], tmp_path: Path, compile_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_search_writes_a_table_that_best_reads(
         assert given["tuning"]["threads"] == given["choices"]["threads"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on(
     tuned: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +147,7 @@ def test_other_entries_of_a_table_stay(tuned: Callable[..., int], tmp_path: Path
     assert [one.size_bytes for one in read(tmp_path / "t.json").entries] == [1024, 4096]
 
 
+@pytest.mark.slow
 def test_without_the_option_no_table_is_written_of_the_simulator(
     tuned: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +176,8 @@ def test_the_simulators_own_bench_checks_and_counts(tuned: Callable[..., int], t
     [
         (["algorithms=[oneshot]"], "oneshot is no algorithm of all_reduce to be searched (algorithms)"),
         (["algorithms=[one_shot@t128b4l8]"], "is no algorithm of all_reduce to be searched"),
+        (["timing.predict=true"], "its records hold no predictions (timing.predict), leave it out"),
+        (["op=all_to_all_v", "counts=zeros"], "a table knows no counts (counts=zeros), leave it at uniform"),
         (["stress=late_rank"], "a search runs plain launches (stress=late_rank)"),
         (["check=false"], "a search checks every result (check=false)"),
         (["timing.mode=none"], "a search needs times (timing.mode=none)"),

@@ -157,6 +157,7 @@ def test_all_fail() -> None:
         search(Scripted(wrong=names)).run()
 
 
+@pytest.mark.slow
 def test_a_search_that_was_cut_short_measures_nothing_twice() -> None:
     whole = Scripted()
     wanted = search(whole).run()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+from typing import Any, cast
+
 import pytest
 
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
+from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings
 from runner.world.launcher import Outer
 
 FOUR = HostOffer(4, "", True)
@@ -14,9 +18,12 @@ ONE = HostOffer(1, "", True)
 JOINED = Outer("torchrun", 0, 8, 0, "gpu01", 29500)
 
 
-def asked(name: str) -> FabricRequest:
+SHARED = ("fabric.share_gpus=true", "timing.mode=none")
+
+
+def asked(name: str, *overrides: str) -> FabricRequest:
     with hydra_over():
-        (job,) = compose_jobs([f"fabric={name}"], False)
+        (job,) = compose_jobs([f"fabric={name}", *overrides], False)
     return job.request.fabric
 
 
@@ -60,9 +67,20 @@ def test_auto_says_why(machine: HostOffer, world_size: int, expected: tuple[str,
             ["4 GPUs found, but not the gpu extra (fabric=nvshmem), pip install 'symlab[gpu]'"],
         ),
         (HostOffer(4, "", True, "torch 2 is for CPUs"), 2, ["torch 2 is for CPUs (fabric=nvshmem), install torch for"]),
-        (FOUR, 8, ["world_size is 8, but 4 GPUs are here (world_size, fabric=nvshmem), give 2 to 4 or start it with"]),
-        (HostOffer(2, "", True), 8, ["but 2 GPUs are here", "give 2 or start it with torchrun"]),
-        (ONE, 2, ["world_size is 2, but 1 GPU is here (world_size, fabric=nvshmem), give 1 or start it with torchrun"]),
+        (
+            FOUR,
+            8,
+            ["world_size is 8, but 4 GPUs are here (world_size, fabric=nvshmem), give 2 to 4, start it with torchrun"],
+        ),
+        (HostOffer(2, "", True), 8, ["but 2 GPUs are here", "give 2, start it with torchrun"]),
+        (
+            ONE,
+            2,
+            [
+                "world_size is 2, but 1 GPU is here (world_size, fabric=nvshmem), give 1, start it with torchrun",
+                "fabric.share_gpus",
+            ],
+        ),
     ],
 )
 def test_what_is_missing_is_one_line(machine: HostOffer, world_size: int, parts: list[str]) -> None:
@@ -83,3 +101,45 @@ def test_this_machine_is_looked_at() -> None:
     found = look()
     assert found.gpu_count >= 0
     assert (found.gpu_count > 0) == (found.driver_problem == "")
+
+
+@pytest.mark.parametrize("name", ["nvshmem", "auto"])
+def test_ranks_may_share_the_gpus_that_there_are(name: str) -> None:
+    fabric, _ = resolve(asked(name, *SHARED), 8, lambda: ONE)
+    assert (fabric.name, fabric.simulated, settings(fabric)) == ("nvshmem", False, {"share_gpus": True})
+    with pytest.raises(RequestError, match="no GPU found .fabric=nvshmem., run it on a machine with NVIDIA GPUs"):
+        resolve(asked(name, *SHARED), 8, lambda: HostOffer(0, "", True))
+
+
+def test_gpus_go_round_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[int, bool]] = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
+    nvshmem = ModuleType("memory.nvshmem")
+    nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append((device, share_gpus))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
+    for rank in range(5):
+        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 5)
+    assert opened == [(0, True), (1, True), (0, True), (1, True), (0, True)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["fabric=nvshmem", "fabric.share_gpus=true"],
+            "no time of a collective .fabric.share_gpus., give tim",
+        ),
+        (["fabric=simulator", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
+        (["fabric.gpu=h100", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
+        (["check.races=true", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
+        (
+            ["fabric=nvshmem", "library.nccl_algo=Ring", *SHARED],
+            "NCCL needs a GPU for each rank .library.nccl_algo, fabric.share_gpus., leave one out",
+        ),
+    ],
+)
+def test_what_shared_gpus_exclude_is_refused_in_one_line(overrides: list[str], said: str) -> None:
+    with pytest.raises(RequestError, match=said) as caught, hydra_over():
+        compose_jobs(overrides, False)
+    assert "\n" not in str(caught.value)

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +27,8 @@ from runner.command.job import read_traits
 from runner.world.fabrics import NvshmemOpener, look
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
+from tests import patience
+from tests.patience import within
 from tests.runner import gpu_programs
 from tests.runner.conftest import is_running
 from tests.runner.gpu_programs import FAULTY_RANK, Damage
@@ -37,8 +38,7 @@ pytestmark = pytest.mark.gpu
 ROOT = Path(runner.__file__).parent.parent
 WORLD_SIZE = 2
 HEAP_BYTES = 4 << 30
-DEADLINE_S = 30.0
-PATIENCE_S = 2.0
+KERNEL_PATIENCE_S = 2.0
 SLACK_MIB = 64
 """What the driver itself may keep or give back between two looks at a GPU's memory."""
 
@@ -73,7 +73,7 @@ class Bench:
         if self.kept is None or not self.kept.healthy:
             self.close()
             self.kept = ProcessWorld(WORLD_SIZE, NvshmemOpener(HEAP_BYTES))
-            self.arch = self.kept.run(read_traits, None, DEADLINE_S)[0].arch
+            self.arch = self.kept.run(read_traits, None, patience.PATIENCE_S)[0].arch
         return self.kept
 
     def close(self) -> None:
@@ -86,34 +86,36 @@ class Bench:
         case = Case("all_reduce", algorithm, "float32", "float32", "sum", size_bytes, WORLD_SIZE)
         spec = catalogue.find(case.name)
         return Plan(
-            case, spec, executable(spec, case, self.arch, self.cache_dir), launches=launches, patience_s=PATIENCE_S
+            case,
+            spec,
+            executable(spec, case, self.arch, self.cache_dir),
+            launches=launches,
+            patience_s=KERNEL_PATIENCE_S,
         )
 
     def passes(self, plan: Plan) -> None:
         """A job in the world that there is now, or in a new one."""
-        for outcome in self.world().run(run_case, plan, DEADLINE_S):
+        for outcome in self.world().run(run_case, plan, patience.PATIENCE_S):
             assert outcome.check is not None
             assert outcome.check.wrong == 0
             assert outcome.check.guard_faults == ()
 
-    def fails(self, damage: Damage, deadline_s: float = DEADLINE_S) -> WorldFailure:
+    def fails(self, damage: Damage, deadline_s: float = patience.NEVER_S) -> WorldFailure:
         """A job that is damaged: its failure, after which nothing of its world is left."""
         world = self.world()
         ranks = world.processes
-        began_s = time.monotonic()
-        with pytest.raises(WorldFailure) as caught:
+        with within(), pytest.raises(WorldFailure) as caught:
             world.run(gpu_programs.damaged, damage, deadline_s)
-        assert time.monotonic() - began_s < deadline_s + 15
         assert not world.healthy
         assert not any(is_running(one) for one in ranks)
         self.check_nothing_is_left()
         return caught.value
 
     def check_nothing_is_left(self) -> None:
-        ends_s = time.monotonic() + 10
-        while any(now > before + SLACK_MIB for now, before in zip(used_mib(), self.used_before, strict=True)):
-            assert time.monotonic() < ends_s, f"{used_mib()} MiB are in use, {self.used_before} were"
-            time.sleep(0.2)
+        patience.until(
+            lambda: all(now <= then + SLACK_MIB for now, then in zip(used_mib(), self.used_before, strict=True)),
+            f"a return to {self.used_before} MiB of memory in use",
+        )
         assert litter() - self.litter_before == set()
 
 
@@ -137,8 +139,9 @@ def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) ->
         bench.passes(plan)
 
     def memory() -> list[tuple[int, int, int]]:
-        bench.world().run(program.forget, None, DEADLINE_S)  # inputs and references that are kept between cases
-        return bench.world().run(gpu_programs.memory, None, DEADLINE_S)
+        # Inputs and references are kept between cases.
+        bench.world().run(program.forget, None, patience.PATIENCE_S)
+        return bench.world().run(gpu_programs.memory, None, patience.PATIENCE_S)
 
     before = memory()
     for turn in range(200):
@@ -147,30 +150,31 @@ def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) ->
     assert all(held == live == 0 for held, _, live in before)
 
 
-def test_a_job_in_the_kept_world_costs_little(bench: Bench) -> None:
+def test_jobs_run_in_the_processes_of_the_kept_world(bench: Bench) -> None:
     world = bench.world()
-    began_s = time.monotonic()
+    ranks = world.processes
     for _ in range(100):
-        world.run(gpu_programs.nothing, None, DEADLINE_S)
-    assert (time.monotonic() - began_s) / 100 < 0.02, "s a program that does nothing"
+        world.run(gpu_programs.nothing, None, patience.PATIENCE_S)
+    assert bench.world() is world
+    assert world.processes == ranks
 
 
 def test_a_world_that_ends_in_good_order_leaves_nothing(bench: Bench) -> None:
     bench.passes(bench.plan())
     ranks = bench.world().processes
-    began_s = time.monotonic()
-    bench.close()
-    assert time.monotonic() - began_s < 10
+    with within():
+        bench.close()
     assert not any(is_running(one) for one in ranks)
     bench.check_nothing_is_left()
 
 
 @pytest.mark.parametrize("method", ["allocate", "launch"])
-def test_an_exception_at_each_allocation_and_launch(bench: Bench, method: str) -> None:
+def test_an_exception_at_the_first_and_the_last_allocation_and_launch(bench: Bench, method: str) -> None:
+    """Those between are tests/memory/test_pool.py's, in a world that is kept: each of these costs a world."""
     plan = bench.plan()
-    calls = bench.world().run(gpu_programs.damaged, Damage(plan, "", method), DEADLINE_S)[FAULTY_RANK]
+    calls = bench.world().run(gpu_programs.damaged, Damage(plan, "", method), patience.PATIENCE_S)[FAULTY_RANK]
     assert calls >= 2
-    for at_call in range(1, calls + 1):
+    for at_call in (1, calls):
         bench.passes(plan)
         failure = bench.fails(Damage(plan, "raise", method, at_call))
         assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
@@ -216,7 +220,7 @@ def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
     assert failure.status == "FAILED"
     assert type(failure.errors[0]).__name__ == "HeapFull", failure.errors
     assert "rank 1: output needs" in failure.message
-    bench.world().run(gpu_programs.big_tensor, 2 << 30, DEADLINE_S)
+    bench.world().run(gpu_programs.big_tensor, 2 << 30, patience.PATIENCE_S)
 
 
 def test_no_room_for_torch_on_one_rank(bench: Bench) -> None:
@@ -240,7 +244,7 @@ def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: P
     assert process.stdout is not None
     out = "".join(until(process.stdout.readline, "PASSED"))
     process.send_signal(signal.SIGTERM)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=patience.PATIENCE_S)
     assert process.returncode == 143, out + rest
     assert "interrupted" in rest
     assert list(tmp_path.glob("records/*/*.json"))
@@ -257,7 +261,7 @@ def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=patience.PATIENCE_S,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("4 cases: 4 passed") == 1, "rank 0 alone speaks"

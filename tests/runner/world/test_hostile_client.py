@@ -22,6 +22,7 @@ from torch.distributed import TCPStore
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
 from tests.memory.test_sealed_store import Bomb
+from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner import rank_programs
 from tests.runner.rank_programs import FileOpener
 from tests.runner.world.test_launched import Launched, records
@@ -39,7 +40,7 @@ def flood(port: int) -> list[socket.socket]:
     """Many connections, some with garbage, some silent; keep the list as long as they shall be open."""
     found = []
     for index in range(200):
-        one = socket.create_connection(("127.0.0.1", port), timeout=5)
+        one = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         if index % 4 == 0:
             one.sendall(os.urandom(2000))
         elif index % 4 == 1:
@@ -58,6 +59,7 @@ def world(tmp_path: Path) -> Iterator[ProcessWorld]:
     one.close()
 
 
+@pytest.mark.slow
 def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld, tmp_path: Path) -> None:
     assert world.port is not None
     with contextlib.ExitStack() as sockets:
@@ -69,24 +71,26 @@ def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld,
             hostile.set(f"junk/{index}", bomb)
         for key in ("order/1", "answer/1/1", "end", "symlab/0/order/1", "meeting/-1/0/0"):
             hostile.set(key, bomb)
-        assert world.run(rank_programs.ring, None, 30.0) == RING
-        assert world.run(rank_programs.group_sum, None, 30.0) == [3.0, 3.0]
-    assert world.run(rank_programs.ring, None, 30.0) == RING
+        assert world.run(rank_programs.ring, None, NEVER_S) == RING
+        assert world.run(rank_programs.group_sum, None, NEVER_S) == [3.0, 3.0]
+    assert world.run(rank_programs.ring, None, NEVER_S) == RING
     assert world.healthy
     assert not (tmp_path / "bang").exists()
 
 
+@pytest.mark.slow
 def test_a_forged_line_in_a_world_of_this_machine_ends_it_in_one_line(world: ProcessWorld) -> None:
     assert world.port is not None
     client(world.port).set("meeting/1/left", '{"rank": 1, "text": "gone"}\n')
     with pytest.raises(WorldFailure) as caught:
-        world.run(rank_programs.ring, None, 30.0)
+        world.run(rank_programs.ring, None, NEVER_S)
     assert caught.value.status == "FAILED"
     assert "the value of 'meeting/1/left' in the world's store was not written by a rank" in caught.value.message
     assert "\n" not in caught.value.message
     assert world.processes == ()
 
 
+@pytest.mark.slow
 def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: ProcessWorld, tmp_path: Path) -> None:
     """A rank may write its own over a forged one before the other reads: then all is right."""
     assert world.port is not None
@@ -96,7 +100,7 @@ def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: Proc
             hostile.set(f"meeting/1/{turn}/{rank}", pickle.dumps(Bomb(tmp_path / "bang")))
     found: Any
     try:
-        found = world.run(rank_programs.ring, None, 30.0)
+        found = world.run(rank_programs.ring, None, NEVER_S)
     except WorldFailure as failure:
         found = failure
     if isinstance(found, WorldFailure):
@@ -108,9 +112,10 @@ def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: Proc
     assert not (tmp_path / "bang").exists()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_world_of_this_machine_listens_beyond_loopback(world: ProcessWorld) -> None:
     before = set(rank_programs.listening_addresses("self"))
-    ranks = world.run(rank_programs.listening, None, 30.0)
+    ranks = world.run(rank_programs.listening, None, NEVER_S)
     assert all(ranks), "each rank's gloo listens"
     own = [place for place in before if place.endswith(f":{world.port:04X}")]
     assert len(own) == 1
@@ -127,14 +132,15 @@ class Hostile:
         self.thread.start()
         self.has_attacked = False
 
+    def _is_served(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
     def run(self) -> None:
-        ends_s = time.monotonic() + 60
-        while time.monotonic() < ends_s:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.01)
+        until(self._is_served, "the world's store")
         store = client(self.port)
         self.attack(store, self.port)
         self.has_attacked = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -10,8 +9,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from runner.__main__ import main
 from runner.request_error import RequestError
 from runner.world import launched, launcher
 from runner.world.launcher import Outer, find, first_node
+from tests.patience import PATIENCE_S, until
 from tests.runner.conftest import record_files
 from tests.runner.rank_programs import listening_addresses
 
@@ -219,7 +217,7 @@ SCRIPT = """
     folder, fault, *arguments = sys.argv[1:]
     machine = runner.world.fabrics.HostOffer(2, "", True)
     runner.command.plan.look = lambda: machine
-    runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined: rank_programs.FileOpener(folder)
+    runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined, share_gpus: rank_programs.FileOpener(folder)
     runner.command.joined.MODULES |= {"tests.runner.rank_programs"}
     names = ("nothing", "ring", "wait_in_a_barrier", "group_sum")
     runner.command.joined.PROGRAMS |= {f"tests.runner.rank_programs:{name}" for name in names}
@@ -289,7 +287,7 @@ class Launched:
     def end(self) -> tuple[list[int], list[str], list[str]]:
         """Exit codes, outputs and errors, by rank."""
         try:
-            ended = [rank.communicate(timeout=90) for rank in self.ranks]
+            ended = [rank.communicate(timeout=PATIENCE_S) for rank in self.ranks]
         finally:
             for rank in self.ranks:
                 rank.kill()
@@ -373,11 +371,3 @@ def test_under_torchrun_itself(tmp_path: Path) -> None:
     assert run.stdout.splitlines().count("2 cases: 2 passed") == 1
     assert "fabric: nvshmem (2 GPUs and the gpu extra found; torchrun started 2 ranks)" in run.stdout
     assert records(tmp_path) == [("PASSED", "")] * 2
-
-
-def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    ends_s = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < ends_s, "a test waited too long"
-        with contextlib.suppress(InterruptedError):
-            time.sleep(0.02)

@@ -16,6 +16,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.races.finding import Finding
 from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S, PATIENCE_S, within
 from tests.runner.found import finding
 
 
@@ -101,7 +102,7 @@ def make(world_size: int = 4) -> tuple[ThreadWorld, Machine]:
     return ThreadWorld(world_size, machine=machine), machine
 
 
-def fail(world: ThreadWorld, program: Callable[..., Any], deadline_s: float | None = 10.0) -> WorldFailure:
+def fail(world: ThreadWorld, program: Callable[..., Any], deadline_s: float | None = NEVER_S) -> WorldFailure:
     with pytest.raises(WorldFailure) as caught:
         world.run(program, None, deadline_s)
     assert not world.healthy
@@ -115,7 +116,7 @@ def test_results_come_home_by_rank_and_the_world_is_kept() -> None:
         fabric.barrier()
         return int(fabric.rank * argument)
 
-    assert world.run(program, 10, 5.0) == [0, 10, 20, 30]
+    assert world.run(program, 10, NEVER_S) == [0, 10, 20, 30]
     assert world.run(program, 2, None) == [0, 2, 4, 6]
     assert world.healthy
     assert world.counters() == {"left": 8}
@@ -196,13 +197,12 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
 
     def program(fabric: Any, argument: None) -> None:
         if fabric.rank == 3:
-            release.wait(30)  # the line in question
+            release.wait(NEVER_S)  # the line in question
         fabric.barrier()
 
-    began = time.monotonic()
-    failure = fail(world, program, deadline_s=0.3)
+    with within():
+        failure = fail(world, program, deadline_s=0.3)
     release.set()
-    assert time.monotonic() - began < 20
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
     assert " at tests/runner/world/test_threads.py:" in failure.message, "relative to the project"
     assert "the line in question" in failure.message
@@ -234,21 +234,21 @@ def test_ranks_that_end_well_after_the_abort_are_late_all_the_same() -> None:
     assert not world.healthy
 
 
+@pytest.mark.slow
 def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     world, _ = make(3)
     release = threading.Event()
 
     def program(fabric: Any, argument: None) -> None:
         if fabric.rank == 0:
-            release.wait(30)
+            release.wait(NEVER_S)
         if fabric.rank == 1:
             raise ValueError("a wrong size")
         fabric.barrier()
 
-    began = time.monotonic()
-    failure = fail(world, program, deadline_s=None)
+    with within():
+        failure = fail(world, program, deadline_s=None)
     release.set()
-    assert time.monotonic() - began < 20
     assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
 
 
@@ -277,14 +277,12 @@ def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
         fabric.barrier()
 
     def interrupt() -> None:
-        assert reached.wait(15)
+        assert reached.wait(PATIENCE_S)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        world.run(program, None, 60.0)
-    assert time.monotonic() - began < 20
+    with within(), pytest.raises(KeyboardInterrupt):
+        world.run(program, None, NEVER_S)
     assert not world.healthy
     assert isinstance(machine.aborted, FabricError)
     assert sorted(rank for rank, _ in machine.left) == [0, 1, 2, 3]

@@ -12,11 +12,14 @@ from simulator.isa import TABLE
 from simulator.isa.registry import Operation
 
 LONG = ("atomic", "space", "bulk", "within_shared", "mbarriers", "cluster")
-"""Families that take seconds a shape: `make test` runs them in two shapes, `make test-slow` in the others."""
+"""Families that take seconds a shape: `make test` runs them in one shape, `make test-slow` in the others."""
+
+LONGEST = ("atomic", "cluster")
+"""Families that take seconds in any shape, which `make test-slow` alone runs."""
 
 RUNS = [
     pytest.param(
-        family, shape, marks=pytest.mark.slow if family in LONG and shape in ("scattered", "four_ranks") else ()
+        family, shape, marks=pytest.mark.slow if family in LONGEST or (family in LONG and shape != "range") else ()
     )
     for family in FAMILIES
     for shape in SHAPES

@@ -58,6 +58,7 @@ def assembles(text: str, folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(ASSEMBLER is None, reason="ptxas is not installed")
 @pytest.mark.parametrize("opcode", ["atom", "red"])
 def test_the_assembler_takes_the_defined_forms_and_no_others(opcode: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ SAMPLE = 90
 checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
 
 
+@pytest.mark.slow
 @checker
 def test_judge_and_checker_agree_on_a_sample() -> None:
     found = [verdicts(seed) for seed in range(PROGRAMS, PROGRAMS + SAMPLE)]

@@ -57,6 +57,7 @@ def is_ours(line: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed")
 def test_our_yes_and_no_are_those_of_ptxas() -> None:
     assert PTXAS is not None

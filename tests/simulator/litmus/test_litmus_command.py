@@ -51,12 +51,14 @@ def test_a_file_whose_condition_holds(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(simulator.litmus.__file__).parent / "README.md").read_text(encoding="utf-8")
     example = page.split("```")[1].strip("\n")
     assert example in said(capsys, "mp_no_acquire")
 
 
+@pytest.mark.slow
 def test_a_condition_that_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.litmus"
     path.write_text(PROGRAM.format(condition="exists T1.r0 == 1 and T1.r1 == 0\nalways T1.r0 == 0 or T1.r1 != 0"))
@@ -67,12 +69,14 @@ def test_a_condition_that_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
+@pytest.mark.slow
 def test_programs_of_the_project_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "bar_too_few", "mp_weak")
     assert "T0 waits at a barrier for ever" in text
     assert "\n\nmp_weak: Message passing with weak accesses" in text
 
 
+@pytest.mark.slow
 def test_undefined_programs_and_deadlocks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mixed = tmp_path / "mixed.litmus"
     mixed.write_text(
@@ -108,6 +112,7 @@ def test_what_the_checker_says(name: str, lines: list[str], capsys: pytest.Captu
     assert "races:" not in said(capsys, name, "--seeds", "0"), "the judge alone"
 
 
+@pytest.mark.slow
 def test_all_programs(capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(capsys, "--all").splitlines()
     assert lines[0].split() == ["program", "allowed", "forbidden", "conditions", "forbidden", "by"]

@@ -70,6 +70,7 @@ def test_an_order_can_show_another_state() -> None:
     assert len(states) > 1
 
 
+@pytest.mark.slow
 def test_the_assembler_takes_the_kernels() -> None:
     ptxas = find_ptxas()
     if ptxas is None:

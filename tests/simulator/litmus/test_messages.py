@@ -33,6 +33,7 @@ def test_a_seed_gives_one_program() -> None:
     assert len({message(seed).split("\n", 1)[1] for seed in SEEDS}) > 0.9 * len(SEEDS)
 
 
+@pytest.mark.slow
 def test_all_executions_of_a_program_race_or_none(judgements: dict[int, Judgement]) -> None:
     """So one run can show which."""
     for seed, found in judgements.items():
@@ -40,6 +41,7 @@ def test_all_executions_of_a_program_race_or_none(judgements: dict[int, Judgemen
         assert found.mixed_race is None
 
 
+@pytest.mark.slow
 def test_each_shape_has_programs_with_and_without_a_race(judgements: dict[int, Judgement]) -> None:
     counts = Counter((_shape(seed), found.allowed[0].has_race) for seed, found in judgements.items())
     assert all(counts[shape, has_race] >= 2 for shape in SHAPES for has_race in (False, True)), counts

@@ -96,6 +96,7 @@ def test_without_the_axiom_a_verdict_is_wrong(axiom: str, monkeypatch: pytest.Mo
         assert not all(found.holds(one) for one in found.program.conditions), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axiom", ["Fence-SC", "SC-per-Location"])
 def test_the_other_axioms_are_part_of_these(axiom: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """README.md says that they forbid no state by themselves."""

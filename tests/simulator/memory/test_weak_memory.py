@@ -87,6 +87,7 @@ def received(ptx: str, seed: int, **options: Any) -> int:
     return int(outcome.results[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNORDERED)
 def test_what_is_not_ordered_is_seen(name: str) -> None:
     ptx = message(*UNORDERED[name])
@@ -96,12 +97,14 @@ def test_what_is_not_ordered_is_seen(name: str) -> None:
     assert set(found) <= {0, 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_is_ordered_is_never_seen_out_of_order(name: str) -> None:
     ptx = message(*ORDERED[name])
     assert {received(ptx, seed) for seed in range(SEEDS)} == {5}
 
 
+@pytest.mark.slow
 def test_strong_memory_shows_none_of_it() -> None:
     ptx = message(*UNORDERED["a relaxed flag"])
     assert {received(ptx, seed, memory="strong") for seed in range(SEEDS)} == {5}
@@ -148,6 +151,7 @@ def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrie
     assert all(seen) is orders
 
 
+@pytest.mark.slow
 def test_vectors_arrive_in_parts_and_elements_whole() -> None:
     """One store of two elements of 64 bits: a load may have one old and one new, never half of one."""
     body = """

@@ -60,7 +60,14 @@ def refused(ptx: str, folder: Path, arch: str = ARCH) -> dict[int, str]:
     return {int(line): reason for line, reason in found}
 
 
-@pytest.mark.parametrize("family", [one for one in FAMILIES if one not in NOT_FOR_PTXAS])
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(one, marks=pytest.mark.slow if one in ("atomic", "cluster") else ())  # which take seconds
+        for one in FAMILIES
+        if one not in NOT_FOR_PTXAS
+    ],
+)
 def test_all_that_the_vectors_run_is_legal(family: str, tmp_path: Path) -> None:
     ptx = bench_of(family).ptx.replace(".target sm_90a", f".target {ARCH}")
     lines = ptx.splitlines()

@@ -47,6 +47,7 @@ def one_step(extras: Extras, model: list[Known], random: np.random.Generator, st
         model[row] = known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_graph_knows_what_merged_dictionaries_know(seed: int) -> None:
     random, extras, model = np.random.default_rng(seed), Extras(ROWS), [Known() for _ in range(ROWS)]

@@ -41,7 +41,8 @@ def found(
     assert changed[0] or not any(one.check is not None and one.check.wrong for one in outcomes)
     findings = machine.findings
     world.close()
-    return findings
+    explained = () if changed[0] else compiled.assumptions
+    return tuple(one for one in findings if one.severity != "advisory" or one.assumption not in explained)
 
 
 ORDERS: tuple[dict[str, Any], ...] = (
@@ -69,6 +70,7 @@ def test_all_are_clean(name: str, tmp_path: Path) -> None:
             assert not findings, findings[0].sentence()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
 def test_one_is_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
     findings = found("all_reduce/multimem_two_shot", 2, 1024, tmp_path, **how)

@@ -163,6 +163,10 @@ class TestAssumptions:
             (STORE, "ld.relaxed.sys.global.b32 %r3, [%data];"),  # narrower than 16 bytes
             ("st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};", "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];"),
             (STORE + RELAXED, poll() + LOAD),  # data and flag apart
+            (  # a scope that the peer is not in
+                "st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};",
+                "ld.relaxed.gpu.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];",
+            ),
         ],
     )
     @pytest.mark.parametrize("assumption", ["vector_16", "warp_128"])

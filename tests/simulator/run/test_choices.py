@@ -109,6 +109,7 @@ def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str,
     assert (same, counted) == (found, counters)
 
 
+@pytest.mark.slow
 def test_the_orders_differ_and_use_every_kind_of_choice() -> None:
     seen = [ran(**options)[1] for options in ORDERS]
     assert len({text_of(one) for one in seen}) == len(ORDERS)
@@ -138,6 +139,7 @@ def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str,
             assert switches(rest) < len(rest) * 2 / 3  # most turns are those of who ran before
 
 
+@pytest.mark.slow
 def test_late_accesses_follow_their_threads_not_the_seed() -> None:
     """Each is drawn again where its lane is at that line, whatever the seed says; without them all stores are seen."""
     events, choices, found, _ = ran(**WEAK[2])
@@ -150,6 +152,7 @@ def test_late_accesses_follow_their_threads_not_the_seed() -> None:
     assert not any(isinstance(one, Late) for one in followed)
 
 
+@pytest.mark.slow
 def test_late_accesses_are_told_where_they_are_kept() -> None:
     """The kernel's loads, stores, atomics and copies: each with what it saw or stored, and what was there instead."""
     told = {}

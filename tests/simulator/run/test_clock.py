@@ -43,6 +43,7 @@ def test_a_wait_with_a_time_limit_ends(options: dict[str, Any]) -> None:
     assert all(one % STEP_NS == 0 for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
 def test_the_same_seed_reads_the_same_times(options: dict[str, Any]) -> None:
     assert waited(**options) == waited(**options)

@@ -185,6 +185,7 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) histogram(unsigned *bins, c
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 def test_a_kernel_of_nvcc_with_clusters(tmp_path: Path) -> None:
     (tmp_path / "histogram.cu").write_text(CUDA)

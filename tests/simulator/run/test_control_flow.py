@@ -12,6 +12,7 @@ import torch
 from simulator_harness import executable, get, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from simulator.run import decode
 
 SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
 IDS = ["fair", "seed0", "seed1", "seed2", "seed3"]
@@ -384,3 +385,26 @@ def test_chunk_edges(lanes: int, ranks: int) -> None:
         table, lane = tables[rank], np.arange(lanes)
         expected = sum(np.where(step <= lane % 4, table[lane + step], 0).astype(np.uint32) for step in range(4))
         assert np.array_equal(found, (expected * np.uint32(3)).astype(np.uint32))
+
+
+def test_where_blocks_go_is_read_as_often_as_there_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once more for each loop: kernels with a library's code have thousands of blocks, and hundreds of loops."""
+    reads = 0
+    ways = decode.Exit.ways
+
+    def counted(one: decode.Exit) -> list[int]:
+        nonlocal reads
+        reads += 1
+        return ways.fget(one)
+
+    monkeypatch.setattr(decode.Exit, "ways", property(counted))
+
+    def reads_of(loops: int) -> float:
+        nonlocal reads
+        reads = 0
+        loop = "LOOP{0}: ld.volatile.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra LOOP{0};\n"
+        program = decode.decode(module("".join(map(loop.format, range(loops))), ["u64 flag"]), "kernel")
+        assert len(program.spin_headers) == loops
+        return reads / len(program.steps)
+
+    assert reads_of(64) <= reads_of(4)

@@ -129,11 +129,13 @@ class TestStores:
     def expected(rank: int) -> Any:
         return copied([1] * 256, [2] * 256)
 
+    @pytest.mark.slow
     def test_a_stage_may_be_used_again_once_it_was_read(self) -> None:
         for word in (".read", ""):
             body = f"{fill('1')} {self.TWICE} cp.async.bulk.wait_group{word} 0; {fill('2')} {self.AGAIN}"
             assert all(right_under(body, self.expected))
 
+    @pytest.mark.slow
     def test_and_not_before(self) -> None:
         for between in ("", "cp.async.bulk.wait_group.read 1;"):
             body = f"{fill('1')} {self.TWICE} {between} {fill('2')} {self.AGAIN}"
@@ -145,10 +147,12 @@ class TestStores:
         body = f"{fill('1')} {STORE} [%dst], [stage], 1024; cp.async.bulk.wait_group 0; {fill('2')} cp.async.bulk.commit_group; {self.AGAIN}"
         assert not all(right_under(body, self.expected))
 
+    @pytest.mark.slow
     def test_an_empty_group_counts(self) -> None:
         body = f"{fill('1')} {self.TWICE} cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 1; {fill('2')} {self.AGAIN}"
         assert all(right_under(body, self.expected))
 
+    @pytest.mark.slow
     def test_a_kernel_is_not_over_before_its_copies_are(self) -> None:
         body = f"{fill('1')} {self.TWICE} cp.async.bulk.wait_group.read 0;"
         assert all(right_under(body, lambda rank: copied([1] * 256)))
@@ -174,6 +178,7 @@ DONE = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
 
 
 class TestReductions:
+    @pytest.mark.slow
     def test_reductions_of_all_threads_and_ranks_meet_in_one_place(self) -> None:
         """Each of 8 threads of 2 blocks of 3 ranks adds 1 to 256 words of its own dst and of the next rank's."""
         body = f"setp.ne.u32 %q, %r0, 0; @%q bra READY; {fill('1')} READY: bar.sync 0; {REDUCE} [%dst], [stage], 1024; {REDUCE} [%peer_dst], [stage], 1024; {DONE}"
@@ -258,9 +263,11 @@ class TestSignals:
         push = f"{fill('1')} {STORE} [%peer_dst], [stage], 1024; cp.async.bulk.commit_group;"
         return right_under(f"{push} {before} {self.TELL} {self.HEAR} {after}", self.expected, world_size=3)
 
+    @pytest.mark.slow
     def test_what_was_written_may_be_told_of(self) -> None:
         assert all(self.found("cp.async.bulk.wait_group 0;"))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("before", ["", "cp.async.bulk.wait_group.read 0;"], ids=["no_wait", "read_only"])
     def test_and_nothing_else(self, before: str) -> None:
         found = self.found(before, "cp.async.bulk.wait_group 0;")

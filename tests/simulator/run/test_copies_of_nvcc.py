@@ -112,6 +112,7 @@ def is_right(kernel: Executable, schedule: dict[str, object]) -> bool:
     return all((found == (x + rank).sum()).all() for rank, found in enumerate(outcome.results))
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_three_stages_is_right_in_every_order(folder: Path) -> None:
     kernel = compiled(folder, "sums", 2)
     assert "cp.async.wait_group" in kernel.ptx
@@ -119,10 +120,12 @@ def test_a_pipeline_of_three_stages_is_right_in_every_order(folder: Path) -> Non
     assert all(is_right(kernel, schedule) for schedule in SCHEDULES)
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_waits_for_too_few_tiles_is_wrong(folder: Path) -> None:
     assert not all(is_right(compiled(folder, "sums", 3), schedule) for schedule in SCHEDULES)
 
 
+@pytest.mark.slow
 def test_copies_arrive_at_an_mbarrier_and_a_token_tells_what_is_pending(folder: Path) -> None:
     kernel = compiled(folder, "reversed", 2)
     assert "cp.async.mbarrier.arrive.shared.b64" in kernel.ptx

@@ -11,6 +11,7 @@ from simulator_harness import Outcome, executable, make_world, module, put, run,
 
 from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
+from tests.patience import PATIENCE_S
 
 FILES = '.file 1 "kernels/example.py"\n'
 
@@ -23,7 +24,7 @@ WAIT = """
 
 def deadlocked(*programs: Any, world_size: int = 1, **options: Any) -> tuple[str, Outcome]:
     outcome = run(make_world(world_size, **options), *programs)
-    assert outcome.wall_s < 5
+    assert outcome.wall_s < PATIENCE_S
     assert all(isinstance(one, Deadlock) for one in outcome.errors), outcome.errors
     return str(outcome.errors[0]), outcome
 

@@ -12,6 +12,7 @@ from simulator_harness import Outcome, executable, get, make_world, module, put,
 from memory.fabric import Deadlock
 from runner.request.gpu_types import gpu_of
 from simulator.fabric import SimulatorFabric
+from tests.patience import NEVER_S, PATIENCE_S
 
 SEEDS = 40
 LAUNCHES = 3
@@ -54,6 +55,7 @@ def in_a_row(body: str, count: int = LAUNCHES, streams: tuple[int | None, ...] =
 
 
 class TestOvertaking:
+    @pytest.mark.slow
     def test_flags_that_are_set_back_deadlock_when_a_launch_overtakes(self) -> None:
         found = [in_a_row(COUNTED, schedule="random", seed=seed).errors for seed in range(SEEDS)]
         stuck = [errors for errors in found if any(errors)]
@@ -66,6 +68,7 @@ class TestOvertaking:
     def test_one_launch_alone_is_right_in_every_order(self) -> None:
         assert not any(any(in_a_row(COUNTED, 1, schedule="random", seed=seed).errors) for seed in range(SEEDS))
 
+    @pytest.mark.slow
     def test_flags_that_grow_are_right_in_every_order(self) -> None:
         assert not any(any(in_a_row(GROWING, schedule="random", seed=seed).errors) for seed in range(SEEDS))
 
@@ -218,14 +221,14 @@ class TestPauses:
             if fabric.rank == 0:
                 start(fabric, waits, 1, 1, [flag.address])
             else:
-                fabric.pause(1.0)
+                fabric.pause(NEVER_S)
                 start(fabric, signals, 1, 1, [fabric.peer_address(flag, 0)])
             fabric.synchronize()
             return fabric.rank
 
         outcome = succeed(make_world(2), program)
         assert outcome.results == [0, 1]
-        assert outcome.wall_s < 1.0
+        assert outcome.wall_s < PATIENCE_S
 
     def test_all_ranks_may_pause(self) -> None:
         def program(fabric: SimulatorFabric) -> int:

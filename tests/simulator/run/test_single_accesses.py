@@ -92,12 +92,14 @@ class TestWhatIsFound:
     """Within 40 seeds. Counted on 2026-11-22 over 100: 14 and 27 (flag before data), 40 and 60 (LL, flag first), 14 and
     23 (LL, torn) by random and adversarial, and none of these by block."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
     def test_a_flag_before_its_data(self, schedule: str) -> None:
         assert wrong(message, FLAG + DATA, schedule) >= 1
         assert wrong(message, DATA + FLAG, schedule) == 0
         assert wrong(message, FLAG + DATA, schedule, granularity="block") == 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
     def test_words_whose_flags_come_first(self, schedule: str) -> None:
         assert wrong(slots, "flag first", schedule) >= 4
@@ -197,6 +199,7 @@ TORN_COPY = module(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "other"), [(0, 1020), (1020, 0)])
 def test_a_bulk_copy_may_be_seen_in_part(place: int, other: int) -> None:
     ptx = TORN_COPY.replace("PLACE", str(place)).replace("OTHER", str(other))
@@ -241,6 +244,7 @@ class TestCounters:
 class TestFairEnough:
     """What the adversarial order holds back runs at last: nothing is starved for ever, and a deadlock is one."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
     def test_a_poller_that_stores_does_not_keep_others_from_running(self, schedule: str) -> None:
         """Rank 1 polls with stores, which never sleeps; rank 0 works long before it sets the flag."""

@@ -53,6 +53,7 @@ def test_no_further_seed_shows_a_forbidden_state(name: str) -> None:
     assert not tried(program(name), range(MAXIMUM_SEEDS, MAXIMUM_SEEDS + 100)).forbidden
 
 
+@pytest.mark.slow
 def test_late_loads_are_those_of_load_buffering() -> None:
     """A program finds them; simulator/litmus/README.md has the same numbers."""
     found = {name: sum(one.needs_late_load for one in judged(program(name)).allowed) for name in NAMES}

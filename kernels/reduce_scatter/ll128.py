@@ -1,0 +1,105 @@
+"""reduce_scatter/ll128: contributions go into their owners' inboxes, 120 bytes beside 8 of the launch's number.
+
+When it wins: Never measured. It should win between ll and push: no barrier before or after, as with ll, 1.07 times the
+bytes in place of twice, and any data type, which lamport does not take.
+
+Memory: an inbox of n - 1 rows of a chunk, four banks in turn, in lines (kernels/dsl/inbox.py): 4.27 (n-1)/n times the
+input in symmetric memory, each row filled up to tiles of 1 KiB. Rows stand in the order of the ring, from the next rank
+on. Blocks are shared out among the ranks that they store to, so that all links are busy at once. kernels/dsl/lines.py
+says which lane takes what; a unit of 16 bytes is loaded and stored by elements where a chunk or the output begins at no
+16-byte boundary.
+
+Protocol: no barrier. The spec declares the assumption warp_128, without which a line could come apart:
+kernels/dsl/inbox.py; the race checker lists what it explains as advisories. kernels/dsl/rounds.py says what keeps a
+fast rank from storing where a slow one still reads. In place is fine: of a rank's input only its own chunk is
+overwritten, each unit by the lane that loaded it, and that chunk is sent to no other rank.
+
+Numerics: the owner begins with the next rank and ends with itself, as in pull: the same bits. Precision and rounding:
+kernels/dsl/arithmetic.py.
+
+Rejected: see all_gather/ll128.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kernels import shares
+from kernels.dsl import slots
+from kernels.family import address, peers, spec_with
+from kernels.spec import Case, KernelSpec, Workspace
+from kernels.stress import WITH_BARRIERS
+from kernels.tuning import Step, Tuning
+
+if TYPE_CHECKING:
+    from kernels.dsl.frame import Frame
+
+# Never measured: blocks as ll's, of which a warp takes a tile of 960 bytes, two loads a lane.
+TUNING = Tuning(
+    (
+        Step(
+            threads=96,
+            blocks=64,
+            loads_in_flight=2,
+            up_to_bytes=64 << 10,
+            reason="a tile a warp",
+        ),
+        Step(threads=256, blocks=128, loads_in_flight=8, reason="several tiles a warp in flight"),
+    )
+)
+
+
+def body(frame: Frame) -> None:
+    """The device half."""
+    from kernels.dsl.lines import InLines, LineMessage
+
+    source, output = frame.address("input"), frame.address("output")
+    if frame.world_size == 1:
+        frame.copy(source, output, frame.size, push=True)
+        return
+    chunk, others = frame.size // frame.world_size, frame.world_size - 1
+    way = InLines(frame, others, sender=lambda row: frame.after(frame.rank, row + 1))
+    own = LineMessage(frame, source + chunk * frame.rank, chunk)
+
+    def send(number: Any, index: Any, lanes: Any) -> None:
+        peer = frame.after(frame.rank, number + 1)
+        way.send(LineMessage(frame, source + chunk * peer, chunk), peer, others - 1 - number, index, lanes)
+
+    frame.each_peer(others, send)
+    way.between()
+    way.reduce(own, LineMessage(frame, output, chunk))
+    way.end(0)
+
+
+def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
+    """The algorithm with a tuning: the catalogue's, or one on trial."""
+
+    def count(case: Case) -> int:
+        return slots.in_lines(slots.chunk_units(case))
+
+    def workspaces(case: Case) -> tuple[Workspace, ...]:
+        rows = max(case.world_size - 1, 1)
+        return rounds.workspaces(case, count(case), rows, tuning.max_blocks)
+
+    return spec_with(
+        "reduce_scatter/ll128",
+        body,
+        tuning,
+        summary="each rank stores its contributions, 120 bytes beside each flag, to their owners, who poll and fold",
+        placements=("out_of_place", "in_place"),
+        promises=WITH_BARRIERS,
+        assumptions=("warp_128",),
+        fold="from_next_rank",
+        owner=shares.own,
+        why_not={"sizes": "take reduce_scatter/pull"},
+        max_size_bytes=4 << 20,
+        buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
+        vectors=lambda case: slots.lanes(case, count(case), shares.groups_of_others(case)),
+        loads_per_vector=lambda case: 2 * max(case.world_size - 1, 1),
+        groups=shares.groups_of_others,
+        options=lambda case: rounds.choices(tuning.max_blocks),
+        workspaces=workspaces,
+    )
+
+
+SPEC = spec_of(TUNING)

@@ -1,0 +1,163 @@
+"""Recorded predictions, made again for an audit: weighed by the project's floors and constants, and simulated.
+
+Weighing takes no time, so every prediction whose floors and constants are the project's is weighed. Simulating takes
+seconds a case: one case of each kernel, the smallest first, as long as there is time, and only where the record was
+made with today's simulator and today's compiler gives the code that was timed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.catalogue import find, is_known
+from reports.record.codec import decoded
+from reports.record.prediction import PredictedTime
+from reports.record.record import Record
+from runner.case.recorded import case_of
+from runner.gpu.names import gpu_names
+from runner.gpu.reading import gpu_type
+from runner.predict.beside import digest_of_constants, digest_of_rates, predicted_beside, recorded_work
+from runner.predict.budget import Budget
+from runner.predict.case_work import CaseWork
+from runner.predict.predicting import FORM, runnable_of, simulator_digest
+from runner.predict.profiling import profiled
+from runner.predict.rates import Known, rates_of
+from runner.predict.stored_score import Stored, stored
+from runner.request_error import first_line
+from simulator.clock.costs import H200_TRIAL
+
+SIMULATED_S = 30.0
+"""No prediction is simulated again that is not begun within this time."""
+
+_ROUNDING = 1e-9
+_FIGURES = ("time_us", "low_us", "high_us", "ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A recorded prediction with what it is computed from, and its record."""
+
+    record: Record
+    told: PredictedTime
+    footprint_bytes: float
+    measured_us: float
+
+
+def predictions(
+    records: Sequence[Record], asked: Sequence[Sequence[Any]], cache_dir: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """What comes of predicting again: {"weighed": number of predictions, "simulated": number of those whose work was
+    simulated again, too, "different": [[case id, what], ..], "not_comparable": [[case id, why], ..]}.
+
+    asked: [place in records, the predicted time as JSON, the timing's footprint in bytes, its median in us] of each.
+    """
+    found: dict[str, Any] = {"weighed": 0, "simulated": 0, "different": [], "not_comparable": []}
+    given = [
+        _Asked(records[place], decoded(PredictedTime, told, "prediction.time"), float(footprint), float(measured))
+        for place, told, footprint, measured in asked
+    ]
+    weighable: list[_Asked] = []
+    score, types = stored(), {}
+    for name in gpu_names() if given else ():
+        known = rates_of(gpu_type(name))
+        types[name, digest_of_rates(known.rates)] = known
+    for one in given:
+        if why := _unknown(one, score, types):
+            found["not_comparable"].append([one.record.id, why])
+            continue
+        if (one.told.gpu, one.told.floors_digest) not in types:
+            owner = next(name for name, digest in types if digest == one.told.floors_digest)
+            found["different"].append(
+                [one.record.id, f"floors said to be those of {one.told.gpu} are those of {owner}"]
+            )
+            continue
+        found["weighed"] += 1
+        different = list(_weighed_otherwise(one, score, types[one.told.gpu, one.told.floors_digest]))
+        found["different"] += [[one.record.id, what] for what in different]
+        weighable.append(one)
+    _simulate(weighable, found, cache_dir, say)
+    return found
+
+
+def _unknown(one: _Asked, score: Stored, types: Mapping[tuple[str, str], Known]) -> str:
+    """Why a prediction can't be weighed again; "" if it can."""
+    if one.told.constants_digest != digest_of_constants(score):
+        return "predicted with other constants than those of the project today"
+    if one.told.floors_digest not in {digest for _, digest in types}:
+        return f"predicted with floors that conf/gpu does not have today (type {one.told.gpu})"
+    return ""
+
+
+def _weighed_otherwise(one: _Asked, score: Stored, known: Known) -> Iterator[str]:
+    """Yield what comes out otherwise when the recorded work is weighed again."""
+    try:
+        work = CaseWork.of(one.told.work)
+        ranks = one.record.case.world_size
+        again = predicted_beside(work, one.footprint_bytes, one.measured_us, known, score, ranks).time
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        yield f"its work can't be weighed ({first_line(error)})"
+        return
+    if again is None:
+        yield "the model gives no time for its work"
+        return
+    for name in _FIGURES:
+        if not _same(getattr(one.told, name), getattr(again, name)):
+            yield f"{name} is {getattr(one.told, name):g}, weighed again {getattr(again, name):g}"
+    for name, value in asdict(again.terms).items():
+        if not _same(getattr(one.told.terms, name), value):
+            yield f"{name} is {getattr(one.told.terms, name):g}, weighed again {value:g}"
+    for kind in sorted({*one.told.path_us, *again.path_us}):
+        here, there = again.path_us.get(kind, 0.0), one.told.path_us.get(kind, 0.0)
+        if not _same(here, there):
+            yield f"{kind} on the path is {there:g} us, weighed again {here:g}"
+    if (one.told.regime, one.told.remarks) != (again.regime, again.remarks):
+        here, there = (f"{some.regime} ({', '.join(some.remarks)})" for some in (again, one.told))
+        yield f"{there}, weighed again {here}"
+
+
+def _simulate(given: Sequence[_Asked], found: dict[str, Any], cache_dir: Path, say: Callable[[str], None]) -> None:
+    """Simulate cases again, and compare their work: one of each kernel first."""
+    ends_s = time.monotonic() + SIMULATED_S
+    by_kernel: dict[str, list[_Asked]] = {}
+    for one in sorted(given, key=lambda one: one.record.case.size_bytes):
+        by_kernel.setdefault(one.record.case.name, []).append(one)
+    known: set[tuple[str, str]] = set()
+    for one in (some[turn] for turn in range(len(given)) for some in by_kernel.values() if turn < len(some)):
+        key = (one.record.id, one.record.kernel.ptx_digest if one.record.kernel else "")
+        if time.monotonic() > ends_s:
+            return
+        if key in known:
+            continue
+        known.add(key)
+        say(f"predicting {one.record.id} again")
+        if what := _simulated_otherwise(one, found, cache_dir, ends_s):
+            found["different"].append([one.record.id, what])
+
+
+def _simulated_otherwise(one: _Asked, found: dict[str, Any], cache_dir: Path, ends_s: float) -> str:
+    """Simulate a case again, if its code, the simulator and the form of profiles are still the same. Returns what
+    differs, "" for nothing and where one of them is another."""
+    record = one.record
+    if record.kernel is None or not is_known(record.case.name):
+        return ""
+    if (record.environment.sources or {}).get("simulator") != simulator_digest() or one.told.work.get("form") != FORM:
+        return ""
+    try:
+        case = case_of(record.case)
+        runnable = runnable_of(case, find(case.name), record.kernel.arch, cache_dir)
+        if runnable.executable.digest != record.kernel.ptx_digest:
+            return ""
+        work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)).clock)
+    except (ValueError, RuntimeError, OSError, ArithmeticError, LookupError):  # it is the record's word then
+        return ""
+    found["simulated"] += 1
+    return "" if recorded_work(work) == one.told.work else "simulated again, its path or its traffic is another one"
+
+
+def _same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=1e-12)

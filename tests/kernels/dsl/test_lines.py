@@ -1,0 +1,135 @@
+"""Inboxes in lines: a part of a line at the end, who never came, lines that come apart, what the declaration means."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable
+
+import pytest
+from kernels_launching import Launches, some_slow
+
+from kernels.all_gather import ll128
+from kernels.catalogue import find
+from kernels.dsl import slots
+from kernels.dsl.status import DATA, PHASES, describe
+from kernels.spec import Case, KernelSpec
+from kernels.tuning import Step, Tuning
+from memory.fabric import Executable
+
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
+
+SMALL = ll128.spec_of(Tuning((Step(threads=64, blocks=2, loads_in_flight=4, reason="small data"),)))
+OPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send_recv")
+STORE = re.compile(r"st\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
+SEEDS = range(12)
+
+
+def changed(kernel: Executable, ptx: str) -> Executable:
+    """The kernel with other PTX."""
+    return dataclasses.replace(kernel, ptx=ptx, digest="sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
+
+
+def flags_first(kernel: Executable) -> Executable:
+    """The kernel with each line stored in two turns: the upper halves with the flag first, then the lower ones."""
+    halves = r"st.global.b64 [\1+8], \4; st.global.b64 [\1], \3;"
+    ptx, count = STORE.subn(halves, kernel.ptx)
+    assert count >= 2
+    assert "+" not in "".join(found.group(2) or "" for found in STORE.finditer(kernel.ptx))
+    return changed(kernel, ptx)
+
+
+def torn(kernel: Executable) -> Executable:
+    """The kernel with each line stored by four of its eight lanes first, which are not the last one's, then by four."""
+    both = (
+        r"mov.u32 %half, %laneid; and.b32 %half, %half, 4; setp.ne.u32 %upper, %half, 0; "
+        r"@%upper st.global.v2.b64 [\1], {\3, \4}; @!%upper st.global.v2.b64 [\1], {\3, \4};"
+    )
+    ptx, count = STORE.subn(both, kernel.ptx)
+    assert count >= 2
+    return changed(kernel, re.sub(r"(\.reg \.pred)", r".reg .b32 %half; .reg .pred %upper; \1", ptx, count=1))
+
+
+def seen(spec: KernelSpec, case: Case, kernel: Executable, **how: object) -> tuple[str, set[str]]:
+    """What two launches in a row come to, and the severities of findings."""
+    work = Launches(spec, case, kernel, count=2)
+    world = work.run(**how)
+    return work.seen(), {one.severity for one in world.findings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", some_slow(OPS, quick=lambda op: op in ("all_gather", "all_reduce")))
+def test_two_ranks_are_right_with_a_part_of_a_line(fit_case: FitCase, compiled: Compiled, op: str) -> None:
+    """Elements of one or two bytes from an odd place: a tile, a unit, and a part of one."""
+    spec = find(f"{op}/ll128")
+    dtype = "bfloat16" if spec.reductions != ("none",) else "uint8"
+    case = fit_case(spec, world_size=2, size_bytes=2 * (960 + 16 + 6), dtype=dtype, offset=1)
+    assert seen(spec, case, compiled(spec, case, "sm_90a"), schedule="random", seed=1)[0] == "right"
+
+
+@pytest.mark.slow
+def test_three_ranks_are_right_with_several_tiles_a_warp(fit_case: FitCase, compiled: Compiled) -> None:
+    case = fit_case(SMALL, world_size=3, size_bytes=3 * 15 * 960)
+    assert seen(SMALL, case, compiled(SMALL, case, "sm_90a")) == ("right", set())
+
+
+def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case: FitCase, compiled: Compiled) -> None:
+    case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
+    kernel = compiled(SMALL, case, "sm_90a")
+    for how in ({}, {"schedule": "adversarial", "seed": 1}):
+        assert seen(SMALL, case, kernel, races=True, **how) == ("right", {"advisory"})
+    assert "race" in seen(SMALL, case, dataclasses.replace(kernel, assumptions=()), races=True)[1]
+
+
+@pytest.mark.parametrize("sabotage", [flags_first, torn])
+def test_a_line_that_is_stored_in_two_turns_is_a_race(
+    fit_case: FitCase, compiled: Compiled, sabotage: Callable[[Executable], Executable]
+) -> None:
+    case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
+    assert "race" in seen(SMALL, case, sabotage(compiled(SMALL, case, "sm_90a")), races=True)[1]
+
+
+@pytest.mark.slow
+def test_flags_before_their_payload_are_found_by_some_seed(fit_case: FitCase, compiled: Compiled) -> None:
+    case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
+    kernel = flags_first(compiled(SMALL, case, "sm_90a"))
+    found = {seen(SMALL, case, kernel, schedule="adversarial", seed=seed)[0] for seed in SEEDS}
+    assert found > {"right"} or "right" not in found
+
+
+@pytest.mark.slow
+def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case: FitCase, compiled: Compiled) -> None:
+    case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
+    kernel = compiled(SMALL, case, "sm_90a")
+    weak = {"schedule": "random", "memory": "weak"}
+    assert {seen(SMALL, case, kernel, seed=seed, **weak)[0] for seed in range(2)} == {"right"}
+    without = dataclasses.replace(kernel, assumptions=())
+    assert any(seen(SMALL, case, without, seed=seed, **weak)[0] != "right" for seed in SEEDS)
+
+
+@pytest.mark.slow
+def test_a_line_that_never_came_is_reported(fit_case: FitCase, compiled: Compiled) -> None:
+    case = fit_case(SMALL, world_size=3, size_bytes=3 * 2000)
+    kernel = compiled(SMALL, case, "sm_90a")
+    work = Launches(SMALL, case, [kernel, kernel, None], patience=3_000_000)
+    work.run()
+    assert work.errors == {}
+    for rank in (0, 1):
+        status = work.found[rank].workspaces["status"].tolist()
+        text = rf"rank {rank}, block [01]: {PHASES[DATA]}: waited 3 ms for rank 2: epoch 1, nothing at byte (0|960)"
+        assert re.fullmatch(text, describe(status, rank))
+
+
+def test_an_inbox_has_a_15th_more_than_its_payload() -> None:
+    assert (slots.LINE_TILE_BYTES, slots.in_lines(0), slots.in_lines(1), slots.in_lines(60), slots.in_lines(61)) == (
+        960,
+        0,
+        32,
+        32,
+        64,
+    )
+    case = Case("all_gather", "ll128", "uint8", "none", "none", 4 << 20, 2)
+    (inbox,) = (one for one in SMALL.workspaces(case) if one.name == "inbox")
+    assert inbox.size_bytes == 4 * -(-(2 << 20) // 960) * 1024

@@ -1,0 +1,462 @@
+"""The matrix in parts: a run that is limited or killed loses a row at most, and the next one does what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import math
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.matrix.__main__ as matrix
+from kernels import catalogue
+from runner.launch.files import LaunchFiles
+from runner.request.launching import LaunchRequest
+from runner.world.world import WorldFailure
+from tests.matrix import gpus, limit, results, running
+from tests.matrix.__main__ import UNFINISHED, main, part_of
+from tests.matrix.cells import Row, all_rows, case_of
+from tests.matrix.limit import Limit
+from tests.matrix.results import Outcome, Part, Results, differences, digests_of, read
+from tests.patience import NEVER_S
+
+LINE = ["--few", "--kernel", "barrier/peers", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
+"""Few rows that take the simulator little, refused ones among them."""
+
+OVER = Limit(0.0, limit._boot())
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of the rows that were run and not refused, in their order; a row has digest "1" and takes no time."""
+    seen: list[str] = []
+
+    def run(row: Row, case: Any, *rest: Any) -> Outcome:
+        seen.append(case.id)
+        return Outcome(row, case.id, "PASSED", "", "1")
+
+    monkeypatch.setattr(running, "_run", run)
+    monkeypatch.setattr(running.SimulatedWorlds, "__call__", lambda *given: None)
+    return seen
+
+
+def rows_of(*names: str, few: bool = True) -> list[Row]:
+    return all_rows(tuple(catalogue.find(name) for name in names), (2,), few)
+
+
+def ids(rows: list[Row]) -> list[str]:
+    return [case_of(row).id for row in rows]
+
+
+def test_parts_by_number_are_all_rows_once_and_patterns_are_of_ids() -> None:
+    rows = rows_of("send_recv/push", "barrier/peers")
+    assert part_of(rows, ["1-10"]) + part_of(rows, [f"11-{len(rows) + 5}"]) == rows
+    assert part_of(rows, ["2-2", "1-2"]) == rows[:2]
+    assert part_of(rows, ["7"]) == rows[6:7]
+    with pytest.raises(ValueError, match=r"no row is in '99999' \(--rows\)"):
+        part_of(rows, ["99999"])
+    found = part_of(rows, ["*-bfloat16-*"])
+    assert found == [row for row in rows if row.dtype == "bfloat16"]
+    assert found
+    assert part_of(rows, ["*-bfloat16-*", "1-1"]) == [rows[0], *found]
+
+
+def test_a_part_runs_its_rows_and_no_others(ran: list[str]) -> None:
+    assert main([*LINE, "--rows", "send_recv-push-float32-*"]) == 0
+    assert len(ran) == 3
+    assert all(one.startswith("send_recv-push-float32-") for one in ran)
+
+
+def test_an_interrupted_run_goes_on_with_what_is_missing(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, every = tmp_path / "all.jsonl", running._run
+
+    def ends_at_the_fifth(*given: Any) -> Outcome:
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        return every(*given)
+
+    monkeypatch.setattr(running, "_run", ends_at_the_fifth)
+    assert main([*LINE, "--results", str(file)]) == 130
+    first = ran.copy()
+    assert sorted(one for one, kept in read(file)[1].items() if kept.status == "PASSED") == sorted(first)
+    assert main([*LINE, "--results", str(file)]) == 2
+    assert "is there already (--results): give --again to go on" in capsys.readouterr().err
+    monkeypatch.setattr(running, "_run", every)
+    digests = tmp_path / "digests.json"
+    assert main([*LINE, "--results", str(file), "--again", "--digests", str(digests)]) == 0
+    assert len(first) == 4
+    assert sorted(ran) == sorted(set(ran)), "no row ran twice"
+    assert json.loads(digests.read_text()) == dict.fromkeys(ran, "1"), "the kept rows' digests, too"
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["all.jsonl", "digests.json"]
+    ran.clear()
+    assert main([*LINE, "--results", str(file), "--again"]) == 0
+    assert ran == []
+
+
+def test_again_repeats_what_did_not_pass_after_what_is_missing(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, every = str(tmp_path / "some.jsonl"), running._run
+
+    def fails_once(row: Row, case: Any, *rest: Any) -> Outcome:
+        if row.dtype == "int32":
+            raise RuntimeError("not today")
+        return every(row, case, *rest)
+
+    monkeypatch.setattr(running, "_run", fails_once)
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
+    assert main([*line, "--results", file, "--rows", "*-int32-*", "--rows", "*-float32-*"]) == 1
+    monkeypatch.setattr(running, "_run", every)
+    ran.clear()
+    assert main([*line, "--results", file, "--again"]) == 0
+    assert ["-int32-" in one for one in ran] == [False] * (len(ran) - 3) + [True] * 3
+    assert not any("-float32-" in one for one in ran)
+
+
+def test_results_of_other_sources_are_missing(tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    line = [*LINE, "--results", str(tmp_path / "old.jsonl")]
+    assert main(line) == 0
+    known = results.sources_of
+    monkeypatch.setattr(
+        results, "sources_of", lambda name, machine: known(name, machine) + "x" * name.startswith("barrier")
+    )
+    ran.clear()
+    assert main([*line, "--again"]) == 0
+    assert ran
+    assert all(one.startswith("barrier-") for one in ran)
+
+
+def test_the_simulators_results_depend_on_the_simulator_and_those_of_gpus_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sources(changed: str) -> tuple[str, str]:
+        results.sources_of.cache_clear()
+        packages = ("memory", "runner", "simulator")
+        monkeypatch.setattr(results, "source_digests", lambda root: {name: str(name == changed) for name in packages})
+        return results.sources_of("barrier/peers", "simulator"), results.sources_of("barrier/peers", "8 x GPU")
+
+    try:
+        before, other, runner = sources(""), sources("simulator"), sources("runner")
+    finally:
+        results.sources_of.cache_clear()
+    assert before[0] != other[0]
+    assert before[1] == other[1]
+    assert before[0] != runner[0]
+    assert before[1] != runner[1]
+
+
+def test_results_of_two_machines_have_a_file_each(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [*LINE, "--results", str(tmp_path / "here.jsonl")]
+    assert main(line) == 0
+    monkeypatch.setattr(matrix, "_machine", lambda options: "8 x GPU")
+    assert main([*line, "--again"]) == 2
+    assert "here.jsonl has results of simulator, and this is 8 x GPU (--results)" in capsys.readouterr().err
+
+
+def test_one_run_at_a_time_adds_to_a_file(tmp_path: Path) -> None:
+    one, other = (Results(tmp_path / "same.jsonl", "simulator") for _ in range(2))
+    with (
+        one.adding(),
+        pytest.raises(ValueError, match=r"another run adds to .*same\.jsonl \(--results\)"),
+        other.adding(),
+    ):
+        pass
+    with other.adding():
+        pass
+
+
+def _adds_and_is_killed(folder: str, rows: list[Row]) -> None:
+    part = Part(folder)
+    for row in rows:
+        part.add(Outcome(row, case_of(row).id, "PASSED", "", "7"))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_rows_of_a_process_that_was_killed_are_kept(tmp_path: Path) -> None:
+    """As whole lines: of one that a full disk cut, nothing is taken."""
+    rows, place = rows_of("send_recv/push")[:3], tmp_path / "some.jsonl"
+    parts = tmp_path / "some.jsonl.parts"
+    parts.mkdir()
+    process = multiprocessing.get_context("spawn").Process(target=_adds_and_is_killed, args=(str(parts), rows))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (part,) = parts.iterdir()
+    part.write_bytes(part.read_bytes() + b'{"id": "half')
+    made = Results(place, "simulator")
+    assert made.is_begun
+    with made.adding():
+        assert [one.id for one in made.outcomes(rows)] == ids(rows)
+    assert [one.digest for one in read(place)[1].values()] == ["7"] * 3
+    assert not parts.exists()
+
+
+def test_a_line_that_is_no_result_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "odd.jsonl"
+    for line in ("[]", '{"id": "a"}', '{"id": "a", "status": "FINE"}', "{"):
+        file.write_text(json.dumps({results.HEAD: "simulator"}) + f"\n{line}\n")
+        with pytest.raises(ValueError, match=r"odd\.jsonl has a line that is no result"):
+            Results(file, "simulator")
+
+
+def test_time_that_is_over_ends_a_task_between_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The third row sees the limit come: it is one of a task that has more."""
+    file, every = tmp_path / "short.jsonl", running._run
+    clock = [100.0]
+    monkeypatch.setattr(limit.time, "monotonic", lambda: clock[0])
+
+    def takes(*given: Any) -> Outcome:
+        clock[0] += 10
+        return every(*given)
+
+    monkeypatch.setattr(running, "_run", takes)
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1", "--results", str(file)]
+    assert main([*line, "--seconds", "45"]) == UNFINISHED
+    assert len(ran) == 5
+    said = capsys.readouterr().out
+    assert f"{len(rows_of('send_recv/push')) - 5} of 33 rows were not run, the time was over (--seconds)" in said
+    assert sorted(read(file)[1]) == sorted(ran)
+    assert main([*line, "--again"]) == 0
+    assert sorted(ran) == sorted(set(ids(rows_of("send_recv/push"))))
+
+
+def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progress(
+    monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 would have a loop go on for ever."""
+    clock = [100.0]
+    monkeypatch.setattr(limit.time, "monotonic", lambda: clock[0])
+
+    def never_ends(*given: Any) -> Outcome:
+        clock[0] += 100
+        raise WorldFailure("TIMEOUT", None, "it did not end")
+
+    monkeypatch.setattr(running, "_run", never_ends)
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1", "--seconds", "45"]
+    assert main(line) == UNFINISHED
+    assert "did not end in 45 s, most of --seconds" in capsys.readouterr().out
+
+    monkeypatch.setattr(limit.Limit, "left_s", lambda self: 0.0)
+    assert main(line) == 1
+    assert "no row ended in this run: give it more time (--seconds)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", ["part", "file"])
+def test_a_full_disk_is_one_line(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*given: Any, **more: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if place == "part":
+        monkeypatch.setattr(results.os, "fdopen", full)
+    else:
+        monkeypatch.setattr(results, "replacing", full)
+    assert main([*LINE, "--results", str(tmp_path / "some.jsonl")]) == 2
+    said = capsys.readouterr().err
+    assert "can't be written (--results): No space left on device" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--digests", "--proof"])
+def test_digests_and_proofs_for_a_full_disk_are_one_line(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The counts are printed first, so that only the file is lost."""
+
+    def full(*given: Any, **more: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(matrix, "proof", lambda *given: matrix.Proof("simulator", "2026-11-24", "0123abc", {}))
+    path = tmp_path / "below" / "some.json"
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*LINE, option, str(path)]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"tests.matrix: error: {path} can't be written ({option}): No space left on device\n"
+    assert "cells: " in said.out
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--digests", "--proof", "--results"])
+def test_a_place_that_cant_be_written_is_known_before_rows_run(
+    option: str, tmp_path: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "some.json", Path("/proc/some.json")):
+        assert main([*LINE, option, str(path)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"tests.matrix: error: {path} can't be written ({option}): ")
+        assert said.count("\n") == 1
+    assert not ran
+
+
+@pytest.mark.parametrize("option", [["--rows", "1-2"], ["--again"], ["--sample"]], ids=lambda option: option[0])
+def test_options_of_a_run_are_refused_where_files_are_compared(
+    option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--compare", "one.json", "other.json", *option]) == 2
+    assert f"leave out {option[0]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "left_s", "deadline_s", "outcomes"),
+    [
+        ("TIMEOUT", [7.0, 7.0, 7.0, 0.0], 7.0, []),
+        ("DEADLOCK", [7.0, 7.0, 7.0, 0.0], 7.0, ["FAILED"]),
+        ("TIMEOUT", [math.inf] * 4, running.DEADLINE_S, ["FAILED"]),
+        ("TIMEOUT", [math.inf] * 3 + [0.0], running.DEADLINE_S, []),
+        ("TIMEOUT", [1.0, 1.0, -2.0, -3.0], running.LEAST_S, []),
+        ("TIMEOUT", [11.0, 11.0, 11.0, 0.0], 11.0, ["FAILED"]),
+    ],
+)
+def test_a_row_gets_the_time_that_is_left_and_one_that_the_limit_ends_has_not_failed(
+    status: str, left_s: list[float], deadline_s: float, outcomes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    class Slow:
+        def run(self, program: Any, plan: Any, deadline_s: float) -> Any:
+            given.append(deadline_s)
+            raise WorldFailure(status, None, "it did not end")
+
+    left = iter([*left_s, 0.0])
+    monkeypatch.setattr(Limit, "left_s", lambda self: next(left))
+    monkeypatch.setattr(running, "executable", lambda *rest: None)
+    monkeypatch.setattr(running, "Plan", lambda *rest, launches: None)
+    world: Any = Slow()
+    found = list(running.run_rows(rows_of("send_recv/push")[:1], lambda *rest: world, Path(), Limit(whole_s=20.0)))
+    assert [one.status for one in found] == outcomes
+    assert given == [deadline_s]
+
+
+@pytest.mark.parametrize("boot", ["", "another"])
+def test_the_clock_of_another_machine_is_not_asked(boot: str, tmp_path: Path) -> None:
+    there = dataclasses.replace(OVER, boot=boot, folder=str(tmp_path))
+    assert OVER.is_over
+    assert there.left_s() == math.inf
+    files = LaunchFiles(tmp_path)
+    files.create("token")
+    files.stop()
+    assert there.is_over
+
+
+def test_the_limit_holds_inside_a_launchers_task(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
+    """Its rows end with the limit, what is done comes back, and nothing of the rest is called lost."""
+    every = running._run
+    given: list[Limit] = []
+
+    def until_the_limit(row: Row, case: Any, *rest: Any) -> Outcome:
+        if len(ran) == 1:
+            given[0] = OVER
+        return every(row, case, *rest)
+
+    class Here:
+        def __init__(self, request: LaunchRequest, work: Any, workers: Any, *rest: Any) -> None:
+            self.error, self.is_over = None, True
+            self.returns = [type("Return", (), {"return_value": work(worker)})() for worker in workers]
+
+    given.append(Limit.after(1000.0))
+    monkeypatch.setattr(Limit, "left_s", lambda self: given[0].ends_s - (0 if given[0] is OVER else time.monotonic()))
+    monkeypatch.setattr(running, "_run", until_the_limit)
+    monkeypatch.setattr("runner.launch.tasks.Started", Here)
+    monkeypatch.setattr("runner.launch.tasks._end_joblib", lambda: None)
+    rows = rows_of("send_recv/push")
+    found = list(running.by_launcher(rows, LaunchRequest("joblib", (), {"n_jobs": 1}), given[0]))
+    assert [[one.status for one in task] for task in found] == [["PASSED"] * 2]
+    assert len(ran) == 2
+
+
+def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:
+    rows = all_rows((catalogue.find("send_recv/push"),), (8, 4), few=True)
+    groups = gpus.groups_of(rows)
+    assert sorted(ids([row for group in groups for row in group])) == sorted(ids(rows))
+    sizes = [group[0].world_size for group in groups]
+    assert sizes == sorted(sizes)
+    assert all(len({(row.name, row.dtype, row.world_size) for row in group}) == 1 for group in groups)
+
+
+class Compiled:
+    """Stands for the pool: the kernels of so many groups are there, and no more come."""
+
+    def __init__(self, ready: int) -> None:
+        self.ready = ready
+
+    def next(self, timeout: float) -> None:
+        if not self.ready:
+            raise multiprocessing.TimeoutError
+        self.ready -= 1
+
+
+def test_a_compiler_is_waited_for_until_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([5.0, 5.0, 3.0, 3.0, 0.0])
+    monkeypatch.setattr(Limit, "left_s", lambda self: next(left))
+    compiled: Any = Compiled(1)
+    assert gpus._is_compiled(compiled, Limit())
+    assert not gpus._is_compiled(compiled, Limit())
+
+
+def test_differences_are_listed_bit_by_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulator, gpu, kept = tmp_path / "simulator.json", tmp_path / "gpu.json", tmp_path / "kept.jsonl"
+    simulator.write_text(json.dumps({"a": "1", "b": "2", "c": "3", "d": "4"}))
+    gpu.write_text(json.dumps({"a": "1", "b": "2"}))
+    assert main(["--compare", str(simulator), str(gpu)]) == 0
+    assert capsys.readouterr().out == f"{gpu}: 2 cases, 0 differ from {simulator}, which has 2 more\n"
+    lines: list[dict[str, str]] = [
+        {"id": "a", "status": "PASSED", "digest": "1"},
+        {"id": "b", "status": "PASSED", "digest": "9"},
+        {"id": "c", "status": "REFUSED", "detail": "why"},
+        {"id": "e", "status": "PASSED", "digest": "5"},
+        {"id": "f", "status": "REFUSED", "detail": "why"},
+    ]
+    kept.write_text("".join(json.dumps(line) + "\n" for line in [{results.HEAD: "8 x GPU"}, *lines]))
+    assert main(["--compare", str(simulator), str(gpu), str(kept)]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"b: 2 in {simulator}, 9 in {kept}",
+        f"c: 3 in {simulator}, REFUSED in {kept}",
+        f"e: missing in {simulator}, 5 in {kept}",
+        f"{kept}: 5 cases, 3 differ from {simulator}, which has 1 more",
+    ]
+    assert differences(digests_of(gpu), digests_of(gpu)) == []
+
+
+def test_files_that_have_nothing_in_common_do_not_agree(tmp_path: Path) -> None:
+    full, empty = tmp_path / "full.json", tmp_path / "empty.json"
+    full.write_text('{"a": "1"}')
+    empty.write_text("{}")
+    assert main(["--compare", str(full), str(empty)]) == 1
+
+
+def test_kept_rows_are_held_to_digests_as_well(tmp_path: Path, ran: list[str]) -> None:
+    file, other = tmp_path / "kept.jsonl", tmp_path / "other.json"
+    assert main([*LINE, "--results", str(file)]) == 0
+    assert main([*LINE, "--results", str(file), "--again", "--compare", str(file)]) == 0
+    other.write_text(json.dumps({**digests_of(file), ran[0]: "2"}))
+    assert main([*LINE, "--results", str(file), "--again", "--compare", str(other)]) == 1
+
+
+@pytest.mark.slow
+def test_a_command_of_two_processes_ends_in_time_and_the_next_ones_finish(tmp_path: Path) -> None:
+    """The bits of two runs are those of one."""
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "2"]
+    file, whole = tmp_path / "parts.jsonl", tmp_path / "whole.json"
+    code, seconds = UNFINISHED, 5
+    while code and seconds < NEVER_S:
+        code = main([*line, "--results", str(file), "--again", "--seconds", str(seconds)])
+        seconds *= 2  # a busy machine may need most of the first ones to start
+    assert code == 0
+    assert main([*line, "--digests", str(whole)]) == 0
+    assert main(["--compare", str(whole), str(file)]) == 0

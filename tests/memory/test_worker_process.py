@@ -1,0 +1,56 @@
+"""Workers of a pool end with the process that started them, also when that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memory.worker_process import end_with_parent
+from tests.patience import until
+from tests.runner.conftest import is_running
+
+PROGRAM = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+
+from memory.worker_process import end_with_parent
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        time.sleep(3600)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    parent = subprocess.Popen(
+        [sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # multiprocessing's tracker says there what the killed one had
+        text=True,
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    try:
+        assert is_running(worker)
+        parent.kill()
+        parent.wait()
+        until(lambda: not is_running(worker), "the worker's end")
+    finally:
+        parent.stdout.close()
+        if is_running(worker):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_only_a_worker_has_a_parent_to_end_with() -> None:
+    with pytest.raises(ValueError, match="this process is no worker"):
+        end_with_parent()

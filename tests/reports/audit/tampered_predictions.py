@@ -1,0 +1,119 @@
+"""Kinds of tampering with predictions beside measured times, and the set that they change.
+
+The set is the invented one, timed with timing.predict: work that was invented for our kernel, weighed by the floors of
+h200 and the constants of the project.
+"""
+
+# ruff: noqa: E501  # a kind reads best in one line
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reports.record.codec import encoded
+from reports.record.record import load
+from runner.gpu.reading import gpu_type
+from runner.predict.beside import predicted_beside
+from runner.predict.case_work import CaseWork, Direction
+from runner.predict.rates import rates_of
+from runner.predict.stored_score import stored
+from tests.reports.audit.tampering import (
+    LOAD,
+    NOWHERE,
+    Document,
+    Kind,
+    every,
+    first,
+    make_measured,
+    put,
+    record_paths,
+    reseal,
+)
+
+STEPS = {"remote_load": 4.0, "hop": 2.0, "fence": 1.0, "look": 3.0}
+WORK = CaseWork({**STEPS, "remote_load": 3.0}, STEPS, (Direction(1024.0, 0.0, 0.0),))
+NO_WORK_OF_OURS = {"reason": "nccl is a library's, and the model is of the catalogue's kernels", "time": None}
+
+
+def make_predicted(folder: Path) -> None:
+    """Write the invented set as commands leave it that were to predict, too."""
+    make_measured(folder)
+    for path in record_paths(folder):
+        document = json.loads(load(path).to_json())
+        document["request"]["configuration"]["timing"]["predict"] = True
+        timing = load(path).timing
+        assert timing is not None
+        told = predicted_beside(
+            WORK, timing.footprint_bytes, timing.median_us, rates_of(gpu_type("h200")), stored(), len(timing.samples_us)
+        )
+        document["prediction"] = encoded(told) if "one_shot" in path.name else NO_WORK_OF_OURS
+        path.write_text(json.dumps(document), encoding="utf-8")
+    for path in folder.rglob("command.json"):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["plan"]["configuration"]["timing"]["predict"] = True
+        path.write_text(json.dumps(document), encoding="utf-8")
+        (path.parent / "configuration.yaml").write_text(json.dumps(document["plan"]["configuration"]), encoding="utf-8")
+    reseal(folder)
+
+
+def _quicker(document: Document) -> None:
+    """Another time with all that follows from it in the record itself."""
+    time = document["prediction"]["time"]
+    before = time["time_us"]
+    time["terms"]["begin_us"] += 1.0
+    for name in ("time_us", "low_us", "high_us"):
+        time[name] *= (before + 1.0) / before
+    time["ratio"] *= before / (before + 1.0)
+
+
+def _fewer_steps(document: Document) -> None:
+    time = document["prediction"]["time"]
+    time["work"]["steps"]["hop"] += 1.0
+
+
+def _of_another(document: Document) -> None:
+    """Floors of another type, named and not taken."""
+    document["prediction"]["time"]["gpu"] = "h100"
+
+
+OURS = "one_shot"
+
+PREDICTIONS = (
+    Kind("a predicted time", "predicted", first(put("prediction.time.time_us", lambda value: value * 1.01)), 12),
+    Kind("measured over predicted", "predicted", first(put("prediction.time.ratio", 1.0)), 12),
+    Kind("a term of a predicted time", "predicted", first(put("prediction.time.terms.link_us", 3.0)), 12),
+    Kind("the rest of a predicted path", "predicted", first(put("prediction.time.terms.more_us", 0.0)), 12),
+    Kind("a wider interval in one record", "predicted", first(put("prediction.time.high_us", 1e3)), 12),
+    Kind("a wider interval in all records", "predicted", every(put("prediction.time.high_us", lambda us: us * 2), OURS), 12),
+    Kind("a longer predicted time in all records, consistently", "predicted", every(_quicker, OURS), 12),
+    Kind("another regime in all records", "predicted", every(put("prediction.time.regime", "mixed"), OURS), 12),
+    Kind("a step more on a predicted path", "predicted", first(_fewer_steps), 12),
+    Kind("a kind of step that the work does not have", "predicted", first(put("prediction.time.path_us.atomic", 0.0)), 12),
+    Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.directions.0", [1e9, 0.0, 0.0]), OURS), 12),
+    Kind("a remark left out", "predicted", every(put("prediction.time.remarks", ["4 ranks: never measured"]), OURS), 12),
+    Kind("floors said to be another type's", "predicted", every(_of_another, OURS), 12),
+    Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), 12),
+    Kind("a prediction of a library's call", "predicted", every(
+        lambda document: document.update(prediction=_ours()), "nccl"), 12),
+    Kind("predictions without timing.predict", "predicted", every(
+        put("request.configuration.timing.predict", False)), 12),
+    Kind("a prediction with a time and a reason", "predicted", first(put("prediction.reason", "none")), LOAD),
+    Kind("a prediction below nothing", "predicted", first(put("prediction.time.time_us", -1.0)), LOAD),
+    Kind("a prediction in a record of schema 7", "predicted", first(put("schema", 7)), LOAD),
+    Kind(
+        "a prediction replaced by a reason", "predicted", first(put("prediction", {"time": None, "reason": "too long"})), NOWHERE,
+        "simulating may have failed there; `symlab predict` predicts the case here",
+    ),
+    Kind(
+        "floors and constants said to be others in all records", "predicted", every(lambda document: document["prediction"]["time"].update(
+            floors_digest="sha256:" + "1" * 64, constants_digest="sha256:" + "2" * 64), OURS), NOWHERE,
+        "both change with each calibration and each score; item 12 says that it was not weighed again",
+    ),
+)  # fmt: skip
+
+
+def _ours() -> Document:
+    timing_free = predicted_beside(WORK, 1e6, 20.0, rates_of(gpu_type("h200")), stored(), 4)
+    document: Document = encoded(timing_free)
+    return document

@@ -1,0 +1,155 @@
+"""Predictions against their records and against each other; and made again, by weighing and by simulating."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.catalogue import find
+from kernels.compile import executable
+from reports.audit.bound_predictions import contradictions, points
+from reports.audit.items import Outcome
+from reports.audit.material import Material
+from reports.audit.worker import predictions_asked
+from reports.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
+from runner.audit_worker import predictions
+from runner.case.contestant import Contestant
+from runner.case.recorded import case_of
+from runner.gpu.reading import gpu_type
+from runner.predict.beside import beside_measured
+from runner.predict.predicting import simulator_digest
+from tests.reports.audit.tampered_predictions import make_predicted
+from tests.reports.audit.tampering import record_paths
+from tests.reports.synthetic import with_request
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Our kernel in four worlds, each with a prediction."""
+    folder = tmp_path_factory.mktemp("told")
+    make_predicted(folder)
+    return [load(path) for path in record_paths(folder) if "one_shot" in path.name]
+
+
+def with_time(record: Record, **changes: Any) -> Record:
+    assert record.prediction is not None
+    assert record.prediction.time is not None
+    time = dataclasses.replace(record.prediction.time, **changes)
+    return dataclasses.replace(record, prediction=RecordedPrediction(time))
+
+
+def time_of(record: Record) -> PredictedTime:
+    assert record.prediction is not None
+    assert record.prediction.time is not None
+    return record.prediction.time
+
+
+def said(records: list[Record]) -> str:
+    return "\n".join(one.sentence for one in contradictions(records))
+
+
+def test_nothing_speaks_against_honest_predictions(told: list[Record]) -> None:
+    assert said(told) == ""
+
+
+def test_one_command_has_one_digest_of_its_floors(told: list[Record]) -> None:
+    first, second = told[0], told[1]
+    other = with_time(second, floors_digest="sha256:" + "0" * 64)
+    assert said([first, other]) == "", "another command may have other floors"
+    same = with_request(other, command=first.request.command)
+    assert "floors of h200 or constants have other digests than in" in said([first, same])
+
+
+def test_predictions_of_older_records_were_never_asked_for(told: list[Record]) -> None:
+    bare = dataclasses.replace(told[0], prediction=None)
+    assert "this timing has none, nor a reason" in said([bare])
+    assert said([dataclasses.replace(bare, schema=7)]) == ""
+
+
+def test_another_digest_is_not_comparable(told: list[Record]) -> None:
+    others = [with_time(one, constants_digest="sha256:" + "3" * 64) for one in told[:2]]
+    answer = predictions([*told, *others], predictions_asked([*told, *others]), lambda text: None)
+    assert (answer["weighed"], len(answer["not_comparable"]), answer["different"]) == (4, 2, [])
+    found = points(Material((*told, *others), again={"predictions": answer}))
+    assert [(one.outcome, one.share) for one in found] == [(Outcome.VERIFIED, (4, 6)), (Outcome.NOT_COMPARABLE, None)]
+    assert "predicted with other constants" in found[1].evidence
+
+
+def test_without_a_worker_nothing_is_verified(told: list[Record]) -> None:
+    (found,) = points(Material(tuple(told), problem="the worker can't be started"))
+    assert found.outcome is Outcome.NOT_COMPARABLE
+    assert "the worker can't be started" in found.evidence
+    assert points(Material(tuple(dataclasses.replace(one, prediction=None) for one in told))) == []
+
+
+@pytest.fixture(scope="module")
+def simulated(told: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A record whose prediction is that of today's code, and whose kernel says so."""
+    first = told[0]
+    case, cache = case_of(first.case), tmp_path_factory.mktemp("cache")
+    spec = find(case.name)
+    code = executable(spec, case, "sm_90a", cache)
+    assert isinstance(first.timing, Timing)
+    assert first.kernel is not None
+    prediction = beside_measured(Contestant(case, spec, code), first.timing, gpu_type("h200"), cache)
+    return dataclasses.replace(
+        first,
+        prediction=prediction,
+        kernel=dataclasses.replace(first.kernel, ptx_digest=code.digest),
+        environment=dataclasses.replace(first.environment, sources={"simulator": simulator_digest()}),
+    )
+
+
+@pytest.mark.slow
+def test_the_same_code_is_simulated_again(simulated: Record) -> None:
+    answer = predictions([simulated], predictions_asked([simulated]), lambda text: None)
+    assert answer == {"weighed": 1, "simulated": 1, "different": [], "not_comparable": []}
+
+
+@pytest.mark.slow
+def test_work_that_agrees_with_all_its_figures_is_found_by_simulating(simulated: Record, told: list[Record]) -> None:
+    """The prediction is whole and weighs as it says; it is another kernel's."""
+    lie = dataclasses.replace(simulated, prediction=told[0].prediction)
+    answer = predictions([lie], predictions_asked([lie]), lambda text: None)
+    assert answer["different"] == [[lie.id, "simulated again, its path or its traffic is another one"]]
+    assert said([lie]) == ""
+
+
+def test_the_work_of_another_simulator_is_not_compared(simulated: Record, told: list[Record]) -> None:
+    """Another simulator, or another form of profiles, may honestly count other steps."""
+    other = dataclasses.replace(simulated, prediction=told[0].prediction)
+    sources = dataclasses.replace(simulated.environment, sources={"simulator": "sha256:" + "0" * 64})
+    unknown = dataclasses.replace(simulated.environment, sources=None)
+    form = with_time(other, work={**time_of(other).work, "form": 1})
+    for one in (*(dataclasses.replace(other, environment=place) for place in (sources, unknown)), form):
+        answer = predictions([one], predictions_asked([one]), lambda text: None)
+        assert answer == {"weighed": 1, "simulated": 0, "different": [], "not_comparable": []}
+
+
+def test_only_what_is_weighed_is_simulated(simulated: Record) -> None:
+    other = with_time(simulated, constants_digest="sha256:" + "3" * 64)
+    answer = predictions([other], predictions_asked([other]), lambda text: None)
+    assert (answer["weighed"], answer["simulated"], len(answer["not_comparable"])) == (0, 0, 1)
+
+
+def test_other_code_is_not_simulated(simulated: Record, told: list[Record]) -> None:
+    answer = predictions([told[0]], predictions_asked([told[0]]), lambda text: None)
+    assert (answer["weighed"], answer["simulated"], answer["different"]) == (1, 0, [])
+
+
+def test_work_that_is_none_is_told(told: list[Record]) -> None:
+    for work in ({}, {"least": 3}, {**time_of(told[0]).work, "how": "guessed"}):
+        odd = with_time(told[0], work=work)
+        ((_, what),) = predictions([odd], predictions_asked([odd]), lambda text: None)["different"]
+        assert what.startswith("its work can't be weighed"), work
+
+
+def test_a_record_with_a_prediction_is_read_as_it_was_written(simulated: Record, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(simulated.to_json(), encoding="utf-8")
+    assert load(path) == simulated
+    assert json.loads(path.read_text(encoding="utf-8"))["prediction"]["time"]["gpu"] == "h200"

@@ -1,0 +1,174 @@
+"""Tables and pages with predictions beside measured times: columns, cases that are far slower, reasons, raw values."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from reports.html import page
+from reports.record import bundle
+from reports.record.prediction import RecordedPrediction
+from reports.record.record import Record
+from reports.table.table import csv_text, json_text, markdown, plain
+from tests.reports.beside import TERMS, predicted
+from tests.reports.synthetic import KIB, record
+
+
+def without(made: Record, reason: str = "nccl is a library's, and the model is of the catalogue's kernels") -> Record:
+    return dataclasses.replace(made, prediction=RecordedPrediction(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    """One of ours as predicted, one far slower, and a library's."""
+    ours, slow, theirs = record("one_shot", KIB), record("two_shot", KIB), record("nccl", KIB)
+    assert ours.timing is not None
+    assert slow.timing is not None
+    return [predicted(ours, ours.timing.median_us), predicted(slow, slow.timing.median_us / 2), without(theirs)]
+
+
+def lines_of(records: Sequence[Record]) -> list[str]:
+    return plain(records).splitlines()
+
+
+def test_tables_have_the_columns_only_where_something_was_predicted(records: list[Record]) -> None:
+    assert "predicted (us)" in lines_of(records)[1]
+    assert "meas/pred" in lines_of(records)[1]
+    bare = [dataclasses.replace(one, prediction=None) for one in records]
+    assert "predicted" not in plain(bare)
+    assert "predicted" not in json_text(bare) + csv_text(bare)
+    assert not any("predicted" in line for line in lines_of([without(one) for one in bare])[:5]), "reasons need none"
+
+
+def test_a_line_has_the_predicted_time_and_the_ratio(records: list[Record]) -> None:
+    head = lines_of(records)[1].split("  ")
+    assert head
+    ours = next(line for line in lines_of(records) if " one_shot " in line)
+    slow = next(line for line in lines_of(records) if " two_shot " in line)
+    theirs = next(line for line in lines_of(records) if " nccl " in line)
+    assert records[0].timing is not None
+    assert ours.split()[-2:] == [f"{records[0].timing.median_us:.2f}", "1.00"]
+    assert slow.split()[-1] == "2.00"
+    assert theirs.split()[-2:] == ["-", "-"]
+
+
+def test_what_is_far_slower_is_pointed_out_with_its_path(records: list[Record]) -> None:
+    text = plain(records)
+    assert records[1].prediction is not None
+    assert records[1].prediction.time is not None
+    sentence = records[1].prediction.time.sentence()
+    assert f"slower than predicted: all_reduce/two_shot 1 KiB out of place: {sentence}" in text
+    assert (
+        "largest terms: the path of a message of 1 KiB 4.00 us, the link 3.50 us; on the path: remote_load" in sentence
+    )
+    assert "all_reduce/one_shot 1 KiB out of place:" not in text
+    assert "never measured" in text
+    assert "predicted, 2 times: 4 ranks: the interval is of cases on 2 GPUs" in text
+    assert "not predicted, 1 time: nccl is a library's" in text
+
+
+def test_wide_tables_have_a_column_of_predicted_times_for_each_contestant_that_has_some(records: list[Record]) -> None:
+    """They were left out: --wide had measured times alone."""
+    text = markdown(records, is_wide=True)
+    head, _, line = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
+    assert "one_shot predicted" in head
+    assert "two_shot predicted" in head
+    assert not [column for column in head if "nccl predicted" in column]
+    cells = dict(zip(head, line, strict=True))
+    ours, slow = (one.timing for one in records[:2])
+    assert ours is not None
+    assert slow is not None
+    assert cells["one_shot predicted"] == f"{ours.median_us:.2f} (1.00)"
+    assert cells["two_shot predicted"] == f"{slow.median_us / 2:.2f} (2.00)"
+    assert "in brackets the measured time over them" in text
+    assert "meas/pred" not in text
+    bare = [dataclasses.replace(one, prediction=None) for one in records]
+    assert "predicted" not in markdown(bare, is_wide=True)
+
+
+def test_the_median_of_worlds_counts(records: list[Record]) -> None:
+    worlds = [record("one_shot", KIB, world=world) for world in range(3)]
+    told = [predicted(one, time_us) for one, time_us in zip(worlds, (1.0, 5.0, 100.0), strict=True)]
+    (line,) = json.loads(json_text(told))
+    assert line["predicted_us"] == 5.0
+    assert line["measured_over_predicted"] == line["median_us"] / 5.0
+
+
+def test_raw_values_say_what_was_predicted(records: list[Record]) -> None:
+    ours, slow, theirs = json.loads(json_text(records))
+    assert (ours["far_slower"], slow["far_slower"], theirs["far_slower"]) == (False, True, None)
+    assert (slow["predicted_gpu"], slow["predicted_regime"], slow["measured_over_predicted"]) == ("h200", "mixed", 2.0)
+    assert theirs["predicted_us"] is None
+    assert theirs["not_predicted"].startswith("nccl is a library's")
+    rows = list(csv.DictReader(io.StringIO(csv_text(records))))
+    assert [float(row["predicted_us"] or 0) for row in rows] == [ours["predicted_us"], slow["predicted_us"], 0.0]
+
+
+def test_predicted_times_are_in_no_curve(records: list[Record]) -> None:
+    """Every picture of the page is the same to the byte with predictions and without."""
+    sizes = [record("one_shot", size_bytes) for size_bytes in (KIB, 2 * KIB, 4 * KIB)]
+    told = [predicted(one, 1.0) for one in sizes]
+    assert drawn_pictures(told) == drawn_pictures(sizes) != []
+
+
+def drawn_pictures(records: Sequence[Record]) -> list[str]:
+    return re.findall(r'<div class="picture">.*?</div>', page(records), re.DOTALL)
+
+
+def test_the_page_has_a_part_with_the_slower_cases_first(records: list[Record]) -> None:
+    text = page(records)
+    part = text[text.index('<section id="predicted"') :].partition("</section>")[0]
+    assert "1 case of 2 slower than predicted" in part
+    assert "largest terms: the path of a message of 1 KiB 4.00 us" in part
+    assert part.index("all_reduce/two_shot</td>") < part.index("all_reduce/one_shot</td>")
+    bare = [dataclasses.replace(one, prediction=None) for one in records]
+    assert '<section id="predicted"' not in page(bare)
+
+
+def test_bundles_carry_predictions(records: list[Record], tmp_path: Path) -> None:
+    path = tmp_path / f"set{bundle.SUFFIX}"
+    bundle.write(records, path)
+    assert {one.id: one.prediction for one in bundle.read([path])} == {one.id: one.prediction for one in records}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"time_us": 0.0}, "prediction.time_us: 0.0; it is a positive, finite number"),
+        ({"ratio": float("inf")}, "prediction.ratio"),
+        ({"low_us": 30.0, "high_us": 20.0}, "an interval from 30.0 to 20.0 us"),
+        ({"regime": "fast"}, "prediction.regime: 'fast' is none of latency, mixed, bandwidth"),
+        ({"floors_digest": "abc"}, "prediction.floors_digest: 'abc'; it is sha256: and 64 hexadecimal digits"),
+        ({"gpu": ""}, "prediction.gpu"),
+        ({"path_us": {"hop": -1.0}}, "prediction.path_us.hop: -1.0"),
+        ({"path_us": {"hop": True}}, "prediction.path_us.hop: True"),
+    ],
+)
+def test_what_can_be_no_prediction_is_none(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        predicted(record("one_shot", KIB), 10.0, **changes)
+
+
+def test_a_prediction_has_a_time_or_a_reason_and_stands_beside_a_timing(records: list[Record]) -> None:
+    with pytest.raises(ValueError, match="a time, or the reason"):
+        RecordedPrediction()
+    with pytest.raises(ValueError, match="link_us: nan"):
+        dataclasses.replace(TERMS, link_us=float("nan"))
+    with pytest.raises(ValueError, match="a prediction belongs to a timed case from schema 8 on, not to PASSED of 8"):
+        dataclasses.replace(records[0], timing=None)
+    with pytest.raises(ValueError, match="not to PASSED of 7"):
+        dataclasses.replace(records[0], schema=7)
+
+
+def test_the_largest_terms_leave_out_the_shorter_of_link_and_path() -> None:
+    assert TERMS.largest(3) == (("the path of a message of 1 KiB", 4.0), ("the link", 3.5), ("begin", 1.2))
+    other = dataclasses.replace(TERMS, more_us=9.0)
+    assert other.largest(1) == (("the rest of the path", 9.0),)
+    assert other.time_us == pytest.approx(0.7 + 1.2 + 4.0 + 9.0)

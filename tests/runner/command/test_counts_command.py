@@ -1,0 +1,87 @@
+"""The key counts in the command: what it asks for, what records and tables keep of it, and who refuses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import symlab as api
+from reports.record.record import from_json
+from reports.table.compare import heading
+from runner.command.durations import durations_in
+from symlab.command import main as command
+from tests.runner.conftest import Outcome
+
+Symlab = Callable[..., Outcome]
+SWEPT = ("-m", "op=all_to_all_v", "counts=uniform,skewed,zeros", "world_size=4", "sizes=[1K]", "algorithms=[push]")
+
+
+def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab: Symlab) -> None:
+    done = symlab(*SWEPT)
+    assert done.code == 0
+    assert [record["case"].get("counts") for record in done.records] == [None, "skewed", "zeros"]
+    assert [record["id"].partition("-s0")[2] for record in done.records] == ["", "-counts_skewed", "-counts_zeros"]
+    read = [from_json(json.dumps(record)) for record in done.records]
+    plain = "all_to_all_v float32, moves data, 4 ranks"
+    told = [f"{plain}, normal inputs", *(f"{plain}, counts {one}, normal inputs" for one in ("skewed", "zeros"))]
+    assert [heading(one) for one in read] == told
+    assert set(told) <= set(done.out.splitlines())
+    assert len(durations_in(Path("records")).seconds) == 3, "what one takes says nothing of the others"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            ("op=all_to_all", "counts=zeros"),
+            "all_to_all has no counts per peer, such as zeros (counts), leave it at uniform",
+        ),
+        (
+            ("op=barrier", "counts=skewed"),
+            "barrier has no counts per peer, such as skewed (counts), leave it at uniform",
+        ),
+        (("op=all_to_all_v", "counts=even"), "even"),
+    ],
+)
+def test_counts_that_an_op_has_not_end_in_a_line(symlab: Symlab, given: tuple[str, ...], message: str) -> None:
+    done = symlab(*given, "algorithms=auto")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert "(counts)" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_record_of_before_can_not_have_counts(symlab: Symlab) -> None:
+    document = symlab(*SWEPT).records[1]
+    text = json.dumps({**document, "schema": 7, "id": document["id"].removesuffix("-counts_skewed")})
+    with pytest.raises(ValueError, match="counts of a case belong to schema 8 and later, not to 7"):
+        from_json(text)
+
+
+def test_a_case_with_counts_from_python() -> None:
+    case = api.case("all_to_all_v/push", size_bytes="1K", ranks=4, counts="zeros")
+    assert case.id.endswith("-counts_zeros")
+    outputs = list(api.make_reference(case))
+    assert [one.numel() for one in outputs if one is not None] == [171 + 170, 0, 171 + 170, 171 + 171]
+    assert api.check(case, outputs).faults == ()
+    assert outputs[2] is not None
+    outputs[2][0] += 1
+    assert api.check(case, outputs).wrong == 1
+    with pytest.raises(ValueError, match="outputs"):
+        api.check(case, [outputs[0], outputs[0], *outputs[2:]])
+
+
+@pytest.mark.slow
+def test_a_kept_case_with_counts_is_replayed_to_the_bit(tmp_path: Path, compile_cache: Path) -> None:
+    where = [f"records={tmp_path / 'records'}", f"cache_dir={compile_cache}", "track=none"]
+    given = ["op=all_to_all_v", "counts=zeros", "world_size=3", "sizes=[300]", "algorithms=[push]", "check.races=true"]
+    assert command(["run", *given, *where]) == 0
+    (record,) = api.records(tmp_path / "records")
+    assert (record.case.counts, str(record.status), record.findings) == ("zeros", "PASSED", ())
+    assert record.check is not None
+    assert record.check.elements == 2 * 3 * 75
+    (path,) = (tmp_path / "records").glob("*/*counts_zeros*.json")
+    assert command(["replay", str(path), "--records", str(tmp_path / "again")]) == 0

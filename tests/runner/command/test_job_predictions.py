@@ -1,0 +1,192 @@
+"""timing.predict in a job on GPUs: predictions are made when a size's samples are taken, and cost no measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from reports.sent import metrics_of
+from runner.case.cases import cases_of
+from runner.command import job as jobs
+from runner.command.console import Console
+from runner.command.job import Job, Means, run_job
+from runner.predict import of_request
+from runner.request.compose import compose_jobs, hydra_over
+from runner.timing.measure import TimedResult
+from tests.runner.command.test_job_timing import LIMIT, Shelf, timing_of
+from tests.runner.conftest import BAD, TWO, Outcome, Script, on_its_fabric
+
+TERMS = PredictedTerms(launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, more_us=0.5, cold_us=0.0)
+
+
+def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
+    return RecordedPrediction(
+        PredictedTime(
+            gpu="h200",
+            floors_digest="sha256:" + "a" * 64,
+            constants_digest="sha256:" + "b" * 64,
+            time_us=time_us,
+            low_us=0.9 * time_us,
+            high_us=1.1 * time_us,
+            regime="latency",
+            ratio=timing.median_us / time_us,
+            terms=TERMS,
+            path_us={"hop": 1.5, "fence": 1.0},
+            work={"least": {"hop": 2.0}, "steps": {"hop": 2.0, "fence": 1.0}, "directions": [], "how": "simulated"},
+        )
+    )
+
+
+@dataclasses.dataclass
+class Told:
+    """What predicts: the names that were asked for, in the shelf's events; one that interrupts."""
+
+    shelf: Shelf
+    interrupts: str = ""
+
+    def __call__(self, contestant: Any, timing: Timing, job: Job) -> RecordedPrediction:
+        name = contestant.case.algorithm
+        self.shelf.events.append(f"predict {contestant.case.size_bytes} {name}")
+        if name == self.interrupts:
+            raise KeyboardInterrupt
+        return RecordedPrediction(reason="a library's") if name == "nccl" else told(timing)
+
+
+def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str = "") -> Shelf:
+    with hydra_over():
+        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
+    request = on_its_fabric(composed.request)
+    job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
+    means = script.tools().means
+    assert means is not None
+    given = Means(means.refuses, means.compiled, means.ran, shelf.measure, predicted=Told(shelf, interrupts))
+    run_job(job, shelf, given)
+    return shelf
+
+
+def times_beside(records: list[Record]) -> list[float | str | None]:
+    found = [one.prediction for one in records]
+    return [None if one is None else one.time.time_us if one.time else one.reason for one in found]
+
+
+def test_predictions_are_made_between_the_sizes_when_nothing_is_timed() -> None:
+    shelf = predicted_job(Shelf(), Script(), "sizes=[8,16]", "timing.predict=true")
+    assert shelf.events[3:11] == [
+        "measure 8",
+        "predicting 3 cases of 8 B in the simulator",
+        "predict 8 one_shot",
+        "predict 8 two_shot",
+        "predict 8 nccl",
+        "keep 8 one_shot",
+        "keep 8 two_shot",
+        "keep 8 nccl",
+    ]
+    assert shelf.events.index("measure 16") > shelf.events.index("keep 8 nccl")
+    assert times_beside(shelf.records) == [4.0, 4.0, "a library's"] * 2
+    assert all(one.status is Status.PASSED and one.timing is not None for one in shelf.records)
+
+
+def test_nothing_is_predicted_unasked_and_records_stay_as_they_were() -> None:
+    shelf = predicted_job(Shelf(), Script(), "sizes=8")
+    assert times_beside(shelf.records) == [None] * 3
+    assert not any(one.startswith("predict") for one in shelf.events)
+    assert all("prediction" not in json.loads(one.to_json()) for one in shelf.records)
+
+
+def test_only_what_has_a_time_is_predicted() -> None:
+    script = Script({"two_shot": BAD})
+    outcomes = {"one_shot": TimedResult(problem="its calls could not be captured")}
+    shelf = predicted_job(Shelf(outcomes), script, "sizes=8", "timing.predict=true")
+    assert times_beside(shelf.records) == [None, None, "a library's"]
+    assert [one for one in shelf.events if one.startswith("predict ")] == ["predict 8 nccl"]
+
+
+def test_an_interrupted_prediction_keeps_all_times() -> None:
+    shelf = Shelf()
+    with pytest.raises(KeyboardInterrupt):
+        predicted_job(shelf, Script(), "sizes=[8,16]", "timing.predict=true", interrupts="two_shot")
+    assert times_beside(shelf.records) == [4.0, INTERRUPTED, INTERRUPTED]
+    assert [(one.status, one.timing is not None, one.reason) for one in shelf.records] == [
+        (Status.PASSED, True, "")
+    ] * 3
+
+
+def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs of an unknown type: the records have the reason, and no case fails."""
+    monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
+    shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
+    (reason,) = {str(one) for one in times_beside(shelf.records)}
+    assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"
+
+
+def test_no_error_of_a_prediction_costs_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever breaks while the type of GPU is looked up: all times are kept, with the reason."""
+
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
+    monkeypatch.setattr(of_request, "type_beside", fails)
+    shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
+    assert times_beside(shelf.records) == ["not simulated: MemoryError"] * 3
+    assert all(one.timing is not None for one in shelf.records)
+
+
+def test_metrics_of_a_prediction_have_a_section_of_their_own() -> None:
+    shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
+    ours, _, library = map(metrics_of, shelf.records)
+    predicted = {key: value for key, value in ours.items() if key.startswith("prediction/")}
+    assert predicted == {
+        "prediction/time_us": 4.0,
+        "prediction/low_us": pytest.approx(3.6),
+        "prediction/high_us": pytest.approx(4.4),
+        "prediction/ratio": timing_of(LIMIT).median_us / 4.0,
+        "prediction/launch_us": 0.5,
+        "prediction/begin_us": 1.0,
+        "prediction/least_us": 2.0,
+        "prediction/link_us": 0.25,
+        "prediction/more_us": 0.5,
+        "prediction/cold_us": 0.0,
+    }
+    assert not any(key.startswith("prediction/") for key in library)
+    assert ours["latency/time_us"] == timing_of(LIMIT).median_us
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["fabric=simulator"], "symlab: error: nothing is measured in the simulator (timing.predict)"),
+        (["fabric=simulator", "timing.predict=maybe"], "symlab: error: "),
+    ],
+)
+def test_a_command_that_measures_nothing_is_refused_with_one_line(
+    symlab: Callable[..., Outcome], words: list[str], reason: str
+) -> None:
+    outcome = symlab("sizes=8", "timing.predict=true", *words)
+    assert outcome.code == 2
+    assert outcome.err.strip().startswith(reason)
+    assert len(outcome.err.strip().splitlines()) == 1
+    assert not Path(outcome.folder, "records").exists()
+
+
+def test_a_line_of_the_console_has_the_predicted_time_and_points_out_what_is_slower() -> None:
+    shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
+    slow, _, library = shelf.records
+    assert slow.timing is not None
+    quick = dataclasses.replace(slow, prediction=told(slow.timing, slow.timing.median_us))
+    stream = io.StringIO()
+    console = Console(stream)
+    for one in (slow, quick, library):
+        console.finished(one)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].endswith("PASSED 5.75 us, predicted 4.00 us: slower than predicted")
+    assert lines[1].endswith("PASSED 5.75 us, predicted 5.75 us")
+    assert lines[2].endswith("PASSED 5.75 us")

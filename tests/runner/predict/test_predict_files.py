@@ -1,0 +1,206 @@
+"""What symlab predict writes into files: pages, traces and its output; whole, and marked as predicted."""
+
+import itertools
+import json
+import re
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+
+from reports.figures import predicted as pictures
+from runner.predict import command, page
+from runner.predict.stored_score import stored
+from symlab.__main__ import main
+
+REQUEST = (
+    "op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,4K]", "algorithms=[one_shot,two_shot_lamport]",
+)  # fmt: skip
+H200 = "fabric.gpu=h200"
+NAMES = ("one_shot", "two_shot_lamport")
+
+
+@pytest.fixture(scope="module")
+def kernels_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernels")
+    folder.chmod(0o700)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(kernels_folder, tmp_path_factory):
+    """The files of one command with two jobs: 2 and 3 ranks."""
+    folder = tmp_path_factory.mktemp("files")
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
+    files = ("--page", str(folder / "page.html"), "--trace", str(folder / "trace.json"), "-o", str(folder / "out.txt"))
+    assert main(["predict", *words, "--ranges", *files]) == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_the_page_is_marked_and_holds_the_table(written):
+    text = (written / "page.html").read_text()
+    assert "<h1>PREDICTED: all_reduce on 2, 3 GPUs of type h200</h1>" in text
+    assert "Predicted, not measured: every time and bandwidth on this page is a model&#39;s." in text
+    assert text.count("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of h200") >= 4
+    assert ": ranges of sizes" in text
+    assert "3 ranks: the interval is of cases on 2 and 4 GPUs" in text
+    cells = re.findall(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d, \d\.\d\)", (written / "out.txt").read_text())
+    assert len(cells) == 8
+    assert all(cell in text for cell in cells)
+    assert not re.search(r'(?:src|href)="(?!#)', text), "nothing is loaded"
+
+
+@pytest.mark.slow
+def test_the_page_draws_time_bandwidth_and_every_path(written):
+    text = (written / "page.html").read_text()
+    figures = re.findall(r'<svg[^>]*aria-label="([^"]*)"', text)
+    assert sum(one.startswith("PREDICTED, not measured: time (us) over size of one_shot") for one in figures) == 2
+    assert sum(one.startswith("PREDICTED, not measured: bus bandwidth (GB/s)") for one in figures) == 2
+    assert sum(one.startswith("critical path of all_reduce/") for one in figures) == 8
+    legends = re.findall(r'class="swatch"[^>]*><use href="#([^"]+)"/></svg>(\w+)', text)
+    assert legends == [(f"swatch-job{job}-0-{number}", name) for job in (0, 1) for number, name in enumerate(NAMES)]
+    assert all(f'<symbol id="{swatch}"' in text for swatch, _ in legends)
+    assert text.count("<details open>") == 1
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert not [one for one, count in Counter(ids).items() if count > 1]
+
+
+@pytest.mark.slow
+def test_what_is_printed_goes_into_the_file(written, kernels_folder, capsys):
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
+    assert main(["predict", *words, "--ranges"]) == 0
+    assert capsys.readouterr().out == (written / "out.txt").read_text()
+
+
+@pytest.mark.slow
+def test_the_trace_keeps_the_rules_of_the_format(written):
+    """Trace Event Format: complete slices with ts and dur, metadata, and flows that begin and end once each."""
+    document = json.loads((written / "trace.json").read_text())
+    assert document["otherData"]["predicted"] is True
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    events = document["traceEvents"]
+    assert {one["ph"] for one in events} == {"M", "X", "s", "f"}
+    for one in events:
+        assert isinstance(one["pid"], int)
+        assert isinstance(one["name"], str)
+        if one["ph"] == "M":
+            assert one["name"] in ("process_name", "thread_name")
+            assert isinstance(one["args"]["name"], str)
+            continue
+        assert isinstance(one["tid"], int)
+        assert one["ts"] >= 0
+        assert one["ph"] != "X" or one["dur"] >= 0
+    starts, ends = ({one["id"]: one for one in events if one["ph"] == phase} for phase in "sf")
+    flows = Counter((one["ph"], one["id"]) for one in events if one["ph"] in "sf")
+    assert set(flows.values()) == {1}
+    assert set(starts) == set(ends)
+    assert starts
+    for number, start in starts.items():
+        assert start["ts"] <= ends[number]["ts"]
+        assert (start["cat"], start["name"]) == (ends[number]["cat"], ends[number]["name"])
+        assert ends[number]["bp"] == "e"
+
+
+@pytest.mark.slow
+def test_the_trace_has_a_process_for_each_rank_and_a_thread_for_each_block(written):
+    events = json.loads((written / "trace.json").read_text())["traceEvents"]
+    names = {(one["pid"], one.get("tid")): one["args"]["name"] for one in events if one["ph"] == "M"}
+    assert [names[rank, None] for rank in range(5)] == [
+        "rank 0",
+        "rank 1",
+        "rank 2",
+        "critical path",
+        "cases (predicted)",
+    ]
+    slices = [one for one in events if one["ph"] == "X"]
+    cases = [one for one in slices if one["pid"] == 4]
+    assert [one["name"].split(",")[0] for one in cases][:2] == [
+        "all_reduce/one_shot 1K out_of_place", "all_reduce/two_shot_lamport 1K out_of_place",
+    ]  # fmt: skip
+    assert len(cases) == 8
+    assert all(one["ts"] + one["dur"] < other["ts"] for one, other in itertools.pairwise(cases))
+    for one in slices:
+        if one["pid"] < 3:
+            assert names[one["pid"], one["tid"]] == f"block {one['tid']}"
+        inside = [case for case in cases if case["ts"] <= one["ts"] <= case["ts"] + case["dur"]]
+        assert len(inside) == 1
+    two = [one for one in cases if "2 ranks" in one["name"]]
+    until = two[-1]["ts"] + two[-1]["dur"]
+    assert not [one for one in slices if one["pid"] == 2 and one["ts"] <= until], "rank 2 is of the second job alone"
+
+
+def test_bands_reach_over_the_interval(kernels_folder):
+    from runner.predict.asking import asked_jobs, series_of
+
+    (job,) = asked_jobs((*REQUEST, H200, f"cache_dir={kernels_folder}"), False, None)
+    found = series_of(job, stored(), False)
+    for measure in ("median_us", "busbw_gbps"):
+        for curve in page.curves(found.predictions, measure):
+            own = [one for one in found.predictions if one.case.algorithm == curve.algorithm]
+            assert curve.sizes == (1024, 4096)
+            for one, middle, low, high in zip(own, curve.middle, curve.lowest, curve.highest, strict=True):
+                assert low < middle < high
+                told = (one.time_us, one.low_us, one.high_us)
+                if measure == "median_us":
+                    assert (middle, low, high) == told
+                else:  # all_reduce on 2 ranks: the bus moves as much as the message has
+                    moved = one.case.size_bytes / 1e3
+                    assert (middle, low, high) == pytest.approx((moved / told[0], moved / told[2], moved / told[1]))
+    svg = pictures.inline(page.curves(found.predictions, "median_us"), "median_us", "key")
+    tree = ElementTree.fromstring(svg.replace(' href="', ' data-href="'))
+    texts = ["".join(one.itertext()).strip() for one in tree.iter() if one.tag.endswith("text")]
+    assert "PREDICTED" in texts
+    assert {"1 KiB", "time (us)"} <= set(texts)
+
+
+@pytest.mark.slow
+def test_a_type_without_floors_has_a_page_without_times_of_waits(kernels_folder, tmp_path, capsys):
+    words = (*REQUEST, "fabric.gpu=b200", f"cache_dir={kernels_folder}", "--explain")
+    assert main(["predict", *words, "--page", str(tmp_path / "page.html")]) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "no figure: without floors of its own the type has an order of algorithms" in text
+    assert "in order, for b200 has no floors" in text
+    assert not re.search(r'aria-label="critical path', text)
+    capsys.readouterr()
+    assert main(["predict", *words, "--trace", str(tmp_path / "trace.json")]) == 2
+    assert "b200 has no floors, so that its steps have an order and no times (--trace)" in capsys.readouterr().err
+    assert not (tmp_path / "trace.json").exists()
+
+
+def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "series_of", lambda *_, **__: pytest.fail("simulated"))
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "folder.json").mkdir()
+    for words, said in (
+        (("-o", str(tmp_path)), f"{tmp_path}: can't be written (it is a folder) (-o)"),
+        (("--page", str(tmp_path / "folder.html")), "folder.html: can't be written (it is a folder) (--page)"),
+        (("--trace", str(tmp_path / "folder.json")), "folder.json: can't be written (it is a folder) (--trace)"),
+        (("-o", str(tmp_path / "none" / "out.txt")), "can't be written (there is no such folder) (-o)"),
+        (("--page", str(tmp_path / "page.txt")), "page.txt: a name that ends in .html is needed (--page)"),
+        (("--trace", str(tmp_path / "trace.txt")), "trace.txt: a name that ends in .json is needed (--trace)"),
+        (
+            ("-o", str(tmp_path / "a.json"), "--trace", str(tmp_path / "a.json")),
+            "one file for two things (-o, --trace)",
+        ),
+    ):
+        assert main(["predict", *REQUEST, H200, *words]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+    assert main(["predict", "--score", "-o", str(tmp_path / "out.txt")]) == 2
+    assert "-o is of new predictions (-o), leave --score and --kept out" in capsys.readouterr().err
+
+
+def test_a_file_that_fails_keeps_its_content(kernels_folder, tmp_path, monkeypatch, capsys):
+    place = tmp_path / "out.txt"
+    place.write_text("before")
+
+    def full(path, data):
+        raise ValueError(f"{path}: can't be written (No space left on device)")
+
+    monkeypatch.setattr(command, "write_file", full)
+    assert main(["predict", *REQUEST, H200, f"cache_dir={kernels_folder}", "-o", str(place)]) == 2
+    assert "can't be written (No space left on device) (-o)" in capsys.readouterr().err
+    assert place.read_text() == "before"
+    assert [one.name for one in tmp_path.iterdir()] == ["out.txt"]
