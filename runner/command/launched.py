@@ -32,6 +32,7 @@ from runner.command.running import Asked
 from runner.command.worker import MODULE, Content
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.joblib_workers import end_joblib, reason_of_end
 from runner.launch.lifeline import is_alive
 from runner.launch.supervisor import FINISHED, Returned, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group, JobNeeds, groups_of, visible_devices
@@ -183,7 +184,7 @@ class Launched:
             died = [started.error for started, _ in self._started if started.error is not None]
             if not jobs or self._request.name != JOBLIB or not died or attempt + 1 == MOST_STARTS:
                 break
-            self._console.warn(f"symlab: {_first_line(died[0])}; the jobs that it did are started again")
+            self._console.warn(f"symlab: {reason_of_end(died[0])}; the jobs that it did are started again")
             for job in jobs:
                 self._files.release(job)
         self._name_lost([job for group in groups for job in group.jobs])
@@ -299,7 +300,7 @@ class Launched:
                     one.queued = found
                     one.gone = found.state if found.is_gone else ""
                 elif started.error is not None and one.queued is None:
-                    one.gone = _first_line(started.error)
+                    one.gone = reason_of_end(started.error)
 
     def _look_at_submission(self, started: Started) -> None:
         """Slurm does not answer: where it took no job either, and the launcher gave up, there is none to wait for."""
@@ -308,7 +309,7 @@ class Launched:
         for number in started.workers:
             one = self._seen[number]
             if one.state is None and one.queued is None:
-                one.gone = _first_line(started.error)
+                one.gone = reason_of_end(started.error)
 
     def _look_at_processes(self) -> None:
         """Whether workers of this machine still are: a supervisor that was killed says nothing."""
@@ -324,7 +325,7 @@ class Launched:
                 elif process and now_s - one.alive_s > GONE_S:
                     one.gone = "its process is gone"
                 elif started.is_over and (started.error is not None or one.state is None):
-                    one.gone = _first_line(started.error) if started.error is not None else FINISHED
+                    one.gone = reason_of_end(started.error) if started.error is not None else FINISHED
 
     def _take_returned(self) -> None:
         """Store the records of workers that see another file system: they came back with the launcher's jobs."""
@@ -526,7 +527,7 @@ class Launched:
             return f"Slurm jobs {', '.join(left) or 'that were just submitted'}; scancel {names} ends them"
         processes = self._processes()
         if self._request.name == JOBLIB:
-            _end_joblib()
+            end_joblib()
         return f"processes {', '.join(map(str, processes))}, which end by themselves" if processes else ""
 
     @property
@@ -562,7 +563,7 @@ class Launched:
         """Remove the files of the launch, and those that killed workers had not finished writing."""
         self._claimed = self._files.claims()
         if self._request.name == JOBLIB:
-            _end_joblib()
+            end_joblib()
         if self._request.name != JOBLIB and self._submitit_folder.parent != self._files.folder:
             shutil.rmtree(self._submitit_folder, ignore_errors=True)
         self._files.remove()
@@ -619,17 +620,3 @@ def _plain(name: object) -> str:
     """A launcher's name for its jobs, as it was given; "symlab" if Hydra would fill it in."""
     text = str(name or "")
     return "symlab" if not text or "${" in text else text
-
-
-def _first_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines() if error is not None else []
-    return lines[0].strip() if lines else type(error).__name__
-
-
-def _end_joblib() -> None:
-    """End joblib's workers, which would wait for more work for minutes after this process has ended."""
-    with contextlib.suppress(Exception):
-        from joblib.externals.loky import reusable_executor
-
-        if reusable_executor._executor is not None:
-            reusable_executor._executor.terminate(kill_workers=True)

@@ -8,6 +8,7 @@ own, and the caller watches the workers meanwhile.
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,19 +34,24 @@ CONFIGURATION = "workers"
 
 
 class Work(Protocol):
-    """What a worker does. It is pickled; what it returns comes back with the launcher's job."""
+    """What a worker does. It is pickled, its classes by name; what it returns comes back with the launcher's job."""
 
     def __call__(self, worker: int) -> Any: ...
 
 
 class _Task:
-    """The function that Hydra's launcher runs for each of its jobs."""
+    """The function that Hydra's launcher runs for each of its jobs.
+
+    It holds the work pickled. Launchers pickle what they are given with cloudpickle, which copies a class that it does
+    not find by its name, with all that the class's module holds, and joblib does it in a thread of its own.
+    """
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work = pickle.dumps(work)
 
     def __call__(self, config: DictConfig) -> Any:
-        return self._work(int(HydraConfig.get().job.num))
+        work: Work = pickle.loads(self._work)
+        return work(int(HydraConfig.get().job.num))
 
 
 class Started:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from memory.atomic_file import replacing
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.joblib_workers import end_joblib, reason_of_end
 from runner.launch.lifeline import Lifeline
 from runner.launch.started import Started
 from runner.launch.workers import JOBLIB, SLURM, workers_given
@@ -136,14 +137,22 @@ class Tasks:
                     yield from self._answers(started)
                     yield from self._lost(started)
                     self._is_stopped |= self._files.is_stopped
-                    if not self._open or self._is_stopped or len(self._open) == before:
+                    if not self._open or self._is_stopped:
                         break
+                    if len(self._open) == before and (number or not self._failed_to_begin(started)):
+                        break
+                    if self._request.name == JOBLIB:
+                        end_joblib()
                 yield from self._untaken(started)
         finally:
             try:
                 self._end(started)
             finally:
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _failed_to_begin(self, started: Started) -> bool:
+        """Whether joblib could not give its workers anything to do. A second try has new processes and pipes."""
+        return self._request.name == JOBLIB and started.error is not None
 
     def _started(self, number: int, lifeline: Lifeline) -> Started:
         options: dict[str, Any] = {"n_jobs": self.workers} if self._request.name == JOBLIB else {"name": self._name}
@@ -188,7 +197,7 @@ class Tasks:
                 state = self._files.state(worker)
                 host = f" on {state.host}" if state is not None else ""
                 self._open.discard(task)
-                why = f" ({_first_line(started.error)})" if started.error is not None else ""
+                why = f" ({reason_of_end(started.error)})" if started.error is not None else ""
                 yield Answer(task, lost=f"worker {worker + 1}{host} is gone{why}")
 
     def _untaken(self, started: Started | None) -> Iterator[Answer]:
@@ -196,7 +205,7 @@ class Tasks:
             return
         said = [str(one.return_value) for one in (started.returns if started else ()) if one.return_value]
         error = started.error if started is not None else None
-        why = said[0] if said else _first_line(error) if error is not None else "no worker took it"
+        why = said[0] if said else reason_of_end(error) if error is not None else "no worker took it"
         for task in sorted(self._open):
             yield Answer(task, lost=why)
 
@@ -205,7 +214,7 @@ class Tasks:
         if self._request.name == SLURM:
             slurm.cancelled(self._name, CANCEL_S, lambda: False)
         elif self._request.name == JOBLIB:
-            _end_joblib()
+            end_joblib()
         elif started is not None and not started.is_over:
             here = socket.gethostname()
             for state in self._files.states():
@@ -221,17 +230,3 @@ def folder_for_tasks() -> Path:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _first_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines() if error is not None else []
-    return lines[0].strip() if lines else type(error).__name__
-
-
-def _end_joblib() -> None:
-    """End joblib's workers, which would wait for more work for minutes."""
-    with contextlib.suppress(Exception):
-        from joblib.externals.loky import reusable_executor
-
-        if reusable_executor._executor is not None:
-            reusable_executor._executor.terminate(kill_workers=True)

@@ -24,6 +24,7 @@ from kernels import catalogue
 from kernels.compile import source_digest
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
+from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from runner.interrupt import exit_code_of, interruptible, name_of
 from runner.request.compose import launcher_of
@@ -84,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
     parser.add_argument(
-        "--share-gpus", action="store_true", help="with --gpus: several ranks may have the same GPU, and take turns on it"
+        "--share-gpus",
+        action="store_true",
+        help="with --gpus: several ranks may have the same GPU, and take turns on it",
     )
     parser.add_argument(
         "--rows",
@@ -199,7 +202,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     sizes = tuple(options.world_size or WORLD_SIZES)
     if min(sizes) < 1:
         raise ValueError(f"{min(sizes)} ranks (--world-size): give 1 or more")
-    specs = tuple(catalogue.find(name) for name in options.kernel) if options.kernel else catalogue.SPECS
+    specs = _in_order(options.kernel) if options.kernel else catalogue.SPECS
     if options.gpus:
         from tests.matrix.gpus import world_sizes
 
@@ -215,6 +218,12 @@ def _rows(options: argparse.Namespace) -> list[Row]:
             f"no row of the matrix has these kernels and {', '.join(map(str, sizes))} ranks (--world-size)"
         )
     return part_of(rows, options.rows) if options.rows else rows
+
+
+def _in_order(names: Sequence[str]) -> tuple[KernelSpec, ...]:
+    """The kernels of these names in the catalogue's order, each once. Raises ValueError for an unknown name."""
+    wanted = {catalogue.find(name).name for name in names}
+    return tuple(spec for spec in catalogue.ALL_SPECS if spec.name in wanted)
 
 
 def part_of(rows: Sequence[Row], parts: Sequence[str]) -> list[Row]:

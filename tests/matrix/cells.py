@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -62,9 +62,9 @@ class Row:
     counts: str = UNIFORM
 
 
-def cells() -> Iterator[Cell]:
-    """All of them, refused ones too, in the catalogue's order."""
-    for spec in catalogue.SPECS:
+def cells(specs: Iterable[KernelSpec] = catalogue.SPECS) -> Iterator[Cell]:
+    """All cells of these kernels, refused ones too, in the kernels' order."""
+    for spec in specs:
         if catalogue.collective(spec.op).reduces:
             for dtype in ARITHMETIC:
                 for reduction in reductions_of(dtype):
@@ -169,14 +169,15 @@ def refusal(case: Case, arch: str) -> Refusal | None:
 
 
 def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES, few: bool = False) -> list[Row]:
-    """The whole matrix of these kernels; rows whose cases are the same (a barrier has one size) stand once."""
-    names = {spec.name for spec in specs}
+    """The whole matrix of these kernels; rows whose cases are the same (a barrier has one size) stand once.
+
+    Kernels that call NVSHMEM's device functions may be among them: each of their cells takes seconds to compile.
+    """
     found: dict[str, Row] = {}
-    for cell in cells():
-        if cell.name in names:
-            for world_size in world_sizes:
-                for row in rows(cell, world_size, few):
-                    found.setdefault(case_of(row).id, row)
+    for cell in cells(specs):
+        for world_size in world_sizes:
+            for row in rows(cell, world_size, few):
+                found.setdefault(case_of(row).id, row)
     return list(found.values())
 
 

@@ -373,7 +373,7 @@ def test_the_limit_holds_inside_a_launchers_task(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Limit, "left_s", lambda self: given[0].ends_s - (0 if given[0] is OVER else time.monotonic()))
     monkeypatch.setattr(running, "_run", until_the_limit)
     monkeypatch.setattr("runner.launch.tasks.Started", Here)
-    monkeypatch.setattr("runner.launch.tasks._end_joblib", lambda: None)
+    monkeypatch.setattr("runner.launch.tasks.end_joblib", lambda: None)
     rows = rows_of("send_recv/push")
     found = list(running.by_launcher(rows, LaunchRequest("joblib", (), {"n_jobs": 1}), given[0]))
     assert [[one.status for one in task] for task in found] == [["PASSED"] * 2]

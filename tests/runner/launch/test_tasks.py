@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from runner.launch import started
 from runner.launch import tasks as tasks_module
 from runner.launch.files import LaunchFiles
 from runner.launch.tasks import Answer, Tasks, folder_for_tasks
@@ -93,10 +96,55 @@ def test_tasks_that_no_worker_could_take_say_why(tmp_path: Path, monkeypatch: py
     assert all("does not see the folder /nowhere" in one.lost for one in found)
 
 
+class Broken(Here):
+    """Stands for joblib, which could not send what its workers are to do; the cause is of another thread."""
+
+    def __init__(self, *given: Any) -> None:
+        self.is_over, self.returns = True, []
+        self.error: BaseException | None = pickle.PicklingError("Could not pickle the task")
+        self.error.__cause__ = RuntimeError('\n"""\nTraceback\n  File "x.py", line 1\nOSError: handle is closed\n"""')
+
+
+def test_joblib_is_started_once_more_if_its_workers_got_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[type[Here]] = []
+
+    def start(*given: Any) -> Here:
+        made.append(Here if made else Broken)
+        return made[-1](*given)
+
+    monkeypatch.setattr(tasks_module, "Started", start)
+    found = list(Tasks(LaunchRequest("joblib", (), {"n_jobs": 1}), Squares(), 2, tmp_path / "tasks"))
+    assert [(one.task, one.result) for one in found] == [(0, 0), (1, 1)]
+    assert made == [Broken, Here]
+
+
+@pytest.mark.parametrize(("launcher", "starts"), [("joblib", 2), ("submitit_local", 1)])
+def test_a_launcher_that_never_gives_its_workers_anything_says_why(
+    launcher: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Broken] = []
+    monkeypatch.setattr(tasks_module, "Started", lambda *given: made.append(Broken()) or made[-1])
+    given = {"n_jobs": 1} if launcher == "joblib" else {}
+    found = list(Tasks(LaunchRequest(launcher, (), given), Squares(), 1, tmp_path / "tasks"))
+    assert [one.lost for one in found] == ["Could not pickle the task (OSError: handle is closed)"]
+    assert len(made) == starts
+
+
+def test_work_is_pickled_by_the_names_of_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cloudpickle would take a class along that has another name by now, with all that its module holds."""
+    work = Squares()
+    assert started._Task(work)._work == pickle.dumps(work)
+    monkeypatch.setattr(sys.modules[__name__], "Squares", None)
+    with pytest.raises(pickle.PicklingError, match="not the same object"):
+        started._Task(work)
+
+
 def test_leaving_early_ends_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     monkeypatch.setattr(tasks_module, "Started", Here)
-    monkeypatch.setattr(tasks_module, "_end_joblib", lambda: ended.append("joblib"))
+    monkeypatch.setattr(tasks_module, "end_joblib", lambda: ended.append("joblib"))
     for _ in Tasks(LaunchRequest("joblib", (), {"n_jobs": 1}), Squares(), 3, tmp_path / "tasks"):
         break
     assert ended == ["joblib"]
