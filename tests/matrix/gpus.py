@@ -31,8 +31,8 @@ def on_gpus(
 ) -> Iterator[list[Outcome]]:
     """Run rows until the limit, one world size after the other, each in a world of its own.
 
-    share_gpus: the ranks go round the GPUs that there are. Processes compile ahead in the same order, so that a run that
-    has little time does not spend it on compiling alone.
+    share_gpus: the ranks go round the GPUs that there are. Processes compile ahead in the same order, so that a run
+    that has little time does not spend it on compiling alone.
     """
     groups = groups_of(rows)
     context = multiprocessing.get_context("spawn")
