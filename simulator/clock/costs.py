@@ -15,8 +15,8 @@ class Costs:
     from a strong store of one rank until a poll of another rank sees it; own_hop: until a poll of the same rank does;
     switch_hop: of a store through the switch. store, switch_store: what the warp itself spends on a strong store.
     fence: a fence or the release of an access, of system or GPU scope; fence_after_stores: one with stores to other
-    ranks outstanding, bulk copies excepted; block_fence: of block or cluster scope. barrier: of a block (bar.sync);
-    cluster_barrier; mbarrier: a wait for an mbarrier. bulk_own_load, bulk_remote_load, bulk_store, bulk_switch_store: a bulk copy from
+    ranks outstanding; block_fence: of block or cluster scope. barrier: of a block (bar.sync); cluster_barrier;
+    mbarrier: a wait for an mbarrier. bulk_own_load, bulk_remote_load, bulk_store, bulk_switch_store: a bulk copy from
     issue to its last byte; bulk_read: a bulk copy until its source in shared memory is read. lane_copy: a cp.async.
     instruction: each instruction that the path's warps issue.
     """

@@ -240,7 +240,8 @@ class Meetings(Timer):
             read = start + self.costs.bulk_read
             reads = int(self._copy_row(run, warps, read, before, "bulk_read", event.instruction))
             run.groups.setdefault((lane, event.group), []).extend((row, reads))
-        # A store by bulk copy is not outstanding at a fence: only cp.async.bulk.wait_group waits for it.
+        if not event.is_load:
+            run.outstanding[warps.at] += 1 if event.target != viewer else 0
         run.last_copies.setdefault(viewer, Best()).raise_to(done, row)
 
     def _copy_row(self, run: Running, warps: Warps, time: Any, before: Any, kind: str, one: Instruction) -> Any:
