@@ -34,7 +34,7 @@ class PhaseWork:
     """What goes over links and through memory between two waits for other threads.
 
     directions: each direction of each GPU's link, alike ones once. memory_bytes: read and written in the memory of the
-    GPU that has most of it, by whomever; looks of polls are not counted.
+    GPU that has most of it, by whomever, each line once; looks of polls are not counted.
     """
 
     directions: tuple[Direction, ...]

@@ -25,6 +25,7 @@ from runner.case.layout import layout_of
 from runner.predict.case_work import CaseWork, Direction, PhaseWork
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
+from simulator.clock.book import LINE_BITS
 from simulator.clock.costs import Costs
 from simulator.clock.profile import LaunchProfile, Phase
 from simulator.world import SimulatedWorld, SimulatorOptions
@@ -45,6 +46,7 @@ DEADLINE_S = 300.0
 """Seconds that each simulation may take."""
 
 _SPARE_BYTES = 1 << 20
+_LINE_BYTES = 1 << LINE_BITS
 
 
 class NotSimulated(WorldFailure):
@@ -176,7 +178,7 @@ def clocked(
 def phase_works(profile: LaunchProfile, times: float) -> tuple[PhaseWork, ...]:
     """Return what goes over links and through memory in each phase of a launch, times as much; nothing of a phase that
     moves nothing."""
-    found = (PhaseWork(_directions(one, profile.ranks, times), _memory_bytes(one, times)) for one in profile.phases)
+    found = (PhaseWork(_directions(one, profile.ranks, times), _memory_bytes(one, profile.ranks, times)) for one in profile.phases)
     return tuple(one for one in found if one.directions or one.memory_bytes)
 
 
@@ -210,15 +212,20 @@ def _directions(phase: Phase, ranks: Sequence[int], times: float) -> tuple[Direc
     return tuple(dict.fromkeys(found))
 
 
-def _memory_bytes(phase: Phase, times: float) -> float:
-    """Return the bytes read and written in the memory of the GPU that has most of them; of an access through the switch
-    each replica has all."""
-    everywhere = sum(one.bytes for one in phase.traffic if one.target < 0)
-    alone: dict[int, int] = {}
-    for one in phase.traffic:
-        if one.target >= 0:
-            alone[one.target] = alone.get(one.target, 0) + one.bytes
-    return (everywhere + max(alone.values(), default=0)) * times
+def _memory_bytes(phase: Phase, ranks: Sequence[int], times: float) -> float:
+    """Return the bytes read and written in the memory of the GPU that has most of them.
+
+    Of lanes' accesses each line counts once, read or written: a cache has it for all further lanes. Each copy moves its
+    bytes. Of accesses through the switch every replica has all.
+    """
+    found = {rank: _LINE_BYTES * sum(phase.switch_lines) for rank in ranks}
+    for one in phase.lines:
+        found[one.rank] += _LINE_BYTES * (one.read + one.written)
+    for moved in phase.traffic:
+        if moved.how != "lanes":
+            for rank in found if moved.target < 0 else (moved.target,):
+                found[rank] += moved.bytes
+    return max(found.values(), default=0) * times
 
 
 def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
