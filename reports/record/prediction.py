@@ -5,8 +5,8 @@ A prediction is no measurement, and no figure of a record's timing is made of it
 
     time = launch + begin + least + max(link + memory, more) + cold
 
-Its terms are here as they are added up, in microseconds: that of a cold cache with its coldness. Earlier records have no
-memory, and their path's terms have a factor that was fitted then.
+Its terms are here as they are added up, in microseconds: that of a cold cache with its coldness. Earlier records have
+no memory, and their path's terms have a factor that was fitted then.
 """
 
 from __future__ import annotations

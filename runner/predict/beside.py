@@ -86,9 +86,7 @@ def predicted_beside(
             regime=regime,
             ratio=measured_us / time_us,
             terms=added_up(terms, score.constants),
-            path_us={
-                kind: weighed({kind: count}, known.rates.costs_us) for kind, count in sorted(work.steps.items())
-            },
+            path_us={kind: weighed({kind: count}, known.rates.costs_us) for kind, count in sorted(work.steps.items())},
             work=recorded_work(work),
             remarks=tuple(remarks_of(work, known, score, ranks)),
         )

@@ -11,10 +11,10 @@ least       The critical path of the same code with the least work, weighed by t
             path, so that their times can't tell it from begin.
 more        What the path has beyond that for a longer message: further rounds of loads. They wait while the link is
             busy with the same data, so the longer of the two counts, not their sum.
-link        The busier direction of the busiest link, phase after phase, as a phase begins when others have ended theirs:
-            (written / push + copied / bulk push + answered / pull + asked * request) bytes. These are floors: pushing,
-            pushing by bulk copies, pulling, and pulling both ways, which has the requests of one direction among the
-            answers of the other.
+link        The busier direction of the busiest link in each phase; a phase begins when others have ended theirs, so
+            that phases add up: (written / push + copied / bulk push + answered / pull + asked * request) bytes. These
+            are floors: pushing, pushing by bulk copies, pulling, and pulling both ways, which has the requests of one
+            direction among the answers of the other.
 memory      In each phase, how much longer the busiest GPU's own memory takes than the link: (read + written) / memory
             bytes. A phase that reads an inbox again has no traffic over links to hide it. The floor is that of local
             sums in more memory than an L2 cache holds; of data that an L2 cache holds it is too slow, and then short.

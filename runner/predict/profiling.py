@@ -178,7 +178,8 @@ def clocked(
 def phase_works(profile: LaunchProfile, times: float) -> tuple[PhaseWork, ...]:
     """Return what goes over links and through memory in each phase of a launch, times as much; nothing of a phase that
     moves nothing."""
-    found = (PhaseWork(_directions(one, profile.ranks, times), _memory_bytes(one, profile.ranks, times)) for one in profile.phases)
+    ranks = profile.ranks
+    found = [PhaseWork(_directions(one, ranks, times), _memory_bytes(one, ranks, times)) for one in profile.phases]
     return tuple(one for one in found if one.directions or one.memory_bytes)
 
 

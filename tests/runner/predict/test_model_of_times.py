@@ -117,7 +117,8 @@ def test_a_step_without_a_cost_is_an_error():
 
 
 def test_work_is_the_same_after_its_document():
-    work = CaseWork({"hop": 2.0}, {"hop": 3.5}, (PhaseWork((Direction(1.0, 2.0, 3.0, 4.0),), 5.0), READ_AGAIN), "rounds")
+    phases = (PhaseWork((Direction(1.0, 2.0, 3.0, 4.0),), 5.0), READ_AGAIN)
+    work = CaseWork({"hop": 2.0}, {"hop": 3.5}, phases, "rounds")
     assert CaseWork.of(work.document()) == work
     with pytest.raises(ValueError, match="guessed"):
         CaseWork.of({**work.document(), "how": "guessed"})
