@@ -20,7 +20,7 @@ from reports.record.codec import decoded, encoded
 from reports.record.prediction import PredictedTerms, RecordedPrediction
 from reports.record.record import Record
 from reports.table.table import csv_text, json_text, markdown, plain
-from tests.reports.beside import TERMS, predicted
+from tests.reports.beside import BEFORE, TERMS, predicted
 from tests.reports.synthetic import KIB, record
 
 
@@ -178,9 +178,9 @@ def test_the_largest_terms_leave_out_the_shorter_of_link_and_path() -> None:
 
 
 def test_memory_counts_with_the_link_and_records_from_before_have_none() -> None:
-    assert TERMS.memory_us is None
-    assert "memory_us" not in encoded(TERMS)
-    assert decoded(PredictedTerms, encoded(TERMS), "terms") == TERMS
+    assert "memory_us" not in encoded(BEFORE)
+    assert decoded(PredictedTerms, encoded(BEFORE), "terms") == BEFORE
+    assert BEFORE.time_us == TERMS.time_us
     more = dataclasses.replace(TERMS, memory_us=2.0, more_us=4.0)
     assert decoded(PredictedTerms, encoded(more), "terms") == more
     assert more.time_us == pytest.approx(0.7 + 1.2 + 4.0 + 3.5 + 2.0)
@@ -192,9 +192,10 @@ def test_memory_counts_with_the_link_and_records_from_before_have_none() -> None
 
 
 def test_a_page_shows_the_memory_where_a_record_has_it(records: list[Record]) -> None:
-    assert records[1].timing is not None
-    later = predicted(records[1], 7.0, terms=dataclasses.replace(TERMS, memory_us=1.375))
-    (table,) = (block for block in part([records[0], later]).blocks if isinstance(block, Table))  # type: ignore[union-attr]
+    earlier, later = predicted(records[0], 7.0, terms=BEFORE), dataclasses.replace(TERMS, memory_us=1.375)
+    (table,) = (
+        block for block in part([earlier, predicted(records[1], 7.0, terms=later)]).blocks if isinstance(block, Table)
+    )  # type: ignore[union-attr]
     lines = {line.cells["algorithm"]: line for group in table.sheet.groups for line in group}
     before, now = lines["all_reduce/one_shot"], lines["all_reduce/two_shot"]
     assert (before.cells["memory"], now.cells["memory"]) == ("-", "1.38")
