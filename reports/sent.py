@@ -123,7 +123,8 @@ def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
 def _prediction_metrics(told: PredictedTime) -> dict[str, float]:
     """What a model told of a timed case: times in us with their interval and terms, and measured over predicted."""
     found = {f"prediction/{name}": getattr(told, name) for name in ("time_us", "low_us", "high_us", "ratio")}
-    return found | {f"prediction/{one.name}": getattr(told.terms, one.name) for one in fields(told.terms)}
+    terms = {f"prediction/{one.name}": getattr(told.terms, one.name) for one in fields(told.terms)}
+    return found | {name: us for name, us in terms.items() if us is not None}
 
 
 def _numbers(counters: dict[str, Any]) -> Iterator[tuple[str, float]]:

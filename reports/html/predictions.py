@@ -33,7 +33,8 @@ def part(records: Sequence[Record]) -> Part | None:
     slower = predictions.slower_lines(some)
     notes = [f"{counted(len(slower), 'case')} of {len(shown)} slower than predicted", *slower]
     terms = "; ".join(f"{name.removesuffix('_us')}: {meaning}" for name, meaning in TERM_NAMES.items())
-    notes += [*predictions.captions(some)[:1], f"terms in us, of link and more only the longer one counts: {terms}"]
+    longer = "of link with memory and more only the longer one counts"
+    notes += [*predictions.captions(some)[:1], f"terms in us, {longer}: {terms}"]
     notes += predictions.remark_lines([record for row in some for record in row.records])
     blocks: list[Block] = [Notes(tuple(notes))]
     if shown:
@@ -55,7 +56,8 @@ def _line(heading: str, row: Row) -> Line:
         "measured (us)": measured_us,
         predictions.PREDICTED: found["predicted_us"],
     }
-    raw |= {predictions.RATIO: ratio} | {name.removesuffix("_us"): getattr(told.terms, name) for name in _TERMS}
+    terms = {name.removesuffix("_us"): getattr(told.terms, name) for name in _TERMS}
+    raw |= {predictions.RATIO: ratio} | {name: us for name, us in terms.items() if us is not None}
     steps = sorted(told.path_us.items(), key=lambda one: -one[1])
     cells = {
         "size (B)": str(row.size_bytes),
@@ -67,7 +69,7 @@ def _line(heading: str, row: Row) -> Line:
         predictions.RATIO: f"{ratio:.2f}",
         "verdict": predictions.verdict(row),
         "regime": told.regime,
-        **{name.removesuffix("_us"): f"{getattr(told.terms, name):.2f}" for name in _TERMS},
+        **{name: "-" if us is None else f"{us:.2f}" for name, us in terms.items()},
         "on the path": ", ".join(f"{kind} {value:.2f} us" for kind, value in steps if value) or "-",
         "section": heading,
     }

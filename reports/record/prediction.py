@@ -3,20 +3,20 @@
 A prediction is no measurement, and no figure of a record's timing is made of it. The model is the runner's
 (runner/predict/model.py):
 
-    time = launch + begin + least + max(link, more) + cold
+    time = launch + begin + least + max(link + memory, more) + cold
 
-Its terms are here as they are added up, in microseconds: the path's terms with the model's stretch, the term of a cold
-cache with its coldness.
+Its terms are here as they are added up, in microseconds: that of a cold cache with its coldness. Earlier records have
+no memory, and their path's terms have a factor that was fitted then.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from reports.record.codec import plain
+from reports.record.codec import LATER, plain
 
 REGIMES = ("latency", "mixed", "bandwidth")
 """What decides a time: the path, both, or the link."""
@@ -28,6 +28,7 @@ TERM_NAMES = {
     "begin_us": "begin",
     "least_us": "the path of a message of 1 KiB",
     "link_us": "the link",
+    "memory_us": "the own memory",
     "more_us": "the rest of the path",
     "cold_us": "a cold cache",
 }
@@ -40,31 +41,38 @@ class PredictedTerms:
 
     launch_us: an empty node of a graph. begin_us: what a kernel takes beyond an empty one. least_us: the critical path
     of the same code with a message of 1 KiB; more_us: what the case's own path has beyond it. link_us: the busier
-    direction of the busiest link. cold_us: what a cold L2 cache adds.
+    direction of the busiest link. memory_us: how much longer than the link the own memory takes, phase by phase; None
+    in records from before the model had it. cold_us: what a cold L2 cache adds.
     """
 
     launch_us: float
     begin_us: float
     least_us: float
     link_us: float
+    memory_us: float | None = field(default=None, metadata=LATER)
     more_us: float
     cold_us: float
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if not (math.isfinite(value) and value >= 0):
+            if not (value is None or (math.isfinite(value) and value >= 0)):
                 raise ValueError(f"prediction.terms.{one.name}: {value}; it is a finite number of microseconds from 0")
 
     @property
     def time_us(self) -> float:
-        """The time that the terms make: of link and rest of the path only the longer one counts."""
-        return self.launch_us + self.begin_us + self.least_us + max(self.link_us, self.more_us) + self.cold_us
+        """The time that the terms make: of the traffic and the rest of the path only the longer one counts."""
+        return self.launch_us + self.begin_us + self.least_us + max(self.traffic_us, self.more_us) + self.cold_us
+
+    @property
+    def traffic_us(self) -> float:
+        """Microseconds of link and memory together."""
+        return self.link_us + (self.memory_us or 0.0)
 
     def largest(self, most: int = 2) -> tuple[tuple[str, float], ...]:
         """Return the names and microseconds of the largest terms that count, at most `most`."""
-        counted = {name: getattr(self, name) for name in TERM_NAMES}
-        del counted["more_us" if self.link_us >= self.more_us else "link_us"]
+        others = ("more_us",) if self.traffic_us >= self.more_us else ("link_us", "memory_us")
+        counted = {name: getattr(self, name) or 0.0 for name in TERM_NAMES if name not in others}
         order = sorted(counted.items(), key=lambda one: -one[1])
         return tuple((TERM_NAMES[name], value) for name, value in order[:most] if value)
 

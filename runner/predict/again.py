@@ -109,8 +109,9 @@ def _weighed_otherwise(one: _Asked, score: Stored, known: Known) -> Iterator[str
         if not _same(getattr(one.told, name), getattr(again, name)):
             yield f"{name} is {getattr(one.told, name):g}, weighed again {getattr(again, name):g}"
     for name, value in asdict(again.terms).items():
-        if not _same(getattr(one.told.terms, name), value):
-            yield f"{name} is {getattr(one.told.terms, name):g}, weighed again {value:g}"
+        told_us = getattr(one.told.terms, name)
+        if told_us is None or not _same(told_us, value):
+            yield f"{name} is {'missing' if told_us is None else f'{told_us:g}'}, weighed again {value:g}"
     for kind in sorted({*one.told.path_us, *again.path_us}):
         here, there = again.path_us.get(kind, 0.0), one.told.path_us.get(kind, 0.0)
         if not _same(here, there):

@@ -14,30 +14,35 @@ from dataclasses import fields, replace
 from typing import Any
 
 from runner.predict.model import Rates
-from runner.predict.rates import Known
+from runner.predict.rates import OWN_LOADS, REMOTE_LOADS, Known
 
 WAIT_FACTOR = 2.0
 """How far launches and waits may be off, either way. On one type, H200, a load from the own L2 cache took 0.30 us in
 the trial and 0.16 us in symlab calibrate, 1.9 times apart; no other floor was further off."""
 
 LINK_FACTOR = 1.2
-"""How far a link's rates may be off, either way. Copies by SMs reached 0.73 to 0.82 of a link's datasheet rate on H200,
-and so much is assumed of others: by this factor it is 0.61 to 0.98."""
+"""How far rates of links and memory may be off, either way. Copies by SMs reached 0.73 to 0.82 of a link's datasheet
+rate on H200, local sums 0.83 of the memory's, and so much is assumed of others: by this factor it is 0.61 to 0.99."""
+
+SWITCH = ("switch_load", "switch_hop", "bulk_switch_store")
+"""Kinds of steps through the switch, which are assumed to be those of peers, and may be off on every type."""
 
 WAITS = {
     "empty_node_us": (),
-    "load_own_l2_us": ("own_load", "look", "own_hop", "own_atomic", "bulk_own_load", "bulk_read", "lane_copy"),
-    "load_remote_hot_us": ("remote_load", "remote_atomic", "bulk_remote_load", "bulk_store"),
+    "load_own_l2_us": OWN_LOADS,
+    "load_remote_hot_us": tuple(kind for kind in REMOTE_LOADS if kind not in SWITCH),
     "relaxed_us": ("hop",),
     "release_acquire_us": ("fence", "fence_after_stores"),
 }
 """Kinds of steps by the floor that they are taken from; the empty node is the launch itself."""
 
-SWITCH = ("switch_load", "switch_hop", "bulk_switch_store")
-"""Kinds of steps through the switch, which are assumed to be those of peers, and may be off on every type."""
-
-LINKS = {"push_gbps": ("push_gbps",), "pull_gbps": ("pull_gbps", "pull_both_gbps")}
-"""A link's rates by the floor that says whether they were measured."""
+LINKS = {
+    "push_gbps": ("push_gbps",),
+    "bulk_push_gbps": ("bulk_push_gbps",),
+    "pull_gbps": ("pull_gbps", "pull_both_gbps"),
+    "reduce_gbps": ("memory_gbps",),
+}
+"""Rates of links and of memory by the floor that says whether they were measured."""
 
 
 def corners(known: Known) -> tuple[Rates, ...]:
@@ -48,8 +53,8 @@ def corners(known: Known) -> tuple[Rates, ...]:
 
 
 SAID = (
-    f"intervals: launches and waits that are assumed may be {WAIT_FACTOR:g} times as long or as short, links "
-    f"{LINK_FACTOR:g} times as fast or as slow, each by itself"
+    f"intervals: launches and waits that are assumed may be {WAIT_FACTOR:g} times as long or as short, links and "
+    f"memory {LINK_FACTOR:g} times as fast or as slow, each by itself"
 )
 """How far what is assumed may be off, in words."""
 

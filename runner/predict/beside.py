@@ -86,10 +86,7 @@ def predicted_beside(
             regime=regime,
             ratio=measured_us / time_us,
             terms=added_up(terms, score.constants),
-            path_us={
-                kind: score.constants.stretch * weighed({kind: count}, known.rates.costs_us)
-                for kind, count in sorted(work.steps.items())
-            },
+            path_us={kind: weighed({kind: count}, known.rates.costs_us) for kind, count in sorted(work.steps.items())},
             work=recorded_work(work),
             remarks=tuple(remarks_of(work, known, score, ranks)),
         )
@@ -106,9 +103,10 @@ def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
     return PredictedTerms(
         launch_us=terms.launch_us,
         begin_us=fitted.begin_us,
-        least_us=fitted.stretch * terms.least_us,
+        least_us=terms.least_us,
         link_us=terms.link_us,
-        more_us=fitted.stretch * terms.more_us,
+        memory_us=terms.memory_us,
+        more_us=terms.more_us,
         cold_us=fitted.cold_us * terms.coldness,
     )
 

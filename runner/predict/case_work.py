@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 Steps = Mapping[str, float]
@@ -18,13 +18,27 @@ EXTENSIONS = ("simulated", "blocks", "rounds")
 class Direction:
     """Bytes that go one way over one GPU's link to the switch in a launch.
 
-    written: of stores and copies into another GPU's memory. answered: the data that loads from another GPU's memory
-    get. asked: the data that loads get whose requests go this way, and whose answers go the other.
+    written: of stores into another GPU's memory. answered: the data that loads from another GPU's memory get. asked:
+    the data that loads get whose requests go this way, and whose answers go the other. copied: of bulk copies into
+    another GPU's memory.
     """
 
     written: float
     answered: float
     asked: float
+    copied: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseWork:
+    """What goes over links and through memory between two waits for other threads.
+
+    directions: each direction of each GPU's link, alike ones once. memory_bytes: read and written in the memory of the
+    GPU that has most of it, by whomever, each line once; looks of polls are not counted.
+    """
+
+    directions: tuple[Direction, ...]
+    memory_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +46,13 @@ class CaseWork:
     """A case's critical path and traffic.
 
     least: the steps of the same code with the least work that it can have, a message of 1 KiB: what a launch waits for
-    however small the message is. steps: those of the case itself. directions: what goes over links, each direction of
-    each GPU, alike ones once. how: of EXTENSIONS.
+    however small the message is. steps: those of the case itself. phases: its traffic, phase by phase in their order.
+    how: of EXTENSIONS.
     """
 
     least: Steps
     steps: Steps
-    directions: tuple[Direction, ...]
+    phases: tuple[PhaseWork, ...]
     how: str = "simulated"
 
     def __post_init__(self) -> None:
@@ -50,7 +64,10 @@ class CaseWork:
         return {
             "least": dict(self.least),
             "steps": dict(self.steps),
-            "directions": [[one.written, one.answered, one.asked] for one in self.directions],
+            "phases": [
+                {"directions": [list(astuple(way)) for way in one.directions], "memory_bytes": one.memory_bytes}
+                for one in self.phases
+            ],
             "how": self.how,
         }
 
@@ -60,7 +77,10 @@ class CaseWork:
         return CaseWork(
             {name: float(count) for name, count in document["least"].items()},
             {name: float(count) for name, count in document["steps"].items()},
-            tuple(Direction(*map(float, one)) for one in document["directions"]),
+            tuple(
+                PhaseWork(tuple(Direction(*map(float, way)) for way in one["directions"]), float(one["memory_bytes"]))
+                for one in document["phases"]
+            ),
             document["how"],
         )
 

@@ -1,23 +1,28 @@
 """The model: from a profile to microseconds.
 
-    time = launch + begin + stretch * least + max(link, stretch * more) + cold * coldness
+    time = launch + begin + least + max(link + memory, more) + cold * coldness
 
 launch      An empty kernel in a graph: a floor of the GPU type.
 begin       What a kernel that does anything takes beyond an empty one: its first instructions, the last warp's end.
             Fitted.
 least       The critical path of the same code with the least work, weighed by the floors: loads, hops of flags between
-            GPUs, fences, each counted as often as they wait for each other. The simulator's clock finds it.
-stretch     What stands between two steps of a path: the instructions that a floor's bare loop does not have. Fitted.
+            GPUs, fences, each counted as often as they wait for each other. The simulator's clock finds it. A step
+            takes what its floor says. A factor on all steps is not fitted: kernels with barriers have nearly the same
+            path, so that their times can't tell it from begin.
 more        What the path has beyond that for a longer message: further rounds of loads. They wait while the link is
             busy with the same data, so the longer of the two counts, not their sum.
-link        The busier direction of the busiest link: (written / push + answered / pull + asked * request) bytes. The
-            three are floors: pushing, pulling, and pulling both ways, which has the requests of one direction among the
-            answers of the other.
+link        The busier direction of the busiest link in each phase; a phase begins when others have ended theirs, so
+            that phases add up: (written / push + copied / bulk push + answered / pull + asked * request) bytes. These
+            are floors: pushing, pushing by bulk copies, pulling, and pulling both ways, which has the requests of one
+            direction among the answers of the other.
+memory      In each phase, how much longer the busiest GPU's own memory takes than the link: (read + written) / memory
+            bytes. A phase that reads an inbox again has no traffic over links to hide it. The floor is that of local
+            sums in more memory than an L2 cache holds; of data that an L2 cache holds it is too slow, and then short.
 coldness    0 to 1: how much of a launch's first accesses misses the L2 cache. Contestants measured in turns, each with
             slots of buffers in turn, push each other's data out; 0 below a tenth of the cache, 1 beyond 1.6 of it, and
             by the logarithm between. cold, what a miss on the path costs, is fitted.
 
-Three constants are fitted to collectives (Fitted), all others are floors of the GPU type, which need no collective.
+Two constants are fitted to collectives (Fitted), all others are floors of the GPU type, which need no collective.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.predict.case_work import CaseWork, weighed
+from runner.predict.case_work import CaseWork, PhaseWork, weighed
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,33 +50,39 @@ _LATENCY_BELOW, _BANDWIDTH_FROM = 0.2, 0.8
 class Rates:
     """What the model takes of a type of GPU: floors, which need no collective (rates.py).
 
-    launch_us: an empty node of a graph. costs_us: of each kind of step (simulator/clock/costs.py). push_gbps,
-    pull_gbps, pull_both_gbps: what SMs reach storing to another GPU, loading from it, and loading in both directions
-    at once, GB/s (10^9) of one direction. l2_bytes: of the L2 cache.
+    launch_us: an empty node of a graph. costs_us: of each kind of step (simulator/clock/costs.py). In GB/s (10^9):
+    push_gbps, bulk_push_gbps, pull_gbps, pull_both_gbps, what SMs reach in one direction storing to another GPU,
+    storing to it by bulk copies, loading from it, and loading in both directions at once; memory_gbps, what they reach
+    in their own memory, read and written. l2_bytes: of the L2 cache.
     """
 
     launch_us: float
     costs_us: Mapping[str, float]
     push_gbps: float
+    bulk_push_gbps: float
     pull_gbps: float
     pull_both_gbps: float
+    memory_gbps: float
     l2_bytes: int
 
-    def link_us(self, profile: CaseWork) -> float:
-        """Return how long the busiest direction of a link is busy, in microseconds."""
+    def link_us(self, phase: PhaseWork) -> float:
+        """Return how long the busiest direction of a link is busy in a phase, in microseconds."""
         request = max(1 / self.pull_both_gbps - 1 / self.pull_gbps, 0.0)
-        weights = 1 / self.push_gbps, 1 / self.pull_gbps, request
+        weights = 1 / self.push_gbps, 1 / self.pull_gbps, request, 1 / self.bulk_push_gbps
         return max(
-            (_dot(weights, (one.written, one.answered, one.asked)) for one in profile.directions), default=0.0
+            (_dot(weights, (one.written, one.answered, one.asked, one.copied)) for one in phase.directions), default=0.0
         ) / (1e3)
+
+    def memory_us(self, phase: PhaseWork) -> float:
+        """Return how long the busiest memory is busy in a phase, in microseconds."""
+        return phase.memory_bytes / self.memory_gbps / 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The constants fitted to collectives of one type of GPU: begin_us, stretch (a factor) and cold_us."""
+    """The constants fitted to collectives of one type of GPU."""
 
     begin_us: float
-    stretch: float
     cold_us: float
 
 
@@ -83,15 +94,17 @@ class Terms:
     least_us: float
     more_us: float
     link_us: float
+    memory_us: float
     coldness: float
 
     def time_us(self, fitted: Fitted) -> float:
         """Return the predicted time of a launch."""
-        return float(times_us(columns([self]), (fitted.begin_us, fitted.stretch, fitted.cold_us))[0])
+        return float(times_us(columns([self]), (fitted.begin_us, fitted.cold_us))[0])
 
     def regime(self, fitted: Fitted) -> str:
-        """Return what decides the time: "latency", "bandwidth" or "mixed", by the link's share of it."""
-        share = self.link_us / self.time_us(fitted)
+        """Return what decides the time: "latency", "bandwidth" or "mixed", by the share of it that link and memory
+        have."""
+        share = (self.link_us + self.memory_us) / self.time_us(fitted)
         return REGIMES[0] if share < _LATENCY_BELOW else REGIMES[2] if share >= _BANDWIDTH_FROM else REGIMES[1]
 
 
@@ -99,7 +112,10 @@ def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float) -> Terms:
     """Return the terms of a case. footprint_bytes: what all buffers that are used in turn have together on a GPU."""
     least_us = weighed(profile.least, rates.costs_us)
     more_us = max(weighed(profile.steps, rates.costs_us) - least_us, 0.0)
-    return Terms(rates.launch_us, least_us, more_us, rates.link_us(profile), coldness(footprint_bytes / rates.l2_bytes))
+    links = [rates.link_us(one) for one in profile.phases]
+    beyond = [max(rates.memory_us(one) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
+    cold = coldness(footprint_bytes / rates.l2_bytes)
+    return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold)
 
 
 def coldness(ratio: float) -> float:
@@ -111,15 +127,15 @@ def coldness(ratio: float) -> float:
 
 def columns(terms: Sequence[Terms]) -> Floats:
     """Return terms as an array of float64, a row for each of Terms' fields, a column for each case."""
-    rows = [(one.launch_us, one.least_us, one.more_us, one.link_us, one.coldness) for one in terms]
-    return np.array(rows, np.float64).reshape(-1, 5).T
+    rows = [(one.launch_us, one.least_us, one.more_us, one.link_us, one.memory_us, one.coldness) for one in terms]
+    return np.array(rows, np.float64).reshape(-1, 6).T
 
 
 def times_us(terms: Floats, constants: Sequence[float]) -> Floats:
     """Return predicted times in microseconds. terms: as columns gives them; constants: in the order of Fitted."""
-    launch, least, more, link, cold = terms
-    begin_us, stretch, cold_us = constants
-    times: Floats = launch + begin_us + stretch * least + np.maximum(link, stretch * more) + cold_us * cold
+    launch, least, more, link, memory, cold = terms
+    begin_us, cold_us = constants
+    times: Floats = launch + begin_us + least + np.maximum(link + memory, more) + cold_us * cold
     return times
 
 

@@ -131,10 +131,7 @@ def _facts(found: Sequence[Series], score: Stored) -> Facts:
     rows = [
         ("type of GPU", ", ".join(dict.fromkeys(one.known.name for one in found))),
         ("constants", f"fitted to {score.cases} measured cases of {score.gpu}"),
-        (
-            "begin, stretch, cold",
-            f"{constants.begin_us:.3f} us, {constants.stretch:.3f}, {constants.cold_us:.3f} us",
-        ),
+        ("begin, cold", f"{constants.begin_us:.3f} us, {constants.cold_us:.3f} us"),
         ("cases predicted", str(sum(len(one.predictions) for one in found))),
         ("cases refused", str(sum(len(one.refused) for one in found))),
         ("cases unfinished", str(sum(len(one.unfinished) for one in found))),

@@ -33,7 +33,7 @@ from simulator.clock.costs import H200_TRIAL
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
 
-FORM = 2
+FORM = 3
 """The number of the form of kept profiles: another one is simulated anew."""
 
 

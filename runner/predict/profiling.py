@@ -9,7 +9,7 @@ tests/runner/predict hold both against simulations of the whole.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,11 +22,12 @@ from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.inputs import CPU, make_input
 from runner.case.layout import layout_of
-from runner.predict.case_work import CaseWork, Direction
+from runner.predict.case_work import CaseWork, Direction, PhaseWork
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
+from simulator.clock.book import LINE_BITS
 from simulator.clock.costs import Costs
-from simulator.clock.profile import LaunchProfile
+from simulator.clock.profile import LaunchProfile, Phase
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 WHOLE_BYTES = 1 << 20
@@ -45,6 +46,7 @@ DEADLINE_S = 300.0
 """Seconds that each simulation may take."""
 
 _SPARE_BYTES = 1 << 20
+_LINE_BYTES = 1 << LINE_BITS
 
 
 class NotSimulated(WorldFailure):
@@ -173,31 +175,58 @@ def clocked(
         simulated.close()
 
 
-def directions(profile: LaunchProfile, times: float) -> tuple[Direction, ...]:
-    """Return what goes over links in a launch, times as much: of each rank's two directions, alike ones once.
+def phase_works(profile: LaunchProfile, times: float) -> tuple[PhaseWork, ...]:
+    """Return what goes over links and through memory in each phase of a launch, times as much; nothing of a phase that
+    moves nothing."""
+    ranks = profile.ranks
+    found = [PhaseWork(_directions(one, ranks, times), _memory_bytes(one, ranks, times)) for one in profile.phases]
+    return tuple(one for one in found if one.directions or one.memory_bytes)
+
+
+def _directions(phase: Phase, ranks: Sequence[int], times: float) -> tuple[Direction, ...]:
+    """Return what goes over links in a phase, times as much: of each rank's two directions, alike ones once.
 
     A reduction through the switch (multimem.ld_reduce) takes its bytes from every GPU of the launch, the asking one
     included, and gives one answer; a store through the switch (multimem.st, multimem.red) leaves one GPU and reaches
     every one.
     """
-    out = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
-    into = {rank: [0.0, 0.0, 0.0] for rank in profile.ranks}
-    for one in (traffic for phase in profile.phases for traffic in phase.traffic):
+    written, answered, asked, copied = range(4)
+    out = {rank: [0.0] * 4 for rank in ranks}
+    into = {rank: [0.0] * 4 for rank in ranks}
+    for one in phase.traffic:
         if one.viewer == one.target:
             continue
         moved = one.bytes * times
+        others = (one.target,) if one.target >= 0 else ranks  # the switch asks or reaches all replicas
         if one.action in ("read", "reduce"):
-            for rank in (one.target,) if one.target >= 0 else profile.ranks:  # the switch asks all replicas
-                out[rank][1] += moved
-                into[rank][2] += moved
-            into[one.viewer][1] += moved
-            out[one.viewer][2] += moved
+            for rank in others:
+                out[rank][answered] += moved
+                into[rank][asked] += moved
+            into[one.viewer][answered] += moved
+            out[one.viewer][asked] += moved
         else:
-            out[one.viewer][0] += moved
-            for rank in (one.target,) if one.target >= 0 else profile.ranks:
-                into[rank][0] += moved
+            kind = copied if one.how == "bulk" else written
+            out[one.viewer][kind] += moved
+            for rank in others:
+                into[rank][kind] += moved
     found = [Direction(*values) for values in (*out.values(), *into.values()) if any(values)]
     return tuple(dict.fromkeys(found))
+
+
+def _memory_bytes(phase: Phase, ranks: Sequence[int], times: float) -> float:
+    """Return the bytes read and written in the memory of the GPU that has most of them.
+
+    Of lanes' accesses each line counts once, read or written: a cache has it for all further lanes. Each copy moves its
+    bytes. Of accesses through the switch every replica has all.
+    """
+    found = {rank: _LINE_BYTES * sum(phase.switch_lines) for rank in ranks}
+    for one in phase.lines:
+        found[one.rank] += _LINE_BYTES * (one.read + one.written)
+    for moved in phase.traffic:
+        if moved.how != "lanes":
+            for rank in found if moved.target < 0 else (moved.target,):
+                found[rank] += moved.bytes
+    return max(found.values(), default=0) * times
 
 
 def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
@@ -217,7 +246,7 @@ def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
 
 
 def _profile(least: Mapping[str, float], found: LaunchProfile, times: float, how: str) -> CaseWork:
-    return CaseWork(dict(least), _steps(found), directions(found, times), how)
+    return CaseWork(dict(least), _steps(found), phase_works(found, times), how)
 
 
 def _steps(profile: LaunchProfile) -> dict[str, float]:

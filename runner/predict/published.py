@@ -28,7 +28,8 @@ from runner.predict.splits import FITTED_TO
 from simulator.clock.costs import H200_TRIAL
 
 PROFILES = "profiles.json.xz"
-FORM = 1
+FORM = 2
+OLDER_FORMS = (1,)
 MOST_BYTES = 1 << 26
 
 SAID_EVERY = 50
@@ -73,12 +74,15 @@ def missing(place: Path, records: Iterable[Record]) -> list[str]:
 
 
 def profiles(path: Path) -> dict[str, CaseWork]:
-    """Return the profiles in a file by profile_key; {} if there is no file. ValueError, naming it, for another one."""
+    """Return the profiles in a file by profile_key; {} if there is no file, or one of an older form, which is made
+    anew. ValueError, naming it, for another one."""
     if not path.is_file():
         return {}
     try:
         unpacker = lzma.LZMADecompressor()
         document = json.loads(unpacker.decompress(path.read_bytes(), MOST_BYTES))
+        if document["form"] in OLDER_FORMS:
+            return {}
         if document["form"] != FORM:
             raise ValueError(f"its form is {document['form']}, this version reads {FORM}")
         return {key: CaseWork.of(one) for key, one in document["profiles"].items()}

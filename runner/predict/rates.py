@@ -21,8 +21,20 @@ PUSH_SHARE, PULL_SHARE, PULL_BOTH_SHARE = 1 / 1.248, 1 / 1.223, 1 / (1.223 + 0.1
 ways. From the trial on published records of H200 (November 2026): 361, 368 and 331 of 450 GB/s. That day a copy by SMs
 alone reached 364 to 367 pushing, and 333 pulling both ways."""
 
+BULK_PUSH_SHARE = 344.7 / 450
+"""The same, storing by bulk copies: of H200's floors (symlab calibrate, 2026-11-23)."""
+
+MEMORY_SHARE = 3962 / 4800
+"""What SMs reach of a memory's datasheet rate, reading and writing: of H200's floors (symlab calibrate, 2026-11-23)."""
+
 WAITS = ("relaxed_us", "load_own_l2_us", "load_remote_hot_us", "release_acquire_us")
 """Floors that the costs of steps are taken from."""
+
+OWN_LOADS = ("own_load", "look", "own_hop", "own_atomic", "bulk_own_load", "bulk_read", "lane_copy")
+REMOTE_LOADS = (
+    "remote_load", "switch_load", "remote_atomic", "bulk_remote_load", "bulk_store", "bulk_switch_store",
+)  # fmt: skip
+"""Kinds of steps that cost what a load from the own L2 cache costs, and what one from another GPU's costs."""
 
 USUAL = "h200"
 """The type whose launches and waits stand in for those of an uncalibrated one."""
@@ -42,7 +54,8 @@ class Known:
 def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     """Return what the model takes of a type. stand_in: floors for a type that has none; None: those of USUAL.
 
-    Of floors by number of blocks the empty node of one block and the fastest copies count.
+    Of floors by number of blocks the empty node of one block and the fastest copies count, and of local sums those of
+    the most blocks: with fewer, the data stay in the L2 cache.
     """
     floors = type_.floors
     own = floors or stand_in or gpu_type(USUAL).floors
@@ -56,6 +69,7 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     links: dict[str, float] = {}
     for name, share in (
         ("push_gbps", PUSH_SHARE),
+        ("bulk_push_gbps", BULK_PUSH_SHARE),
         ("pull_gbps", PULL_SHARE),
         ("pull_both_gbps", PULL_BOTH_SHARE),
     ):
@@ -63,8 +77,12 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
         links[name] = max(measured.values()) if measured else link_gbps * share
         if not measured:
             assumed.append(name)
+    sums = floors.reduce_gbps if floors is not None else {}
+    memory_gbps = sums[max(sums)] if sums else type_.memory.gbps * MEMORY_SHARE
+    if not sums:
+        assumed.append("reduce_gbps")
     launch_us = own.empty_node_us[min(own.empty_node_us)] if own.empty_node_us else 0.0
-    rates = Rates(launch_us, costs, l2_bytes=type_.memory.l2_bytes, **links)
+    rates = Rates(launch_us, costs, memory_gbps=memory_gbps, l2_bytes=type_.memory.l2_bytes, **links)
     return Known(type_.name, rates, tuple(assumed), floors is not None)
 
 
@@ -74,13 +92,16 @@ def known_rates() -> dict[str, Rates]:
 
 
 def _costs(floors: Floors) -> tuple[dict[str, float], list[str]]:
-    """Return the cost of each kind of step in microseconds, and the floors that had to be assumed for it."""
+    """Return the cost of each kind of step in microseconds, and the floors that had to be assumed for it.
+
+    Bulk copies have no floor of their waits, and take those of loads of the same distance.
+    """
     costs, assumed = H200_TRIAL.document(), []
     release_us = floors.release_acquire_us
     for kinds, name, value in (
         (("hop", "switch_hop"), "relaxed_us", floors.relaxed_us),
-        (("own_load", "look", "own_hop", "own_atomic"), "load_own_l2_us", floors.load_own_l2_us),
-        (("remote_load", "switch_load", "remote_atomic"), "load_remote_hot_us", floors.load_remote_hot_us),
+        (OWN_LOADS, "load_own_l2_us", floors.load_own_l2_us),
+        (REMOTE_LOADS, "load_remote_hot_us", floors.load_remote_hot_us),
     ):
         if value is None:
             assumed.append(name)

@@ -15,15 +15,15 @@ from runner.predict.model import Floats, columns, times_us
 Learner = Callable[[Sequence[Measured], Sequence[Measured]], Floats]
 """From the cases to learn from and those to predict to the latter's times in microseconds."""
 
-START = (0.5, 1.0, 0.5)
-"""Where the model's fit begins: begin_us, stretch, cold_us."""
+START = (0.5, 0.5)
+"""Where the model's fit begins: begin_us, cold_us."""
 
 BARRIER_FREE = frozenset({"lamport", "ll", "ll128", "two_shot_lamport"})
 """Algorithms whose data are their own flags: NCCL's LL kernels have a constant of their own."""
 
 
 def model(known: Sequence[Measured], unknown: Sequence[Measured]) -> Floats:
-    """The model of model.py, its three constants fitted."""
+    """The model of model.py, its two constants fitted."""
     return times_us(columns([one.terms for one in unknown]), fit_model(known))
 
 

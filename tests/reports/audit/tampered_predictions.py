@@ -15,7 +15,7 @@ from reports.record.codec import encoded
 from reports.record.record import load
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import predicted_beside
-from runner.predict.case_work import CaseWork, Direction
+from runner.predict.case_work import CaseWork, Direction, PhaseWork
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
 from tests.reports.audit.tampering import (
@@ -32,7 +32,7 @@ from tests.reports.audit.tampering import (
 )
 
 STEPS = {"remote_load": 4.0, "hop": 2.0, "fence": 1.0, "look": 3.0}
-WORK = CaseWork({**STEPS, "remote_load": 3.0}, STEPS, (Direction(1024.0, 0.0, 0.0),))
+WORK = CaseWork({**STEPS, "remote_load": 3.0}, STEPS, (PhaseWork((Direction(1024.0, 0.0, 0.0),)), PhaseWork((), 1e6)))
 NO_WORK_OF_OURS = {"reason": "nccl is a library's, and the model is of the catalogue's kernels", "time": None}
 
 
@@ -67,6 +67,15 @@ def _quicker(document: Document) -> None:
     time["ratio"] *= before / (before + 1.0)
 
 
+def _without_memory(document: Document) -> None:
+    """As records have it from before the model had this term, with all that follows from it in the record itself."""
+    time = document["prediction"]["time"]
+    before, less = time["time_us"], time["terms"].pop("memory_us")
+    for name in ("time_us", "low_us", "high_us"):
+        time[name] *= (before - less) / before
+    time["ratio"] *= before / (before - less)
+
+
 def _fewer_steps(document: Document) -> None:
     time = document["prediction"]["time"]
     time["work"]["steps"]["hop"] += 1.0
@@ -83,6 +92,8 @@ PREDICTIONS = (
     Kind("a predicted time", "predicted", first(put("prediction.time.time_us", lambda value: value * 1.01)), 12),
     Kind("measured over predicted", "predicted", first(put("prediction.time.ratio", 1.0)), 12),
     Kind("a term of a predicted time", "predicted", first(put("prediction.time.terms.link_us", 3.0)), 12),
+    Kind("the memory's term left out, and its time with it", "predicted", every(_without_memory, OURS), 12),
+    Kind("more traffic in memory of a predicted case", "predicted", every(put("prediction.time.work.phases.1.memory_bytes", 1e9), OURS), 12),
     Kind("the rest of a predicted path", "predicted", first(put("prediction.time.terms.more_us", 0.0)), 12),
     Kind("a wider interval in one record", "predicted", first(put("prediction.time.high_us", 1e3)), 12),
     Kind("a wider interval in all records", "predicted", every(put("prediction.time.high_us", lambda us: us * 2), OURS), 12),
@@ -90,7 +101,7 @@ PREDICTIONS = (
     Kind("another regime in all records", "predicted", every(put("prediction.time.regime", "mixed"), OURS), 12),
     Kind("a step more on a predicted path", "predicted", first(_fewer_steps), 12),
     Kind("a kind of step that the work does not have", "predicted", first(put("prediction.time.path_us.atomic", 0.0)), 12),
-    Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.directions.0", [1e9, 0.0, 0.0]), OURS), 12),
+    Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.phases.0.directions.0", [1e9, 0.0, 0.0, 0.0]), OURS), 12),
     Kind("a remark left out", "predicted", every(put("prediction.time.remarks", ["4 ranks: never measured"]), OURS), 12),
     Kind("floors said to be another type's", "predicted", every(_of_another, OURS), 12),
     Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), 12),

@@ -79,6 +79,41 @@ def test_another_digest_is_not_comparable(told: list[Record]) -> None:
     assert "predicted with other constants" in found[1].evidence
 
 
+def earlier(record: Record) -> Record:
+    """The same prediction as the model was told before it had phases: a factor on the path, and no term of memory."""
+    told, timing = time_of(record), record.timing
+    assert timing is not None
+    terms = told.terms
+    terms = dataclasses.replace(terms, least_us=0.5 * terms.least_us, more_us=0.5 * terms.more_us, memory_us=None)
+    work = {name: told.work[name] for name in ("least", "steps", "how")} | {
+        "directions": [[1024.0, 0.0, 0.0]],
+        "form": 2,
+    }
+    return with_time(
+        record,
+        constants_digest="sha256:" + "3" * 64,
+        terms=terms,
+        time_us=terms.time_us,
+        low_us=0.9 * terms.time_us,
+        high_us=1.1 * terms.time_us,
+        ratio=timing.median_us / terms.time_us,
+        path_us={kind: 0.5 * value for kind, value in told.path_us.items()},
+        work=work,
+    )
+
+
+def test_predictions_from_before_the_memory_are_held_to_their_own_terms(told: list[Record]) -> None:
+    others = [earlier(one) for one in told]
+    assert said(others) == ""
+    slower = dataclasses.replace(time_of(others[0]).terms, link_us=50.0)
+    assert "its terms make" in said([with_time(others[0], terms=slower), *others[1:]])
+    answer = predictions(others, predictions_asked(others), lambda text: None)
+    assert (answer["weighed"], answer["different"], len(answer["not_comparable"])) == (0, [], 4)
+    pretended = with_time(others[0], constants_digest=time_of(told[0]).constants_digest)
+    answer = predictions([pretended], predictions_asked([pretended]), lambda text: None)
+    assert "its work can't be weighed" in answer["different"][0][1]
+
+
 def test_without_a_worker_nothing_is_verified(told: list[Record]) -> None:
     (found,) = points(Material(tuple(told), problem="the worker can't be started"))
     assert found.outcome is Outcome.NOT_COMPARABLE

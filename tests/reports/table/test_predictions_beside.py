@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from reports.html import page
+from reports.html.blocks import Table
+from reports.html.predictions import part
 from reports.record import bundle
-from reports.record.prediction import RecordedPrediction
+from reports.record.codec import decoded, encoded
+from reports.record.prediction import PredictedTerms, RecordedPrediction
 from reports.record.record import Record
 from reports.table.table import csv_text, json_text, markdown, plain
-from tests.reports.beside import TERMS, predicted
+from tests.reports.beside import BEFORE, TERMS, predicted
 from tests.reports.synthetic import KIB, record
 
 
@@ -172,3 +175,29 @@ def test_the_largest_terms_leave_out_the_shorter_of_link_and_path() -> None:
     other = dataclasses.replace(TERMS, more_us=9.0)
     assert other.largest(1) == (("the rest of the path", 9.0),)
     assert other.time_us == pytest.approx(0.7 + 1.2 + 4.0 + 9.0)
+
+
+def test_memory_counts_with_the_link_and_records_from_before_have_none() -> None:
+    assert "memory_us" not in encoded(BEFORE)
+    assert decoded(PredictedTerms, encoded(BEFORE), "terms") == BEFORE
+    assert BEFORE.time_us == TERMS.time_us
+    more = dataclasses.replace(TERMS, memory_us=2.0, more_us=4.0)
+    assert decoded(PredictedTerms, encoded(more), "terms") == more
+    assert more.time_us == pytest.approx(0.7 + 1.2 + 4.0 + 3.5 + 2.0)
+    assert more.largest(3)[1:] == (("the link", 3.5), ("the own memory", 2.0))
+    rest = dataclasses.replace(more, more_us=6.0)
+    assert rest.largest(2) == (("the rest of the path", 6.0), ("the path of a message of 1 KiB", 4.0))
+    with pytest.raises(ValueError, match="memory_us: -1"):
+        dataclasses.replace(TERMS, memory_us=-1.0)
+
+
+def test_a_page_shows_the_memory_where_a_record_has_it(records: list[Record]) -> None:
+    earlier, later = predicted(records[0], 7.0, terms=BEFORE), dataclasses.replace(TERMS, memory_us=1.375)
+    (table,) = (
+        block for block in part([earlier, predicted(records[1], 7.0, terms=later)]).blocks if isinstance(block, Table)
+    )  # type: ignore[union-attr]
+    lines = {line.cells["algorithm"]: line for group in table.sheet.groups for line in group}
+    before, now = lines["all_reduce/one_shot"], lines["all_reduce/two_shot"]
+    assert (before.cells["memory"], now.cells["memory"]) == ("-", "1.38")
+    assert "memory" not in before.raw
+    assert now.raw["memory"] == 1.375

@@ -24,7 +24,9 @@ from runner.timing.measure import TimedResult
 from tests.runner.command.test_job_timing import LIMIT, Shelf, timing_of
 from tests.runner.conftest import BAD, TWO, Outcome, Script, on_its_fabric
 
-TERMS = PredictedTerms(launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, more_us=0.5, cold_us=0.0)
+TERMS = PredictedTerms(
+    launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, memory_us=0.125, more_us=0.5, cold_us=0.0
+)
 
 
 def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
@@ -153,6 +155,7 @@ def test_metrics_of_a_prediction_have_a_section_of_their_own() -> None:
         "prediction/begin_us": 1.0,
         "prediction/least_us": 2.0,
         "prediction/link_us": 0.25,
+        "prediction/memory_us": 0.125,
         "prediction/more_us": 0.5,
         "prediction/cold_us": 0.0,
     }

@@ -1,6 +1,6 @@
 """Profiles that were extended to larger messages are what simulating the whole gives."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -53,18 +53,43 @@ def test_an_extended_profile_is_that_of_the_whole(op, algorithm, how, kernels, m
         assert extended.steps == pytest.approx(whole.steps)
     costs = H200_TRIAL.document()
     assert weighed(extended.steps, costs) == pytest.approx(weighed(whole.steps, costs), rel=0.03)
-    for one, other in zip(sorted(extended.directions, key=str), sorted(whole.directions, key=str), strict=True):
-        for name in ("written", "answered", "asked"):  # flags are few bytes, and are not a block's share
-            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=0.01, abs=4096)
+    # Flags are few bytes, and are not a block's share.
+    for phase, other_phase in zip(extended.phases, whole.phases, strict=True):
+        assert phase.memory_bytes == pytest.approx(other_phase.memory_bytes, rel=0.01, abs=16384)
+        ways = (sorted(one.directions, key=str) for one in (phase, other_phase))
+        for one, other in zip(*ways, strict=True):
+            assert astuple(one) == pytest.approx(astuple(other), rel=0.01, abs=4096)
+
+
+def _most(work, name):
+    """The largest number of bytes of a direction, of any phase."""
+    return max(getattr(one, name) for phase in work.phases for one in phase.directions)
 
 
 def test_bytes_over_links_are_the_closed_forms(kernels):
     size = 64 << 10
     pulled = profiling.profiled(_runnable(kernels, "all_reduce", "one_shot", size), H200_TRIAL, {})
-    assert max(one.answered for one in pulled.directions) == size  # each of two ranks reads the other's whole input
+    assert _most(pulled, "answered") == size  # each of two ranks reads the other's whole input
     pushed = profiling.profiled(_runnable(kernels, "all_reduce", "lamport", size), H200_TRIAL, {})
-    assert size <= max(one.written for one in pushed.directions) <= size + 4096
-    assert max(one.answered for one in pushed.directions) == 0
+    assert size <= _most(pushed, "written") <= size + 4096
+    assert _most(pushed, "answered") == 0
+    bulk = profiling.profiled(_runnable(kernels, "all_gather", "bulk", size), H200_TRIAL, {})
+    assert _most(bulk, "copied") == size // 2, "a rank's half, to the other"
+    assert _most(bulk, "written") < 4096, "flags"
+    assert max(one.memory_bytes for one in bulk.phases) == pytest.approx(1.5 * size, abs=4096), "read, and both stored"
+
+
+def test_bytes_in_memory_are_the_closed_forms_phase_by_phase(kernels):
+    """reduce_scatter/push on 2 ranks, of N bytes: a rank reads the other's half of its input and stores it into the
+    other's inbox, as the other does with its own; then it reads its inbox and its input's half, and writes their sum.
+    That all threads look peers' addresses up, in the same few lines, is not traffic."""
+    size = 64 << 10
+    pushed = profiling.profiled(_runnable(kernels, "reduce_scatter", "push", size), H200_TRIAL, {})
+    first, again = (one for one in pushed.phases if one.memory_bytes > 4096)
+    assert first.memory_bytes == pytest.approx(size, abs=4096)
+    assert _most(replace(pushed, phases=(first,)), "written") == pytest.approx(size / 2, abs=4096)
+    assert again.memory_bytes == pytest.approx(1.5 * size, abs=4096)
+    assert all(max(astuple(one)) < 4096 for one in again.directions), "nothing but flags over links"
 
 
 def test_a_resized_message_has_whole_elements_for_each_rank(kernels):
@@ -126,8 +151,12 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(tmp_path):
     for algorithm in ("multimem_one_shot", "multimem_two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size, 4)
         runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
-        found[algorithm] = profiling.profiled(runnable, H200_TRIAL, {}).directions
-    one_shot, two_shot = found.values()
+        (found[algorithm],) = (
+            one for one in profiling.profiled(runnable, H200_TRIAL, {}).phases if one.memory_bytes > size
+        )
+        # Each replica's input is read, and each output written, by whomever.
+        assert found[algorithm].memory_bytes == pytest.approx(2 * size, abs=4096)
+    one_shot, two_shot = (one.directions for one in found.values())
     assert sorted(one.answered for one in one_shot) == [size, 4 * size]
     assert {round(one.answered / size, 2) for one in two_shot} == {0.25, 1.0}
     leaving = next(one for one in two_shot if one.answered == size)

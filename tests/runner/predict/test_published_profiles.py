@@ -88,6 +88,12 @@ def test_other_files_are_refused(tmp_path, content):
         published.profiles(path)
 
 
+def test_profiles_of_an_older_form_are_made_anew(tmp_path):
+    path = tmp_path / PROFILES
+    path.write_bytes(lzma.compress(b'{"form": 1, "profiles": {"a": {"directions": []}}}'))
+    assert profiles(path) == {}
+
+
 def _again(records, name, sample):
     kernels = recorded_kernels.read(ROOT / PLACE / name / recorded_kernels.NAME)
     known = profiles(ROOT / PLACE / name / PROFILES)

@@ -13,7 +13,7 @@ from kernels.spec import Case
 from runner.gpu.reading import gpu_type
 from runner.predict import assumptions
 from runner.predict.assumptions import LINK_FACTOR, SWITCH, WAIT_FACTOR, corners
-from runner.predict.case_work import CaseWork, Direction
+from runner.predict.case_work import CaseWork, Direction, PhaseWork
 from runner.predict.model import terms_of
 from runner.predict.predicting import Prediction, predicted
 from runner.predict.ranges import about, lines, ranges, sheet, ties, written
@@ -155,9 +155,10 @@ def test_with_all_floors_measured_multimem_alone_is_assumed():
 
 def test_of_an_uncalibrated_type_everything_is_assumed():
     known = rates_of(gpu_type("gb200_nvl72"))
-    assert set(known.assumed) == {*assumptions.WAITS, "push_gbps", "pull_gbps", "pull_both_gbps"}
+    rates = {"push_gbps", "bulk_push_gbps", "pull_gbps", "pull_both_gbps", "reduce_gbps"}
+    assert set(known.assumed) == {*assumptions.WAITS, *rates}
     found = corners(known)
-    assert len(found) == 1 + 2**8
+    assert len(found) == 1 + 2**10
     assert {one.launch_us for one in found[1:]} == {known.rates.launch_us / 2, known.rates.launch_us * 2}
     assert {one.push_gbps for one in found[1:]} == {
         known.rates.push_gbps / LINK_FACTOR, known.rates.push_gbps * LINK_FACTOR,
@@ -183,13 +184,21 @@ def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(compiled_her
     assert launch < one.low_us
 
 
-def test_a_link_that_is_assumed_widens_large_messages_by_its_factor():
+@pytest.mark.parametrize(
+    ("phase", "rate"),
+    [
+        (PhaseWork((Direction(1e9, 0.0, 0.0),)), "push_gbps"),
+        (PhaseWork((Direction(0.0, 0.0, 0.0, 1e9),)), "bulk_push_gbps"),
+        (PhaseWork((), 1e9), "memory_gbps"),
+    ],
+)
+def test_a_rate_that_is_assumed_widens_large_messages_by_its_factor(phase, rate):
     known = rates_of(gpu_type("b200"))
-    work = CaseWork({}, {}, (Direction(1e9, 0.0, 0.0),))
-    times = [terms_of(work, one, 0.0).link_us for one in corners(known)]
+    terms = [terms_of(CaseWork({}, {}, (phase,)), one, 0.0) for one in corners(known)]
+    times = [one.link_us + one.memory_us for one in terms]
     assert max(times) / times[0] == pytest.approx(LINK_FACTOR)
     assert times[0] / min(times) == pytest.approx(LINK_FACTOR)
-    assert math.isclose(times[0], 1e9 / known.rates.push_gbps / 1e3)
+    assert math.isclose(times[0], 1e9 / getattr(known.rates, rate) / 1e3)
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_a_split_without_records_says_so(document):
 
 def _case(op="all_reduce", algorithm="one_shot", ranks=2, size=1024, time_us=2.0, of="h200-x2", gpu="h200"):
     name = f"{op}-{algorithm}-n{ranks}-{size}"
-    terms = Terms(0.5, 2.0, 0.0, size / 1e5, 0.0)
+    terms = Terms(0.5, 2.0, 0.0, size / 1e5, 0.0, 0.0)
     return Measured(
         name, of, gpu, "2026-11-21", op, algorithm, "bfloat16", ranks, size, time_us, 1, 32, 0.0, float(size), terms
     )
