@@ -57,7 +57,8 @@ CLOSE_S = 5.0
 """How long a process gets to end after SIGTERM, which takes effect at once but while it writes to the cache."""
 
 NICE = 5
-"""Processes that compile give way to what runs beside them."""
+"""Processes that compile give way to the one that runs what they have compiled: so little of that is left to it alone
+at the end."""
 
 
 class Compiler:
