@@ -170,9 +170,13 @@ class Compiler:
             return
         wanted = min(self._processes, len(self._waiting), math.ceil(waiting_s / START_S))
         while len(self._workers) < wanted and not self._is_closed:
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="symlab-ahead-")
-            worker, connection = start_worker(__name__, is_quiet=True, variables={"TMPDIR": self._folder.name})
+            try:
+                if self._folder is None:
+                    self._folder = tempfile.TemporaryDirectory(prefix="symlab-ahead-")
+                worker, connection = start_worker(__name__, is_quiet=True, variables={"TMPDIR": self._folder.name})
+            except OSError:  # the system has no room for more: what waits for none is compiled by who wants it
+                self._processes = len(self._workers)
+                return
             self._workers.append(worker)
             threading.Thread(target=self._feed, args=(worker, connection), name="compiles ahead", daemon=True).start()
 

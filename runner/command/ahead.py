@@ -43,6 +43,7 @@ class CompiledAhead:
         processes = processes_for(usable_cores() // beside, available_bytes())
         self._compiler = Compiler(jobs[0].request.cache_dir, processes, LEAST_S)
         self._asked_gpus = False
+        self._on_gpus = False
         for job in jobs:
             fabric = job.request.fabric
             if fabric.simulated:
@@ -56,6 +57,7 @@ class CompiledAhead:
 
     def prepare(self, traits: Traits) -> None:
         """Do what is to be done before a case's time begins, on a fabric of these traits: on GPUs, compile."""
+        self._on_gpus = not traits.simulated
         if traits.simulated:
             return
         if not self._asked_gpus:  # which are known now
@@ -71,7 +73,8 @@ class CompiledAhead:
         """Return a case's compiled kernel, as kernels.compile.executable does."""
         from kernels.compile import executable
 
-        if cache_dir != self._compiler.cache_dir:
+        # On GPUs no more is begun here: a timing follows.
+        if self._on_gpus or cache_dir != self._compiler.cache_dir:
             return executable(spec, case, arch, cache_dir)
         return self._compiler.executable(spec, case, arch)
 

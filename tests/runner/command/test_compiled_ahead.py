@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kernels.catalogue import find
 from kernels.spec import Case
 from memory.fabric import Traits
 from reports.record.bundle import read
@@ -97,6 +98,10 @@ def test_on_gpus_they_begin_once_these_are_known_and_cases_wait_for_all(monkeypa
     compiler.count = 0
     made.prepare(Traits("nvshmem", "sm_100a", 2, 1 << 33, False, "switched off"))
     assert compiler.waited == 2
+    monkeypatch.setattr("kernels.compile.executable", lambda *given: given)
+    spec, case = find("all_reduce/one_shot"), jobs[0].cases[0]
+    given = (spec, case, "sm_100a", compiler.cache_dir)
+    assert made.compiled(*given) == given, "a case begins no compilation, which its timing would have beside it"
 
 
 def test_a_users_kernel_is_compiled_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
