@@ -109,7 +109,7 @@ class Compiler:
 
     @property
     def count(self) -> int:
-        """Number of kernels that processes compile or are to compile."""
+        """Number of kernels that processes compile or have still to compile."""
         with self._changed:
             return len(self._under_way) + len(self._waiting) if self._workers else 0
 

@@ -56,7 +56,7 @@ class CompiledAhead:
         return replace(means, compiled=self.compiled, prepared=self.prepare)
 
     def prepare(self, traits: Traits) -> None:
-        """Do what is to be done before a case's time begins, on a fabric of these traits: on GPUs, compile."""
+        """Prepare for a case before its time begins, on a fabric of these traits: on GPUs, compile what comes."""
         self._on_gpus = not traits.simulated
         if traits.simulated:
             return
