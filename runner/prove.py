@@ -18,10 +18,10 @@ import click
 from kernels.catalogue import SPECS, find
 from kernels.code import code_digest
 from kernels.compile import executable
-from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
+from kernels.matrix.proofs import SHARED, SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
 from reports.record.bundle import read, write_file
-from reports.record.record import Record, Status
+from reports.record.record import SHARE_GPUS, Record, Status
 from reports.table.compare import device_text
 from reports.table.text import counted
 from runner.case.recorded import case_of
@@ -140,14 +140,19 @@ def _code(records: Sequence[Record], cache_dir: Path) -> str | None:
 
 
 def _machine(records: Sequence[Record]) -> str:
-    """ "simulator", or "4 x NVIDIA H200": the most GPUs that a case ran on."""
+    """ "simulator", or "4 x NVIDIA H200": the most GPUs that a case ran on; "1 x NVIDIA H200, shared by ranks" where
+    ranks could have the same one."""
     ran = [record for record in records if record.fabric is not None]
     found = {SIMULATOR if one.fabric and one.fabric.simulated else device_text(one) for one in ran}
     if len(found) != 1:
         raise ValueError(f"records of one machine are wanted, and these are of {' and '.join(sorted(found)) or 'none'}")
     name = found.pop()
-    most = max(record.case.world_size for record in ran)
-    return name if name == SIMULATOR else f"{most} x {name}"
+    if name == SIMULATOR:
+        return name
+    if any(record.fabric and record.fabric.settings.get(SHARE_GPUS) for record in ran):
+        gpus = max(len(record.environment.gpus or ()) for record in ran)
+        return f"{gpus} x {name}, {SHARED}"
+    return f"{max(record.case.world_size for record in ran)} x {name}"
 
 
 def _commit(record: Record) -> str:

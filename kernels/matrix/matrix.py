@@ -15,7 +15,7 @@ from typing import Any
 from kernels.catalogue import SPECS, collective
 from kernels.compile import source_digest
 from kernels.matrix.codes import Code
-from kernels.matrix.proofs import Proof, Tally
+from kernels.matrix.proofs import SHARED, Proof, Tally
 from kernels.numeric.dtypes import (
     ALL,
     FLOAT8,
@@ -43,7 +43,7 @@ LEGEND = (
     "float16 for fp8",
     "placement: either: in place (as NCCL has it) and out of place; ranks: the world sizes that it takes",
     f"simulator, GPU: cases that passed there, on how many ranks; {BEFORE_A_CHANGE}: with older code, not today's (by "
-    "what it compiles to; by its sources where the proof holds nothing else)",
+    f"what it compiles to; by its sources where the proof holds nothing else); {SHARED}: several took turns on one GPU",
 )
 """What the words in cells mean."""
 

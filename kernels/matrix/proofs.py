@@ -17,6 +17,9 @@ PLACE = Path(__file__).resolve().parents[1] / "proven"
 SIMULATOR = "simulator"
 """The simulator's key; every other key names a GPU machine, such as "4 x NVIDIA H200"."""
 
+SHARED = "shared by ranks"
+"""What a machine's name ends with if several ranks took turns on one GPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:

@@ -84,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
     parser.add_argument(
+        "--share-gpus", action="store_true", help="with --gpus: several ranks may have the same GPU, and take turns"
+    )
+    parser.add_argument(
         "--rows",
         action="append",
         help="only a part of the rows: by number, as 7 or 1-500, in the order of the matrix, or by a pattern of the "
@@ -158,10 +161,12 @@ def _found(rows: list[Row], options: argparse.Namespace, console: Console) -> tu
 
 def _compare_files(options: argparse.Namespace) -> int:
     """List where other files have other bits than the first, and return the exit code: 1 if one has, or has nothing."""
-    others_of = ("results", "digests", "proof", "seconds", "gpus", "launcher", "rows", "again", "sample")
+    others_of = ("results", "digests", "proof", "seconds", "gpus", "share_gpus", "launcher", "rows", "again", "sample")
     given = [name for name in others_of if getattr(options, name)]
     if given:
-        raise ValueError(f"files are held to each other (--compare), and nothing runs: leave out --{given[0]}")
+        raise ValueError(
+            f"files are held to each other (--compare), and nothing runs: leave out --{given[0].replace('_', '-')}"
+        )
     first, *others = options.compare
     there, bad = digests_of(first), 0
     for path in others:
@@ -187,6 +192,8 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     if options.again and options.results is None:
         raise ValueError("there is nothing to go on with (--again): give the file of results, too (--results)")
     options.launch = launcher_of(options.launcher or ())
+    if options.share_gpus and not options.gpus:
+        raise ValueError("simulated ranks have no GPU to share (--share-gpus), leave it out, or give --gpus, too")
     if options.launch is not None and options.gpus:
         raise ValueError("a launcher spreads simulated rows (--launcher), leave it out, or --gpus")
     sizes = tuple(options.world_size or WORLD_SIZES)
@@ -197,7 +204,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         from tests.matrix.gpus import world_sizes
 
         specs = tuple(spec for spec in specs if not spec.needs_multicast)
-        sizes = world_sizes(options.world_size or ())
+        sizes = world_sizes(options.world_size or (), options.share_gpus)
     if options.sample:
         names = {spec.name for spec in specs}
         rows = [row for row in sample() if row.name in names and row.world_size in sizes]
@@ -241,7 +248,7 @@ def _run(
         return
     from tests.matrix.gpus import on_gpus
 
-    with closing(on_gpus(rows, options.jobs, limit, part)) as outcomes:
+    with closing(on_gpus(rows, options.jobs, limit, part, options.share_gpus)) as outcomes:
         yield from outcomes
 
 
@@ -302,7 +309,7 @@ def _machine(options: argparse.Namespace) -> str:
         return SIMULATOR
     from tests.matrix.gpus import machine
 
-    return machine()
+    return machine(options.share_gpus)
 
 
 def _show(outcomes: Sequence[Outcome], seconds: float) -> None:

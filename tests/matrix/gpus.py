@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kernels import catalogue
 from kernels.ahead import Compiler
+from kernels.matrix.proofs import SHARED
 from kernels.spec import Case
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
@@ -24,11 +25,12 @@ LOOK_S = 1.0
 
 
 def on_gpus(
-    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT
+    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT, share_gpus: bool = False
 ) -> Iterator[list[Outcome]]:
     """Run rows until the limit, one world size after the other, each in a world of its own.
 
-    Processes compile ahead in the same order, so that a run that has little time does not spend it on compiling alone.
+    share_gpus: the ranks go round the GPUs that there are. Processes compile ahead in the same order, so that a run
+    that has little time does not spend it on compiling alone.
     """
     groups = groups_of(rows)
     with (
@@ -37,7 +39,7 @@ def on_gpus(
     ):
         compiler.begin((case for group in groups for case in _variants(group)), ARCH)
         for world_size, mine in groupby(groups, lambda group: group[0].world_size):
-            worlds = _Worlds(world_size)
+            worlds = _Worlds(world_size, share_gpus)
             try:
                 for group in mine:
                     if not _is_compiled(compiler, group, limit):
@@ -61,39 +63,44 @@ def _is_compiled(compiler: Compiler, group: Sequence[Row], limit: Limit) -> bool
     return False
 
 
-def world_sizes(asked: Sequence[int]) -> tuple[int, ...]:
+def world_sizes(asked: Sequence[int], share_gpus: bool = False) -> tuple[int, ...]:
     """Return the world sizes to run: those that were asked for, or those of the matrix that this machine has GPUs for.
+    With share_gpus any world has GPUs enough if there is one, and those that are meant have to be asked for.
 
     Raises ValueError if there is no GPU, or there are fewer than a world that was asked for has ranks.
     """
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if count < max(asked, default=1):
-        wanted = f"{max(asked)} ranks need as many GPUs" if asked else "the matrix needs one or more"
+    if share_gpus and not asked:
+        raise ValueError("any number of ranks can share GPUs (--share-gpus): say how many (--world-size)")
+    if count < (1 if share_gpus else max(asked, default=1)):
+        wanted = f"{max(asked)} ranks need as many GPUs" if asked and not share_gpus else "the matrix needs one or more"
         raise ValueError(f"this machine has {count} GPUs, {wanted} (--gpus): leave --gpus out for the simulator")
     return tuple(asked) or tuple(size for size in WORLD_SIZES if size <= count)
 
 
-def machine() -> str:
-    """ "4 x NVIDIA H200"."""
+def machine(share_gpus: bool = False) -> str:
+    """ "4 x NVIDIA H200", or "1 x NVIDIA H100 80GB HBM3, shared by ranks"."""
     import torch
 
-    return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    gpus = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    return f"{gpus}, {SHARED}" if share_gpus else gpus
 
 
 class _Worlds:
     """A world of processes that is made anew when a kernel has hurt it."""
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, share_gpus: bool) -> None:
         self.world_size = world_size
+        self._opener = NvshmemOpener(HEAP_BYTES * 8, share_gpus=share_gpus)
         self._world: ProcessWorld | None = None
 
     def __call__(self, world_size: int, arch: str) -> ProcessWorld:
         assert world_size == self.world_size
         if self._world is None or not self._world.healthy:
             self.close()
-            self._world = ProcessWorld(world_size, NvshmemOpener(HEAP_BYTES * 8))
+            self._world = ProcessWorld(world_size, self._opener)
         return self._world
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from kernels.matrix.codes import codes
 from kernels.spec import Case
 from runner.launch.tasks import Answer
 from runner.request.launching import LaunchRequest
-from tests.matrix import running
+from tests.matrix import gpus, running
 from tests.matrix.__main__ import compared, main, proof
 from tests.matrix.cells import (
     ARCHS,
@@ -33,7 +33,7 @@ from tests.matrix.cells import (
     refusal,
     sample,
 )
-from tests.matrix.gpus import world_sizes
+from tests.matrix.gpus import machine, world_sizes
 from tests.matrix.results import Outcome
 
 REDUCED = 66
@@ -180,6 +180,9 @@ def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
         (["--kernel", "all_reduce/one_shott"], "did you mean all_reduce/one_shot"),
         (["--gpus"], "this machine has 0 GPUs, the matrix needs one or more (--gpus)"),
         (["--gpus", "--world-size", "4"], "this machine has 0 GPUs, 4 ranks need as many GPUs (--gpus)"),
+        (["--gpus", "--share-gpus"], "any number of ranks can share GPUs (--share-gpus): say how many (--world-size)"),
+        (["--gpus", "--share-gpus", "--world-size", "2"], "this machine has 0 GPUs, the matrix needs one or more"),
+        (["--share-gpus"], "simulated ranks have no GPU to share (--share-gpus), leave it out, or give --gpus, too"),
         (["--world-size", "0"], "0 ranks (--world-size): give 1 or more"),
         (["--jobs", "0"], "0 processes (--jobs): give 1 or more"),
         (["--launcher", "jobblib"], "unknown launcher 'jobblib' (hydra/launcher), known: basic, joblib, "),
@@ -226,6 +229,19 @@ def test_on_gpus_the_worlds_are_those_that_the_machine_has_gpus_for(monkeypatch:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert world_sizes(()) == (1, 2, 3, 4)
     assert world_sizes((2, 4)) == (2, 4)
+    assert world_sizes((2, 5), share_gpus=True) == (2, 5)
+
+
+def test_ranks_that_share_gpus_are_told_to_and_the_machine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda number: "NVIDIA H100")
+    assert (machine(), machine(share_gpus=True)) == ("1 x NVIDIA H100", "1 x NVIDIA H100, shared by ranks")
+    opened: list[tuple[int, bool]] = []
+    monkeypatch.setattr(gpus, "ProcessWorld", lambda size, opener: opened.append((size, opener.share_gpus)))
+    for shared in (False, True):
+        gpus._Worlds(3, shared)(3, "sm_90a")
+    assert opened == [(3, False), (3, True)]
 
 
 @pytest.mark.parametrize(("status", "code"), [("PASSED", 0), ("REFUSED", 1), ("WRONG", 1), ("FAILED", 1)])

@@ -46,6 +46,18 @@ def test_simulated_records_are_the_simulators() -> None:
     assert proof_of([passed(fabric=SIMULATED)], NO_CACHE).machine == "simulator"
 
 
+def test_ranks_that_shared_gpus_are_no_proof_of_as_many_gpus() -> None:
+    one = passed()
+    assert one.fabric is not None
+    shared = dataclasses.replace(one.fabric, settings={"share_gpus": True})
+    gpus = [dict(next(iter(one.environment.gpus or ())))]
+    environment = dataclasses.replace(one.environment, gpus=gpus)
+    machine = proof_of([dataclasses.replace(one, fabric=shared, environment=environment)], NO_CACHE).machine
+    assert one.case.world_size == 4
+    assert machine.startswith("1 x ")
+    assert machine.endswith(", shared by ranks")
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [
