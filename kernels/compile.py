@@ -21,6 +21,7 @@ import logging
 import os
 import platform
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -83,7 +84,7 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
             "take the others' permission away and remove what is in it"
         )
     key = cache_key(spec, case, arch)
-    path = cache_dir / f"{spec.op}-{base_of(spec.algorithm)}-{arch}-{key[:32]}.json"
+    path = entry_path(spec, arch, key, cache_dir)
     found = _load(path, key)
     if found is not None:
         return replace(found, name=spec.name, assumptions=spec.assumptions)
@@ -94,6 +95,11 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
             log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
             _store(path, key, found)
     return replace(found, name=spec.name, assumptions=spec.assumptions)
+
+
+def entry_path(spec: KernelSpec, arch: str, key: str, cache_dir: Path) -> Path:
+    """Return where the cache has, or is to have, the kernel of a key."""
+    return cache_dir / f"{spec.op}-{base_of(spec.algorithm)}-{arch}-{key[:32]}.json"
 
 
 def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
@@ -381,12 +387,22 @@ def _store(path: Path, key: str, compiled: Executable) -> None:
     text = json.dumps({"key": key, "checksum": _checksum(key, body), "executable": body})
     try:
         make_private(path.parent)
-        with replacing(path) as beside:
+        with _sigterm_held(), replacing(path) as beside:
             beside.touch(mode=0o600, exist_ok=False)
             beside.write_text(text)
     except OSError as error:
         reason = error.strerror or str(error)
         _warn_once("the compile cache %s can't be written (%s): going on without it", path.parent, reason)
+
+
+@contextmanager
+def _sigterm_held() -> Iterator[None]:
+    """Hold SIGTERM back, so that a process that compiles ahead and is ended leaves no part of an entry."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @cache

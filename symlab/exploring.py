@@ -206,13 +206,15 @@ def _explored(
     shrink_s: float,
     processes: int | None,
 ) -> Exploration:
-    from runner.explore.command import SECONDS, processors, schedules_of
+    from runner.explore.command import SECONDS, schedules_of
     from runner.explore.found import shrunk
     from runner.explore.progress import Progress
     from runner.explore.search import Plan, Search
+    from runner.launch.workers import usable_cores
 
     seconds = SECONDS if seconds is None and seeds is None else seconds
-    plan = Plan((subject,), schedules_of(schedule), granularity, first_seed, seeds, seconds, processes or processors())
+    processes = processes or usable_cores()
+    plan = Plan((subject,), schedules_of(schedule), granularity, first_seed, seeds, seconds, processes)
     progress = Progress(plan, sys.stderr)
     searched = Search(plan, progress.tell).run()
     progress.end()

@@ -113,7 +113,8 @@ class Means:
     measured times contestants of one size together; its last argument is the links' limit if it is known already, and
     it gives that back beside one TimedResult a contestant. measured_custom does so for the kernel of op=custom. Without
     them nothing is timed. brought brings a module that a library's baseline needs onto the ranks of a world. predicted
-    gives the prediction beside a timing (timing.predict), and raises nothing; without it there is none.
+    gives the prediction beside a timing (timing.predict), and raises nothing; without it there is none. prepared is
+    called, with what the fabric can do, before a case's time begins.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -133,6 +134,7 @@ class Means:
     ) = None
     brought: Callable[[World, str], Brought] | None = None
     predicted: Callable[[Contestant, Timing, Job], RecordedPrediction] | None = None
+    prepared: Callable[[Traits], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,8 @@ class _Run:
             attempt.traits = self._traits
             _refuse_other_nccl(self._job.request.fabric.nccl, self._traits)
             module = self._module_for(case, world)
+            if self._means.prepared is not None:
+                self._means.prepared(self._traits)
             attempt.begin()
             attempt.run(world, self._means, module)
         except WorldFailure as failure:

@@ -32,6 +32,8 @@ from runner.track.dashboard import told_at
 
 if TYPE_CHECKING:
     from reports.record.record import Record
+    from runner.command.ahead import CompiledAhead
+    from runner.command.job import Means
     from runner.command.launched import Launched
     from runner.request.launching import LaunchRequest
     from runner.track.background import Mirror
@@ -133,6 +135,7 @@ class _Session:
         self._stopped = ""
         self._manifest: CommandDocument | None = None
         self._launched: Launched | None = None
+        self._ahead: CompiledAhead | None = None
 
     def begin(self) -> None:
         """Write command.json, before the first word on stdout: a folder of records always says what it is of."""
@@ -154,9 +157,7 @@ class _Session:
             self._run_launched(self._command.launch)
             return
         with self._console.starting_up():
-            from runner.command.job import usual_means
-
-            means = self._tools.means or usual_means()
+            means = self._tools.means or self._usual_means()
         for job in self._command.jobs:
             try:
                 if self._earlier is not None:
@@ -166,6 +167,14 @@ class _Session:
                 self._stopped = str(error)
                 return
             self._send()
+
+    def _usual_means(self) -> Means:
+        """The usual means, whose kernels are compiled ahead, from now on."""
+        from runner.command.ahead import CompiledAhead
+        from runner.command.job import usual_means
+
+        self._ahead = CompiledAhead(self._command.jobs, self._runner.preparing)
+        return self._ahead.using(usual_means())
 
     def _run_launched(self, request: LaunchRequest) -> None:
         """All jobs, on the workers of a launcher."""
@@ -200,6 +209,8 @@ class _Session:
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> Ended:
         """Close everything, show what was done, and say how it ended."""
+        if self._ahead is not None:
+            self._ahead.close()
         self._runner.close()
         if self._launched is not None and interrupt is not None:
             self._launched.end()
@@ -237,6 +248,9 @@ class _Session:
             self._manifest = None
         with contextlib.suppress(BaseException):
             self._end_manifest(EXIT_FAILED if interrupt is None else exit_code_of(interrupt), interrupt)
+        with contextlib.suppress(BaseException):
+            if self._ahead is not None:
+                self._ahead.close()
         with contextlib.suppress(BaseException):
             self._runner.close()
         with contextlib.suppress(BaseException):

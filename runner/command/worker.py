@@ -14,11 +14,12 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.command.ahead import CompiledAhead
 from runner.command.joined import command_of
 from runner.command.leading import led
 from runner.command.plan import PreparedJob, prepare
@@ -177,7 +178,9 @@ class _Worker:
             job = self._prepared(composed)
             cases = tuple(case for case in job.cases if case.id in wanted and not self._is_kept(number, case))
             if cases:
-                runner.run(replace(job, cases=cases), means)
+                job = replace(job, cases=cases)
+                with closing(CompiledAhead((job,), runner.preparing, self._beside)) as ahead:
+                    runner.run(job, ahead.using(means))
         except (RequestError, StoreError) as error:
             problem = scrubbed(" ".join(str(error).split()))
             self._state = replace(self._state, problems={**self._state.problems, number: problem})

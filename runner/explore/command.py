@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from reports.table.text import counted
 from runner.interrupt import exit_code_of
+from runner.launch.workers import usable_cores
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, simulator_options
 
@@ -83,11 +83,6 @@ def schedules_of(word: str) -> tuple[str, ...]:
     return ("random", "adversarial") if word == "both" else (word,)
 
 
-def processors() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def explore(options: Options) -> int:
     """Search, shrink, print and keep; or repeat. Returns the exit code. RequestError for a wrong request."""
     if options.replay is not None:
@@ -115,7 +110,7 @@ def _explored(
         options.first_seed,
         options.seeds,
         seconds,
-        options.processes or processors(),
+        options.processes or usable_cores(),
     )
     launch = launcher_of(options.launcher)
     progress = Progress(plan, sys.stderr)

@@ -7,24 +7,12 @@ parent closes its end, or is gone.
 from __future__ import annotations
 
 import contextlib
-import json
 import pickle
-import socket
-import subprocess
-import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any
 
+from memory.worker_process import start_worker
 from runner.explore.subject import Order, Ran, Subject, run_once
-
-BOOT = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from runner.explore.helper import main
-main(int(sys.argv[2]))
-"""
-"""What a helper's interpreter runs: it finds the modules that this one finds, and imports no main module."""
 
 
 class HelperEnded(RuntimeError):
@@ -44,13 +32,7 @@ class Helper:
     """A helper, as its parent sees it."""
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            arguments = [sys.executable, "-c", BOOT, json.dumps(sys.path), str(theirs.fileno())]
-            # A group of its own: Ctrl-C in a terminal is for the parent, which then ends this process.
-            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "process_group": 0}
-            self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], **how)
-        self._connection = Connection(ours.detach())
+        self._process, self._connection = start_worker(__name__)
         self._connection.send_bytes(pickle.dumps(tuple(subjects)))
 
     def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:

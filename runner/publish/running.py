@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from memory.worker_process import PR_SET_PDEATHSIG
 from reports.record.bundle import read
 from reports.record.record import Record
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from runner.records.scrub import scrubbed
-from runner.world.rank import PR_SET_PDEATHSIG
 
 CLOSING_S = 30.0
 """Time limit for a world to end after an interrupt."""

@@ -26,7 +26,7 @@ from runner.world.fabrics import WorldMaker, make_world
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
-    from runner.tune.compiling import Compiler
+    from kernels.ahead import Compiler
 
 MOST_TOGETHER = 16
 """Maximum number of candidates that are measured in turns, the anchor among them."""
@@ -87,7 +87,7 @@ class _Bench:
         found, problems = [], {}
         for case in cases:
             try:
-                made: Executable = self._compiler.executable(case, self._arch)
+                made: Executable = self._compiler.executable(find(case.name), case, self._arch)
             except (CompilationError, RuntimeError, ValueError) as error:
                 problems[case.algorithm] = f"can't be compiled: {' '.join(str(error).split())}"
             else:

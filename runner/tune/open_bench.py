@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernels.ahead import Compiler
 from kernels.spec import Case
 from memory.fabric import Traits
 from runner.case.best import gpu_name
 from runner.command.plan import PreparedJob
+from runner.launch.workers import usable_cores
 from runner.request.compose import ComposedJob
 from runner.tune.candidates import Candidates
-from runner.tune.compiling import Compiler, processors
 from runner.tune.model_first import Profiler
 from runner.tune.profiles import Profiles
 from runner.tune.search import Bench
@@ -90,7 +91,7 @@ class OpenBench:
         fabric is simulated."""
         if self._given is not None:
             return self._given
-        return 1 if request.fabric.simulated else processors()
+        return 1 if request.fabric.simulated else usable_cores()
 
     def _close_world(self) -> None:
         worlds, self._worlds = self._worlds, None

@@ -7,7 +7,6 @@ that is in a program, and ends the process when the parent is gone.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import pickle
@@ -26,13 +25,13 @@ import memory.fabric
 from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of, work_of
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
+from memory.worker_process import kill_with
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
 if TYPE_CHECKING:
     from memory.meeting import Store
 
-PR_SET_PDEATHSIG = 1
 CONNECT_S = 30.0
 
 
@@ -249,7 +248,7 @@ def local_store(port: int) -> Store:
 
 def main(descriptor: int, parent: int) -> None:
     """The life of a rank's process. descriptor: its end of the socket pair; parent: the process that started it."""
-    _die_with(parent)
+    kill_with(parent)  # a parent that is killed leaves no rank behind
     # The parent decides what a Ctrl-C or a closed terminal means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -267,11 +266,3 @@ def main(descriptor: int, parent: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
-
-
-def _die_with(parent: int) -> None:
-    """A parent that is killed leaves no rank behind: the kernel sends SIGKILL then."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl failed")
-    if os.getppid() != parent:
-        os._exit(1)

@@ -85,9 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
     parser.add_argument(
-        "--share-gpus",
-        action="store_true",
-        help="with --gpus: several ranks may have the same GPU, and take turns on it",
+        "--share-gpus", action="store_true", help="with --gpus: several ranks may have the same GPU, and take turns"
     )
     parser.add_argument(
         "--rows",

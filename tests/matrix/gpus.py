@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import groupby
-from multiprocessing.pool import IMapIterator
 from pathlib import Path
 
 from kernels import catalogue
-from kernels.compile import executable
+from kernels.ahead import Compiler
 from kernels.matrix.proofs import SHARED
-from memory.worker_process import end_with_parent
+from kernels.spec import Case
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
 from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal
@@ -35,18 +33,16 @@ def on_gpus(
     that has little time does not spend it on compiling alone.
     """
     groups = groups_of(rows)
-    context = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder,
-        context.Pool(processes, end_with_parent) as pool,
+        closing(Compiler(cache_dir := Path(folder), processes)) as compiler,
     ):
-        cache_dir = Path(folder)
-        compiled = pool.imap(_compile, [(_variants(group), cache_dir) for group in groups])
+        compiler.begin((case for group in groups for case in _variants(group)), ARCH)
         for world_size, mine in groupby(groups, lambda group: group[0].world_size):
             worlds = _Worlds(world_size, share_gpus)
             try:
                 for group in mine:
-                    if not _is_compiled(compiled, limit):
+                    if not _is_compiled(compiler, group, limit):
                         return
                     yield list(run_rows(group, worlds, cache_dir, limit, part))
             finally:
@@ -59,11 +55,10 @@ def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
     return sorted(tasks_of(rows), key=lambda group: group[0].world_size)
 
 
-def _is_compiled(compiled: IMapIterator[None], limit: Limit) -> bool:
-    """Wait for the next group's kernels. Return False if the limit came first."""
+def _is_compiled(compiler: Compiler, group: Sequence[Row], limit: Limit) -> bool:
+    """Wait for a group's kernels. Return False if the limit came first."""
     while not limit.is_over:
-        with contextlib.suppress(multiprocessing.TimeoutError):
-            compiled.next(timeout=min(LOOK_S, max(limit.left_s(), 0)))
+        if compiler.wait(_variants(group), ARCH, min(LOOK_S, max(limit.left_s(), 0))):
             return True
     return False
 
@@ -113,18 +108,11 @@ class _Worlds:
             self._world.close()
 
 
-def _variants(rows: Sequence[Row]) -> list[Row]:
-    """A row for each compiled kernel that the rows of a group need."""
-    found: dict[str, Row] = {}
+def _variants(rows: Sequence[Row]) -> list[Case]:
+    """A case for each compiled kernel that the rows of a group need."""
+    found: dict[str, Case] = {}
     for row in rows:
         case = case_of(row)
         if refusal(case, ARCH) is None:
-            found.setdefault(catalogue.find(row.name).variant(case), row)
+            found.setdefault(catalogue.find(row.name).variant(case), case)
     return list(found.values())
-
-
-def _compile(task: tuple[Sequence[Row], Path]) -> None:
-    rows, cache_dir = task
-    for row in rows:
-        case = case_of(row)
-        executable(catalogue.find(row.name), case, ARCH, cache_dir)

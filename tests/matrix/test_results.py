@@ -17,6 +17,7 @@ import pytest
 
 import tests.matrix.__main__ as matrix
 from kernels import catalogue
+from kernels.spec import Case
 from runner.launch.files import LaunchFiles
 from runner.request.launching import LaunchRequest
 from runner.world.world import WorldFailure
@@ -390,23 +391,25 @@ def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:
 
 
 class Compiled:
-    """Stands for the pool: the kernels of so many groups are there, and no more come."""
+    """Stands for the compiler: after each of these waits, whether a group's kernels are there."""
 
-    def __init__(self, ready: int) -> None:
-        self.ready = ready
+    def __init__(self, *ready: bool) -> None:
+        self.ready = list(ready)
+        self.waits: list[float] = []
 
-    def next(self, timeout: float) -> None:
-        if not self.ready:
-            raise multiprocessing.TimeoutError
-        self.ready -= 1
+    def wait(self, cases: list[Case], arch: str, timeout_s: float) -> bool:
+        assert (cases, arch) == ([], "sm_90a")
+        self.waits.append(timeout_s)
+        return self.ready.pop(0)
 
 
 def test_a_compiler_is_waited_for_until_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter([5.0, 5.0, 3.0, 3.0, 0.0])
+    left = iter([5.0, 5.0, 0.3, 0.3, 0.0])
     monkeypatch.setattr(Limit, "left_s", lambda self: next(left))
-    compiled: Any = Compiled(1)
-    assert gpus._is_compiled(compiled, Limit())
-    assert not gpus._is_compiled(compiled, Limit())
+    compiled: Any = Compiled(True, False)
+    assert gpus._is_compiled(compiled, [], Limit())
+    assert not gpus._is_compiled(compiled, [], Limit())
+    assert compiled.waits == [gpus.LOOK_S, 0.3]
 
 
 def test_differences_are_listed_bit_by_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

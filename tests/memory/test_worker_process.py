@@ -54,3 +54,57 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 def test_only_a_worker_has_a_parent_to_end_with() -> None:
     with pytest.raises(ValueError, match="this process is no worker"):
         end_with_parent()
+
+
+SCRIPT = """
+import time
+
+from memory.worker_process import start_worker
+
+print("the script runs", flush=True)
+process, connection = start_worker("busy")
+print(connection.recv(), flush=True)
+time.sleep(3600)
+"""
+"""It has no guard against being imported again."""
+
+BUSY = """
+import os, re
+from multiprocessing.connection import Connection
+
+def main(descriptor):
+    Connection(descriptor).send(os.getpid())
+    re.match("(a+)+b", "a" * 100)
+"""
+"""A worker at work that lets no other thread run, as the compiler does."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system ends it on Linux only")
+def test_a_worker_at_work_ends_when_its_parent_is_killed_and_runs_no_script_again(tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text(BUSY)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        assert parent.stdout.readline() == "the script runs\n"
+        worker = int(parent.stdout.readline())
+        try:
+            assert is_running(worker)
+            assert os.getpgid(worker) == worker, "Ctrl-C in a terminal is not for it"
+            parent.kill()
+            parent.wait()
+            until(lambda: not is_running(worker), "the worker's end")
+        finally:
+            if is_running(worker):
+                os.kill(worker, signal.SIGKILL)
+
+
+def test_a_worker_whose_parent_is_gone_before_it_looks_ends() -> None:
+    code = "import os; from memory.worker_process import kill_with; kill_with(os.getppid() + 1); print('it goes on')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")

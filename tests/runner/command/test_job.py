@@ -18,7 +18,7 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.code import code_digest
-from memory.fabric import Executable
+from memory.fabric import Executable, Traits
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.__main__ import main
 from runner.case.cases import cases_of
@@ -88,6 +88,22 @@ def test_passed() -> None:
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case.size_bytes == 8
     assert len(shelf.worlds) == 1
+
+
+def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
+    prepared: list[str] = []
+    means = Script().tools().means
+    assert means is not None
+
+    def prepare(traits: Traits) -> None:
+        assert traits.world_size == job.request.world_size
+        prepared.append(datetime.now(UTC).isoformat(timespec="milliseconds"))
+
+    job = job_of("sizes=[8,16]")
+    shelf = Shelf(job)
+    run_job(job, shelf, dataclasses.replace(means, prepared=prepare))
+    assert len(prepared) == len(shelf.records) == 4
+    assert all(before <= record.started for before, record in zip(prepared, shelf.records, strict=True))
 
 
 def test_what_is_said_about_the_kernel() -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernels.spec import Case
+from kernels.ahead import Compiler
+from kernels.spec import Case, KernelSpec
 from memory.fabric import Traits
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.timing.measure import MeasurePlan, measure
-from runner.tune import compiling
 from runner.tune.bench import MOST_TOGETHER, PATIENCE_S, DeviceBench, Worlds
-from runner.tune.compiling import Compiler
 from runner.tune.search import BenchFailure
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
@@ -133,10 +130,10 @@ def test_wrong_results_are_a_problem_and_no_time(compiler: Compiler, monkeypatch
 def test_what_can_not_be_compiled_is_out_and_others_go_on(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = compiler.executable
 
-    def broken(case: Case, arch: str) -> Any:
+    def broken(spec: KernelSpec, case: Case, arch: str) -> Any:
         if "one_shot" in case.algorithm:
             raise RuntimeError("ptxas: too many\nregisters")
-        return usual(case, arch)
+        return usual(spec, case, arch)
 
     monkeypatch.setattr(compiler, "executable", broken)
     bench, _ = bench_on(compiler, Stand())
@@ -164,40 +161,3 @@ def test_a_world_that_can_not_be_started_is_one_line() -> None:
 
     with pytest.raises(RequestError, match=r"no world can be started: no GPU answers \(world_size, fabric\)"):
         Worlds(request(), lambda line: None, fails).world()
-
-
-@pytest.mark.slow
-def test_processes_compile_ahead(tmp_path: Path) -> None:
-    compiler = Compiler(tmp_path, processes=2)
-    try:
-        compiler.begin(CASES[:1], "sm_90a")
-        compiler.begin(CASES[:1], "sm_90a")
-        compiler.wait(CASES[:1], "sm_90a")
-        assert len(list(tmp_path.glob("*.json"))) == 1
-        assert compiler.executable(CASES[0], "sm_90a").name == CASES[0].name
-    finally:
-        compiler.close()
-
-
-def test_what_the_cache_has_starts_no_process(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler.executable(CASES[0], "sm_90a")
-    started: list[object] = []
-
-    class Pool:
-        def __init__(self, *words: object) -> None:
-            started.append(words)
-
-        def submit(self, function: object, case: Case, *words: object) -> Future[None]:
-            started.append(case.algorithm)
-            return Future()
-
-        def shutdown(self, **words: object) -> None:
-            pass
-
-    monkeypatch.setattr(compiling, "ProcessPoolExecutor", Pool)
-    several = Compiler(compiler._cache_dir, processes=2)
-    several.begin(CASES[:1], "sm_90a")
-    assert started == []
-    several.begin([case_of("one_shot@t992b2l3")], "sm_90a")
-    assert started[1:] == ["one_shot@t992b2l3"]
-    several.close()

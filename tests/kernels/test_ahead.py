@@ -1,0 +1,180 @@
+"""Kernels that processes compile ahead equal those compiled here, and what can't be compiled fails as it does here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import ahead
+from kernels import compile as compile_module
+from kernels.ahead import LEAST_S, PROCESS_BYTES, Compiler, processes_for
+from kernels.catalogue import SPECS, find
+from kernels.compile import executable
+from kernels.spec import Case
+from tests.patience import until
+from tests.runner.conftest import is_running
+
+ARCH = "sm_90a"
+
+
+@pytest.fixture
+def cases(case_of: Callable[..., Case]) -> list[Case]:
+    return [case_of(name, world_size=2) for name in ("one_shot", "two_shot")]
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Iterator[Compiler]:
+    made = Compiler(tmp_path / "cache", processes=2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules of workers that were to be started, none of which is."""
+    found: list[str] = []
+
+    def start(module: str, **_: Any) -> Any:
+        found.append(module)
+        raise OSError("no process is started here")
+
+    monkeypatch.setattr(ahead, "start_worker", start)
+    return found
+
+
+def fill(compiler: Compiler, cases: list[Case]) -> None:
+    for case in cases:
+        executable(find(case.name), case, ARCH, compiler.cache_dir)
+
+
+@pytest.mark.slow
+def test_processes_compile_what_this_process_compiles(
+    compiler: Compiler, cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [executable(find(case.name), case, ARCH, tmp_path / "here") for case in cases]
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("it was compiled here")
+
+    monkeypatch.setattr(compile_module, "_compile", refused)
+    compiler.begin(cases, ARCH)
+    assert [compiler.executable(find(case.name), case, ARCH) for case in cases] == expected
+    compiler.close()
+    assert sorted(path.name for path in compiler.cache_dir.iterdir()) == sorted(
+        path.name for path in (tmp_path / "here").iterdir()
+    )
+
+
+@pytest.mark.slow
+def test_a_kernel_that_processes_can_not_compile_has_the_error_of_this_one(
+    compiler: Compiler, cases: list[Case]
+) -> None:
+    compiler.begin(cases, "sm_80")
+    assert compiler._workers
+    with pytest.raises(ValueError, match="all_reduce/two_shot is not built for 'sm_80'"):
+        compiler.executable(find("all_reduce/two_shot"), cases[1], "sm_80")
+
+
+@pytest.mark.slow
+def test_processes_that_are_lost_leave_the_work_to_this_one(compiler: Compiler, cases: list[Case]) -> None:
+    compiler.begin(cases, ARCH)
+    for worker in list(compiler._workers):
+        worker.kill()
+    assert [compiler.executable(find(case.name), case, ARCH).name for case in cases] == [case.name for case in cases]
+    assert compiler._workers == []
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_processes_that_are_ended_at_work(compiler: Compiler, case_of: Callable[..., Case]) -> None:
+    compiler.begin([case_of(spec.algorithm) for spec in SPECS if spec.op == "all_reduce"], ARCH)
+    workers = [worker.pid for worker in compiler._workers]
+    assert compiler._folder is not None
+    folder = Path(compiler._folder.name)
+    until(lambda: list(folder.iterdir()), "a process at work")
+    compiler.close()
+    assert [pid for pid in workers if is_running(pid)] == []
+    assert not folder.exists()
+    assert [path.name for path in compiler.cache_dir.glob("*") if path.suffix != ".json"] == []
+
+
+@pytest.mark.slow
+def test_what_is_wanted_first_comes_first_and_a_wait_has_an_end(
+    compiler: Compiler, case_of: Callable[..., Case]
+) -> None:
+    many = [case_of(spec.algorithm) for spec in SPECS if spec.op == "all_reduce" and ARCH in spec.archs]
+    compiler.begin(many, ARCH)
+    assert not compiler.wait(many, ARCH, timeout_s=0.0)
+    assert compiler.wait(many[-1:], ARCH)
+    assert any(many[-1].algorithm in path.name for path in compiler.cache_dir.iterdir())
+    compiler.wait_for_all()
+    assert compiler.count == 0
+    assert len(list(compiler.cache_dir.iterdir())) == len(many)
+
+
+def test_no_process_is_started_for_what_the_cache_has(
+    compiler: Compiler, cases: list[Case], started: list[str]
+) -> None:
+    fill(compiler, cases)
+    compiler.begin([*cases, *cases], ARCH)
+    assert started == []
+
+
+@pytest.mark.parametrize(("processes", "least_s", "count"), [(1, 0.0, 2), (2, 0.0, 1), (2, LEAST_S, 2)])
+def test_no_process_is_started_on_one_core_for_one_kernel_or_for_little(
+    cases: list[Case], started: list[str], tmp_path: Path, processes: int, least_s: float, count: int
+) -> None:
+    compiler = Compiler(tmp_path, processes, least_s)
+    compiler.begin(cases[:count], ARCH)
+    assert started == []
+    assert compiler.executable(find(cases[0].name), cases[0], ARCH).name == cases[0].name
+
+
+def test_processes_are_started_for_two_kernels_and_for_much(
+    cases: list[Case], started: list[str], tmp_path: Path, case_of: Callable[..., Case]
+) -> None:
+    compiler = Compiler(tmp_path, 2)
+    compiler.begin(cases, ARCH)
+    assert started == ["kernels.ahead"]
+    assert compiler.executable(find(cases[0].name), cases[0], ARCH).name == cases[0].name, "without any"
+    compiler.close()
+    many = [case_of(spec.algorithm, dtype=dtype) for dtype in ("float32", "float16") for spec in SPECS[:9]]
+    compiler = Compiler(tmp_path, 2, LEAST_S)
+    compiler.begin(many, ARCH)
+    compiler.close()
+    assert started == ["kernels.ahead"] * 2
+
+
+def test_kernels_that_only_this_process_has_are_compiled_here(
+    compiler: Compiler, cases: list[Case], started: list[str]
+) -> None:
+    own = [replace(case, algorithm=f"own_{case.algorithm}") for case in cases]
+    compiler.begin(own, ARCH)
+    assert started == []
+    spec = replace(find(cases[0].name), algorithm=own[0].algorithm)
+    assert compiler.executable(spec, own[0], ARCH).name == "all_reduce/own_one_shot"
+
+
+def test_cases_are_looked_at_as_they_are_needed(
+    compiler: Compiler, case_of: Callable[..., Case], started: list[str]
+) -> None:
+    fill(compiler, [case_of("one_shot")])
+    looked: list[int] = []
+
+    def endless() -> Iterator[Case]:
+        while True:
+            looked.append(1)
+            yield case_of("one_shot")
+
+    compiler.begin(endless(), ARCH)
+    assert len(looked) == ahead.LOOKED_AT
+    assert started == []
+
+
+def test_a_process_a_core_as_far_as_memory_goes() -> None:
+    assert processes_for(8, None) == 8
+    assert processes_for(8, 64 * PROCESS_BYTES) == 8
+    assert processes_for(8, 7 * PROCESS_BYTES) == 3
