@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import lzma
 import os
 import shutil
 import socket
@@ -169,16 +170,18 @@ def read(path: Path) -> tuple[str, dict[str, Result]]:
 
 
 def digests_of(path: Path) -> dict[str, str]:
-    """Return the digests of a file that --digests or --results wrote, by id; of rows without one, their status.
+    """Return the digests of a file that --digests or --results wrote, by id; of rows without one, their status. A file
+    of digests may be compressed (.xz).
 
     Raises ValueError naming the file if it is none.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
         if text.startswith(f'{{"{HEAD}"'):
             return {one.id: one.digest or one.status for one in read(path)[1].values()}
         found = json.loads(text)
-    except (OSError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, RecursionError, lzma.LZMAError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} can't be read (--compare): {error}") from None
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise ValueError(f"{path} holds no digests (--compare): give a file that --digests or --results wrote")

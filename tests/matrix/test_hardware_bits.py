@@ -1,0 +1,81 @@
+"""What an H100 gave for rows of the matrix, bit for bit: hardware/h100.json.xz has the digests of all ranks' outputs.
+
+`python -m tests.matrix --gpus --share-gpus --few` wrote them on 2026-11-24 at commit 057e7cb3: two ranks shared one
+H100, of a part also four. A simulator that computes other bits, or a kernel that keeps its promise no longer, is found
+here without a GPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernels import catalogue
+from kernels.nvshmem_bitcode import refuses_bitcode
+from tests.matrix.cells import Row, all_rows, case_of
+from tests.matrix.results import digests_of
+from tests.matrix.running import cores, in_processes
+
+FILE = Path(__file__).parent / "hardware" / "h100.json.xz"
+
+EACH = 3
+"""Rows of each kernel that a test runs, of the tens or hundreds that the file has."""
+
+
+@pytest.fixture(scope="module")
+def digests() -> dict[str, str]:
+    return digests_of(FILE)
+
+
+@pytest.fixture(scope="module")
+def rows(digests: dict[str, str]) -> dict[str, list[Row]]:
+    """Rows that the file has, by kernel, but those whose NaNs PTX leaves open."""
+    found: dict[str, list[Row]] = {}
+    names = {"/".join(id.split("-")[:2]) for id in digests}
+    specs = tuple(spec for spec in catalogue.ALL_SPECS if spec.name in names)
+    for row in all_rows(specs, (2, 4), few=True):
+        if case_of(row).id in digests and not has_open_nans(row):
+            found.setdefault(row.name, []).append(row)
+    return found
+
+
+def has_open_nans(row: Row) -> bool:
+    """Whether sums or averages of float64 meet NaNs, of which PTX does not say which one comes out."""
+    return row.dtype == "float64" and row.inputs == "edge" and row.reduction in ("sum", "avg")
+
+
+def chosen(rows: list[Row]) -> list[Row]:
+    """Few rows, spread over all of a kernel's."""
+    return rows[:: max(1, len(rows) // EACH)][:EACH]
+
+
+def test_the_file_has_every_case_that_was_run_with_two_ranks(
+    digests: dict[str, str], rows: dict[str, list[Row]]
+) -> None:
+    kernels = {"/".join(id.split("-")[:2]) for id in digests}
+    assert kernels == set(rows)
+    assert len(kernels) == 31
+    by_ranks = [sum(f"-n{ranks}-" in id for id in digests) for ranks in (2, 4)]
+    assert by_ranks == [2966, 485]
+
+
+@pytest.mark.slow
+def test_the_simulator_gives_the_bits_of_an_h100(digests: dict[str, str], rows: dict[str, list[Row]]) -> None:
+    asked = [row for name in rows for row in chosen(rows[name]) if not catalogue.find(name).nvshmem]
+    found = [one for task in in_processes(asked, cores()) for one in task]
+    assert {one.status for one in found} == {"PASSED"}
+    assert {one.id: one.digest for one in found} == {case_of(row).id: digests[case_of(row).id] for row in asked}
+
+
+@pytest.mark.slow
+def test_kernels_that_call_nvshmem_give_the_bits_of_an_h100(
+    digests: dict[str, str], rows: dict[str, list[Row]]
+) -> None:
+    names = [name for name in rows if catalogue.find(name).nvshmem]
+    if absent := refuses_bitcode(names[0], "sm_90a"):
+        pytest.skip(str(absent))
+    asked = [chosen(rows[name])[0] for name in names]
+    found = [one for task in in_processes(asked, cores()) for one in task]
+    assert {one.status for one in found} == {"PASSED"}
+    assert {one.id: one.digest for one in found} == {case_of(row).id: digests[case_of(row).id] for row in asked}
