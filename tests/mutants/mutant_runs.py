@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ PATIENT_STEP_BUDGET = 10_000
 
 WARP = 32
 TURNS_OF_WARPS = 256
+TURNS_IN_A_ROW = 64
+"""Of warps, where launches follow each other: their ranks are to fall behind by a launch or two, not in the first one."""
+
 TURNS_OF_OTHERS = 8
 """Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
@@ -70,8 +74,8 @@ WRONG = ("wrong", "changed", "Deadlock", "DeviceFault")
 PATIENT_SEEDS = 4
 """How many more seeds they have than others: only in some orders do they get anywhere."""
 
-OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed" and not spec.assumptions}
-"""Our kernels by name, with small launches; without those that rely on more than PTX: they have open mutants."""
+OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed"}
+"""Our kernels by name, with small launches."""
 
 
 class Apart(Streams):
@@ -107,7 +111,9 @@ class Behind(Fair):
 
 @dataclass(slots=True)
 class Straggling(Behind):
-    """The same of a rank's last warps alone, which signal for others in some kernels."""
+    """The same of a rank's last warps alone, which signal for others in some kernels. turns: of others, for one."""
+
+    turns: int = TURNS_OF_WARPS
 
     def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
@@ -117,7 +123,7 @@ class Straggling(Behind):
             batch = batches[mine[0]]
             lanes = np.arange(batch.lanes)
             is_last = lanes % batch.block >= batch.block - WARP
-            wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
+            wanted = lanes[is_last == (self.steps % self.turns == 0)]
             for index in sorted(batch.ready):
                 if (part := taken(batch, index, wanted)) is not None:
                     return Step(mine[0], index, part)
@@ -128,7 +134,7 @@ class Straggling(Behind):
         return Step(number, index, batch.take(index))
 
 
-def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
+def late_world(late: int, order: Callable[..., Behind]) -> type[SimulatedWorld]:
     """Return a world in which one rank, or its last warps, falls behind all others.
 
     A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
@@ -207,6 +213,14 @@ ROWS = tuple(
 )
 """Runs in weak memory of launches in a row."""
 
+CHECKED_ROWS = tuple(
+    Try("races", shape=shape, in_a_row=True, **given)
+    for shape in ("short", "odd")
+    for given in LATECOMERS
+    if "late" not in given
+)
+"""Runs of the checker of launches in a row, in which inboxes' banks are taken again, and ranks wait for grants."""
+
 
 class Reached(Listener):
     """The lines of the PTX that lanes ran, of those that can have mutants."""
@@ -226,7 +240,8 @@ def tries(seeds: int) -> tuple[Try, ...]:
     Waits with a time limit are tried by steps of blocks alone, for they take many.
     """
     searched = [name for name in ("races in orders", "weak", "adversarial", "random") if WAYS[name].is_there]
-    found = [*FAIR, *ROWS] if WAYS["races"].is_there else []
+    first = len(LATECOMERS)
+    found = [*FAIR[:first], *CHECKED_ROWS, *FAIR[first:], *ROWS] if WAYS["races"].is_there else []
     if "races in orders" in searched:
         found += [Try("races in orders", seed, is_patient=True) for seed in range(PATIENT_SEEDS * seeds)]
     for seed in range(seeds):
@@ -280,13 +295,14 @@ class Compiled:
     def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
+        straggling = partial(Straggling, turns=TURNS_IN_A_ROW) if how.in_a_row else Straggling
+        world = SimulatedWorld if how.behind is None else late_world(how.behind, straggling if how.of_warps else Behind)
         launches, count = (InARow, self.in_a_row) if how.in_a_row else (Launches, LAUNCHES)
         work = launches(
             self.spec, self.cases[how.shape], self.changed(mutant), count=count, patience=patience, late=how.late,
             world=world, listener=listener,
         )  # fmt: skip
-        budget = PATIENT_STEP_BUDGET if how.is_patient else STEP_BUDGET
+        budget = PATIENT_STEP_BUDGET if how.is_patient and not (how.of_warps and how.in_a_row) else STEP_BUDGET
         ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
         if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep

@@ -224,6 +224,14 @@ class TestAssumptions:
         severities = {one.severity for one in findings if one.first.tensor == "data"}
         assert severities == ({"advisory"} if order == "release" else {"advisory", "race"})
 
+    def test_a_kernel_does_not_inherit_what_another_declares(self) -> None:
+        """Two launches in one world, of which the first declares what both rely on."""
+        writer, reader = self.AT_LANE.format("%peer") + self.STORE_LINE, self.AT_LANE.format("%data")
+        code = [writer, reader + self.POLL_LINE.format("POLL")]
+        for later, severities in ((("warp_128",), {"advisory"}), ((), {"advisory", "race"})):
+            findings = found(code, block=8, launches=2, assumptions=("warp_128",), later=later)
+            assert {one.severity for one in findings} == severities
+
     def test_a_read_that_comes_first_and_cannot_poll_is_not_explained(self) -> None:
         """A weak one: the strong store is of no use to it."""
         reader = self.AT_LANE.format("%data") + "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%d1];"
