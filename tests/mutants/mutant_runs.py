@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ import torch
 from kernels.catalogue import collective
 from kernels.compile import executable
 from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable, Launch
+from memory.fabric import DeadlineExceeded, Executable, Launch
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
+from simulator.races.finding import Finding
 from simulator.run.machine import Batch
 from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
 from simulator.run.schedule import Scheduler
@@ -56,6 +56,7 @@ TURNS_OF_WARPS = 256
 TURNS_IN_A_ROW = 64
 """Of warps, where launches follow each other: their ranks are to fall behind by a launch or two, not in the first one."""
 
+STEPS_TO_LOOK = 16
 TURNS_OF_OTHERS = 8
 """Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
@@ -134,7 +135,25 @@ class Straggling(Behind):
         return Step(number, index, batch.take(index))
 
 
-def late_world(late: int, order: Callable[..., Behind]) -> type[SimulatedWorld]:
+@dataclass(slots=True)
+class StragglingInARow(Straggling):
+    """The same of launches in a row, which take long: they end with the first finding. found: those so far."""
+
+    turns: int = TURNS_IN_A_ROW
+    found: Callable[[], Iterable[Finding]] = tuple
+
+    def turn(self, batches: list[Batch]) -> Step:
+        if self.steps % STEPS_TO_LOOK == 0 and any(map(counts, self.found())):
+            raise DeadlineExceeded("a finding is enough")
+        return Straggling.turn(self, batches)
+
+
+def counts(finding: Finding) -> bool:
+    """Return whether a finding tells that a mutant is wrong."""
+    return finding.severity != "advisory"
+
+
+def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
     """Return a world in which one rank, or its last warps, falls behind all others.
 
     A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
@@ -148,7 +167,12 @@ def late_world(late: int, order: Callable[..., Behind]) -> type[SimulatedWorld]:
         def _scheduler(self) -> Scheduler:
             scheduler = super()._scheduler()
             scheduler.order = order(late=late)
+            if isinstance(scheduler.order, StragglingInARow):
+                scheduler.order.found = self._found_so_far
             return scheduler
+
+        def _found_so_far(self) -> Iterable[Finding]:
+            return self.races.found.found.values() if self.races is not None else ()
 
     return LateWorld
 
@@ -295,7 +319,7 @@ class Compiled:
     def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        straggling = partial(Straggling, turns=TURNS_IN_A_ROW) if how.in_a_row else Straggling
+        straggling = StragglingInARow if how.in_a_row else Straggling
         world = SimulatedWorld if how.behind is None else late_world(how.behind, straggling if how.of_warps else Behind)
         launches, count = (InARow, self.in_a_row) if how.in_a_row else (Launches, LAUNCHES)
         work = launches(
@@ -308,7 +332,7 @@ class Compiled:
         if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
             assert seen in WRONG, f"{self.spec.name}: {how.text} ended with {work.errors}"
             return seen
-        return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
+        return "finding" if any(map(counts, getattr(ran, "findings", ()))) else ""
 
     def reached(self, how: Try) -> set[int]:
         """Return the lines that the kernel as it is reaches in a try."""
