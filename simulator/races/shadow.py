@@ -29,8 +29,8 @@ WRITE, READ = "write", "read"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which accesses an array of epochs is about. rank: of reads, the reader's (Shadow.readers); -1 of writes. takes: of
-    strong reads, whether they are those that took data on the strength of an assumption (Accesses._takes)."""
+    """Which accesses an array of epochs is about. rank: of reads, the reader's (Shadow.readers); -1 of writes. takes:
+    of strong reads, whether they are those that took data on the strength of an assumption (Accesses._takes)."""
 
     kind: str
     is_strong: bool

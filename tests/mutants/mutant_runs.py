@@ -54,7 +54,7 @@ PATIENT_STEP_BUDGET = 10_000
 WARP = 32
 TURNS_OF_WARPS = 256
 TURNS_IN_A_ROW = 64
-"""Of warps, where launches follow each other: their ranks are to fall behind by a launch or two, not in the first one."""
+"""Of warps, where launches follow each other: ranks are to fall behind by a launch or two, not in the first one."""
 
 STEPS_TO_LOOK = 16
 TURNS_OF_OTHERS = 8
@@ -284,6 +284,7 @@ class InARow(Launches):
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
         arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
         data = numbers(self.case, 0, fabric.rank).view(torch.uint8)
+        bound.take(self.case)
         bound.prepare(data)
         fabric.barrier()
         for _ in range(self.count):

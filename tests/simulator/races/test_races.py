@@ -201,7 +201,10 @@ class TestAssumptions:
         writer = self.AT_LANE.format("%peer") + self.STORE_LINE + poll(waited) + self.SLOWLY * is_slow
         reader = self.AT_LANE.format("%data") + self.POLL_LINE.format("FIRST") + self.MEET + told
         findings = found(
-            [writer + "mov.u32 %r1, 2;" + self.STORE_LINE, reader + "mov.u32 %r1, 2;" + self.POLL_LINE.format("SECOND")],
+            [
+                writer + "mov.u32 %r1, 2;" + self.STORE_LINE,
+                reader + "mov.u32 %r1, 2;" + self.POLL_LINE.format("SECOND"),
+            ],
             block=8,
             assumptions=(assumption,),
         )
