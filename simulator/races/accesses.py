@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -318,8 +319,9 @@ class Accesses:
         old, positions, units = old[bad], positions[bad], units[bad]
         numbers = self.info_of[old >> STAMP_SHIFT]
         actors = who.actors(positions)
-        ranks = (old & LOW_MASK) >> RANK_SHIFT == actors >> RANK_SHIFT
-        first, back = pairs_of(numbers, ranks)
+        before, after = (old & LOW_MASK) >> RANK_SHIFT, actors >> RANK_SHIFT
+        alike = (before, after) if info.assumptions else (before == after,)
+        first, back = pairs_of(numbers, *alike)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
             earlier = self.infos[int(numbers[at])]
@@ -330,7 +332,7 @@ class Accesses:
                 is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
             pair = Pair(
                 int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only,
-                kept.kind == READ, is_size_only,
+                kept.kind == READ, is_size_only, kept.takes,
             )  # fmt: skip
             self.findings.add(pair, count)
 
@@ -417,7 +419,7 @@ class Accesses:
         self, shadow: Shadow, who: Actor, each: int, places: Any, mine: Epochs, info: Info, is_affine: bool
     ) -> None:
         if isinstance(places, Tiles):
-            if isinstance(who, Lanes) and self._read_tiles(shadow, who, each, places, mine, info):
+            if isinstance(who, Lanes) and not info.may_take and self._read_tiles(shadow, who, each, places, mine, info):
                 return
             places = _listed(places)
         ranks = (mine & LOW_MASK) >> RANK_SHIFT
@@ -534,13 +536,41 @@ class Accesses:
         """Enter the reads of one rank."""
         if not is_affine and len(mine) > 1:
             at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
-        self._enter(shadow, who, at, each, places, mine, info, rank, is_affine)
+        if not info.may_take:
+            self._enter(shadow, who, at, each, places, mine, info, rank, is_affine)
+            return
+        places = _units(places, np.arange(len(mine)))
+        takes = self._takes(shadow, who, at // each, places, rank)
+        for is_taken in (False, True):
+            some = np.flatnonzero(takes == is_taken)
+            if len(some):
+                self._enter(shadow, who, at[some], each, places[some], mine[some], info, rank, False, is_taken)
+
+    def _takes(self, shadow: Shadow, who: Actor, positions: Numbers, units: Numbers, rank: int) -> Mask:
+        """Return which strong reads of units by a rank take data that only an assumption brings them: the last write is
+        one that nothing orders before them, and no read of the rank has seen it. All others are polls: they see
+        nothing, or what was taken there before."""
+
+        def latest(some: Iterable[Kept]) -> Epochs:
+            found = np.zeros(len(units), np.int64)
+            for kept in some:
+                if kept in shadow.kept:
+                    np.maximum(found, shadow.kept[kept][units], out=found)
+            return found
+
+        written = latest(Kept(WRITE, is_strong) for is_strong in (False, True))
+        read = latest(Kept(READ, True, rank, takes) for takes in (False, True))
+        found = written >> STAMP_SHIFT > read >> STAMP_SHIFT
+        at = np.flatnonzero(found)
+        if len(at):
+            found[at] = self.order.unknown(who, positions[at], written[at], GENERIC)
+        return found
 
     def _enter(
         self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
-        is_affine: bool,
+        is_affine: bool, takes: bool = False,
     ) -> None:  # fmt: skip
-        kept = Kept(READ, info.is_strong, rank)
+        kept = Kept(READ, info.is_strong, rank, takes)
         epochs = shadow.epochs(kept)
         latest = shadow.latest.get(kept, 0)
         if not is_affine and (places[1:] <= places[:-1]).any():

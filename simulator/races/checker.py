@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,11 +165,9 @@ class Races(Listener):
         self.settle_copies()
         self.found.found.clear()
 
-    def expect(self, ptx: str, assumptions: Iterable[str], shared_bytes: int) -> None:
-        """Prepare for a kernel, before its launch begins. assumptions: names of report.ASSUMPTIONS that it declares;
-        shared_bytes: shared memory of a block."""
+    def expect(self, ptx: str, shared_bytes: int) -> None:
+        """Prepare for a kernel, before its launch begins. shared_bytes: shared memory of a block."""
         self.shared_bytes = shared_bytes
-        self.found.assumptions |= frozenset(assumptions)
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
         self.calls_nvshmem = STATE in ptx
 
@@ -298,7 +295,7 @@ class Races(Listener):
         assert index is not None
         if info.is_write:
             self.last_store = None if event.is_affine else (run, lanes, info, "")
-        if "warp_128" in self.found.assumptions:
+        if run.launched.has_whole_lines:
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
                 self.found.of_parts.add(info.number)

@@ -53,6 +53,16 @@ class Info:
     bypasses_l1: bool = False
     element: int = 0
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The assumptions that the kernel declares."""
+        return () if self.launched is None else self.launched.launched.assumptions
+
+    @property
+    def may_take(self) -> bool:
+        """Whether it is a read that may poll: what it takes on the strength of an assumption is kept apart."""
+        return self.is_strong and not self.is_write and bool(self.assumptions)
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -69,6 +79,8 @@ class Pair:
     is_read_first: bool
     is_size_only: bool = False
     """Whether strong accesses overlap in part alone: they would not race if they were of one size."""
+    takes: bool = False
+    """Whether the read that comes first took data: see Kept."""
 
     @property
     def is_of_one_rank(self) -> bool:
@@ -76,8 +88,8 @@ class Pair:
 
     @property
     def is_of_one_launch(self) -> bool:
-        """Whether both are by launches of one number, each of its rank: a poll that comes before the store that it
-        waits for, and not a reader whose memory a later launch takes too early."""
+        """Whether both are by launches of one number, each of its rank: else a read that comes first is of a reader
+        whose memory a later launch takes too early."""
         runs = (self.first.launched, self.second.launched)
         ranks = ((self.epoch & LOW_MASK) >> RANK_SHIFT, self.actor >> RANK_SHIFT)
         first, second = (
@@ -87,6 +99,12 @@ class Pair:
             for run, rank in zip(runs, ranks, strict=True)
         )
         return first == second
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether the read that comes first is a poll that saw nothing yet of what the other one stores: strong, of the
+        same launch, and no read that took data."""
+        return self.is_read_first and self.reaches(self.first) and not self.takes and self.is_of_one_launch
 
     def reaches(self, one: Info) -> bool:
         """Whether one of the two is strong in a scope that has both: an assumption about how whole an access is says
@@ -121,7 +139,6 @@ class Watched:
 class Findings:
     """The findings so far, folded by the two instructions and how their ranks and blocks relate."""
 
-    assumptions: frozenset[str] = frozenset()
     found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
     watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
     of_parts: set[int] = field(default_factory=set)
@@ -130,12 +147,13 @@ class Findings:
     def add(self, pair: Pair, count: int) -> None:
         """Note `count` pairs alike."""
         places = (_place(pair.first), _place(pair.second), pair.is_of_one_rank, pair.is_of_one_stream)
-        key = (*places, pair.part, pair.is_proxy_only, pair.tensor)
+        assumption = "" if pair.is_proxy_only else self._assumption(pair)
+        key = (*places, pair.part, pair.is_proxy_only, pair.tensor, assumption)
         known = self.found.get(key)
         if known is not None:
             self.found[key] = replace(known, count=known.count + count)
             return
-        severity, missing, assumption = self._judged(pair)
+        severity, missing = self._judged(pair, assumption)
         first = _access(pair.first, pair.epoch & LOW_MASK, pair)
         self.found[key] = Finding(severity, missing, first, _access(pair.second, pair.actor, pair), count, assumption)
 
@@ -143,11 +161,11 @@ class Findings:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
         self.watched = {key: one for key, one in self.watched.items() if one.stamp > settled}
 
-    def _judged(self, pair: Pair) -> tuple[str, str, str]:
-        """Severity, what is missing, and the assumption that explains it."""
+    def _judged(self, pair: Pair, assumption: str) -> tuple[str, str]:
+        """Severity and what is missing. assumption: the one that explains it, or ""."""
         if pair.is_proxy_only:
             missing = "fence.proxy.alias" if pair.part == ALIAS else "fence.proxy.async"
-            return ("formal" if pair.part == ASYNC and pair.is_read_first else "proxy"), missing, ""
+            return ("formal" if pair.part == ASYNC and pair.is_read_first else "proxy"), missing
         proxies = (pair.first.proxy, pair.second.proxy)
         if pair.is_size_only:
             missing = _ONE_SIZE
@@ -155,21 +173,21 @@ class Findings:
             missing = "a wider scope"
         else:
             missing = self._missing(pair)
-        assumption = self._assumption(pair)
         if assumption:
-            return "advisory", missing, assumption
+            return "advisory", missing
         if missing == "an acquire" and pair.second.bypasses_l1 and not pair.is_read_first:
-            return "formal", missing, ""
-        return "race", missing, ""
+            return "formal", missing
+        return "race", missing
 
     def _assumption(self, pair: Pair) -> str:
-        if pair.first.instruction is None or (pair.is_read_first and not pair.is_of_one_launch):
+        declared = set(pair.first.assumptions).intersection(pair.second.assumptions)
+        if not declared or (pair.is_read_first and not pair.is_poll):
             return ""
         both = min(pair.first.width, pair.second.width)
-        if "vector_16" in self.assumptions and both >= 16 and pair.reaches(pair.second):
+        if "vector_16" in declared and both >= 16 and (pair.is_poll or pair.reaches(pair.second)):
             return "vector_16"
         is_whole = self.of_parts.isdisjoint((pair.first.number, pair.second.number))
-        if "warp_128" in self.assumptions and is_whole and (pair.reaches(pair.second) or pair.reaches(pair.first)):
+        if "warp_128" in declared and is_whole and (pair.reaches(pair.second) or pair.reaches(pair.first)):
             return "warp_128"
         return ""
 

@@ -2,8 +2,9 @@
 
 The unit of an allocation is what its narrowest access so far needs, from 16 bytes down to 1: so accesses of different
 threads to bytes of one word are told apart. Of each unit it keeps an epoch (clocks.py) of the last weak write, the last
-strong write, and of each rank the last weak and the last strong read. Reads of several threads that nothing orders are
-kept as those of a warp or of a block; those of several blocks of one rank in a list beside.
+strong write, and of each rank the last weak and the last strong read; in launches that declare an assumption, also the
+last strong read that took data on its strength. Reads of several threads that nothing orders are kept as those of a
+warp or of a block; those of several blocks of one rank in a list beside.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ WRITE, READ = "write", "read"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which accesses an array of epochs is about. rank: of reads, the reader's (Shadow.readers); -1 of writes."""
+    """Which accesses an array of epochs is about. rank: of reads, the reader's (Shadow.readers); -1 of writes. takes:
+    of strong reads, whether they are those that took data on the strength of an assumption (Accesses._takes)."""
 
     kind: str
     is_strong: bool
     rank: int = -1
+    takes: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import torch
 from kernels.catalogue import collective
 from kernels.compile import executable
 from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable, Launch
+from memory.fabric import DeadlineExceeded, Executable, Launch
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
+from simulator.races.finding import Finding
 from simulator.run.machine import Batch
 from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
 from simulator.run.schedule import Scheduler
@@ -52,6 +53,10 @@ PATIENT_STEP_BUDGET = 10_000
 
 WARP = 32
 TURNS_OF_WARPS = 256
+TURNS_IN_A_ROW = 64
+"""Of warps, where launches follow each other: ranks are to fall behind by a launch or two, not in the first one."""
+
+STEPS_TO_LOOK = 16
 TURNS_OF_OTHERS = 8
 """Number of steps that others take for one of a rank that is late, where waits have a time limit."""
 
@@ -70,8 +75,8 @@ WRONG = ("wrong", "changed", "Deadlock", "DeviceFault")
 PATIENT_SEEDS = 4
 """How many more seeds they have than others: only in some orders do they get anywhere."""
 
-OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed" and not spec.assumptions}
-"""Our kernels by name, with small launches; without those that rely on more than PTX: they have open mutants."""
+OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed"}
+"""Our kernels by name, with small launches."""
 
 
 class Apart(Streams):
@@ -107,7 +112,9 @@ class Behind(Fair):
 
 @dataclass(slots=True)
 class Straggling(Behind):
-    """The same of a rank's last warps alone, which signal for others in some kernels."""
+    """The same of a rank's last warps alone, which signal for others in some kernels. turns: of others, for one."""
+
+    turns: int = TURNS_OF_WARPS
 
     def turn(self, batches: list[Batch]) -> Step:
         able = [number for number, batch in enumerate(batches) if batch.ready]
@@ -117,7 +124,7 @@ class Straggling(Behind):
             batch = batches[mine[0]]
             lanes = np.arange(batch.lanes)
             is_last = lanes % batch.block >= batch.block - WARP
-            wanted = lanes[is_last == (self.steps % TURNS_OF_WARPS == 0)]
+            wanted = lanes[is_last == (self.steps % self.turns == 0)]
             for index in sorted(batch.ready):
                 if (part := taken(batch, index, wanted)) is not None:
                     return Step(mine[0], index, part)
@@ -126,6 +133,24 @@ class Straggling(Behind):
         is_old = batch.steps % OLDEST_EVERY == 0
         index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0) if is_old else 0, one))
         return Step(number, index, batch.take(index))
+
+
+@dataclass(slots=True)
+class StragglingInARow(Straggling):
+    """The same of launches in a row, which take long: they end with the first finding. found: those so far."""
+
+    turns: int = TURNS_IN_A_ROW
+    found: Callable[[], Iterable[Finding]] = tuple
+
+    def turn(self, batches: list[Batch]) -> Step:
+        if self.steps % STEPS_TO_LOOK == 0 and any(map(counts, self.found())):
+            raise DeadlineExceeded("a finding is enough")
+        return Straggling.turn(self, batches)
+
+
+def counts(finding: Finding) -> bool:
+    """Return whether a finding tells that a mutant is wrong."""
+    return finding.severity != "advisory"
 
 
 def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
@@ -142,7 +167,12 @@ def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
         def _scheduler(self) -> Scheduler:
             scheduler = super()._scheduler()
             scheduler.order = order(late=late)
+            if isinstance(scheduler.order, StragglingInARow):
+                scheduler.order.found = self._found_so_far
             return scheduler
+
+        def _found_so_far(self) -> Iterable[Finding]:
+            return self.races.found.found.values() if self.races is not None else ()
 
     return LateWorld
 
@@ -207,6 +237,14 @@ ROWS = tuple(
 )
 """Runs in weak memory of launches in a row."""
 
+CHECKED_ROWS = tuple(
+    Try("races", shape=shape, in_a_row=True, **given)
+    for shape in ("short", "odd")
+    for given in LATECOMERS
+    if "late" not in given
+)
+"""Runs of the checker of launches in a row, in which inboxes' banks are taken again, and ranks wait for grants."""
+
 
 class Reached(Listener):
     """The lines of the PTX that lanes ran, of those that can have mutants."""
@@ -226,7 +264,8 @@ def tries(seeds: int) -> tuple[Try, ...]:
     Waits with a time limit are tried by steps of blocks alone, for they take many.
     """
     searched = [name for name in ("races in orders", "weak", "adversarial", "random") if WAYS[name].is_there]
-    found = [*FAIR, *ROWS] if WAYS["races"].is_there else []
+    first = len(LATECOMERS)
+    found = [*FAIR[:first], *CHECKED_ROWS, *FAIR[first:], *ROWS] if WAYS["races"].is_there else []
     if "races in orders" in searched:
         found += [Try("races in orders", seed, is_patient=True) for seed in range(PATIENT_SEEDS * seeds)]
     for seed in range(seeds):
@@ -245,6 +284,7 @@ class InARow(Launches):
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
         arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
         data = numbers(self.case, 0, fabric.rank).view(torch.uint8)
+        bound.take(self.case)
         bound.prepare(data)
         fabric.barrier()
         for _ in range(self.count):
@@ -280,19 +320,20 @@ class Compiled:
     def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
-        world = SimulatedWorld if how.behind is None else late_world(how.behind, Straggling if how.of_warps else Behind)
+        straggling = StragglingInARow if how.in_a_row else Straggling
+        world = SimulatedWorld if how.behind is None else late_world(how.behind, straggling if how.of_warps else Behind)
         launches, count = (InARow, self.in_a_row) if how.in_a_row else (Launches, LAUNCHES)
         work = launches(
             self.spec, self.cases[how.shape], self.changed(mutant), count=count, patience=patience, late=how.late,
             world=world, listener=listener,
         )  # fmt: skip
-        budget = PATIENT_STEP_BUDGET if how.is_patient else STEP_BUDGET
+        budget = PATIENT_STEP_BUDGET if how.is_patient and not (how.of_warps and how.in_a_row) else STEP_BUDGET
         ran = work.run(step_budget=budget, **how.options)
         seen = work.seen()
         if seen not in ("right", "DeadlineExceeded"):  # the step budget: waits that look at the clock never sleep
             assert seen in WRONG, f"{self.spec.name}: {how.text} ended with {work.errors}"
             return seen
-        return "finding" if any(one.severity != "advisory" for one in getattr(ran, "findings", ())) else ""
+        return "finding" if any(map(counts, getattr(ran, "findings", ()))) else ""
 
     def reached(self, how: Try) -> set[int]:
         """Return the lines that the kernel as it is reaches in a try."""

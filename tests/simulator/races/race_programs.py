@@ -25,8 +25,10 @@ def found(
     is_apart: bool = True,
     assumptions: tuple[str, ...] = (),
     cluster: int = 1,
+    later: tuple[str, ...] | None = None,
 ) -> tuple[Finding, ...]:
-    """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches."""
+    """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches. later: the
+    assumptions that launches after the first one declare, if others."""
     ranks = len(code)
     jumps = "".join(f"setp.eq.u32 %p1, %rank, {rank}; @%p1 bra RANK{rank};" for rank in range(ranks))
     bodies = "\n".join(f"RANK{rank}: mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {one} ret;" for rank, one in enumerate(code))
@@ -41,8 +43,9 @@ def found(
         multicast = fabric.multicast_address(data)
         values = [data.address, fabric.peer_address(data, peer), flag.address, fabric.peer_address(flag, peer)]
         fabric.barrier()
-        for _ in range(launches):
-            kernel = replace(executable(ptx), assumptions=assumptions)
+        for number in range(launches):
+            declared = assumptions if later is None or not number else later
+            kernel = replace(executable(ptx), assumptions=declared)
             start(fabric, kernel, grid, block, [*values, multicast, fabric.rank], cluster=cluster)
             fabric.synchronize()
             if is_apart:

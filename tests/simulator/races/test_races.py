@@ -174,6 +174,74 @@ class TestAssumptions:
         findings = [one for one in found([writer, reader], assumptions=(assumption,)) if one.first.tensor == "data"]
         assert {(one.severity, one.assumption) for one in findings} == {("race", "")}
 
+    AT_LANE = "mul.wide.u32 %d1, %r9, 16; add.u64 %d1, {}, %d1;"
+    STORE_LINE = "st.global.v4.b32 [%d1], {%r1, %r1, %r1, %r1};"
+    POLL_LINE = (
+        "{0}: ld.relaxed.sys.global.v4.b32 {{%r3, %r4, %r5, %r6}}, [%d1]; setp.ne.u32 %p3, %r4, %r1; @%p3 bra {0};"
+    )
+    MEET = "bar.warp.sync 255;"
+    SLOWLY = "mov.u32 %r7, 0; SLOW: add.u32 %r7, %r7, 1; setp.lt.u32 %p4, %r7, 60; @%p4 bra SLOW;"
+
+    @pytest.mark.parametrize("assumption", ["vector_16", "warp_128"])
+    @pytest.mark.parametrize(
+        ("told", "waited", "what"),
+        [
+            (RELEASE, "acquire.sys", ""),
+            (RELAXED, "acquire.sys", "a release"),
+            (RELEASE, "relaxed.sys", "an acquire"),
+            (RELEASE, "acquire.gpu", "a wider scope"),
+        ],
+    )
+    @pytest.mark.parametrize("is_slow", [False, True])
+    def test_a_line_that_a_launch_stores_again(
+        self, assumption: str, told: str, waited: str, what: str, is_slow: bool
+    ) -> None:
+        """The reader says that it has taken the line, and polls for what comes there next. Those polls are explained;
+        the load that took the first line is not, whether or not they come after it."""
+        writer = self.AT_LANE.format("%peer") + self.STORE_LINE + poll(waited) + self.SLOWLY * is_slow
+        reader = self.AT_LANE.format("%data") + self.POLL_LINE.format("FIRST") + self.MEET + told
+        findings = found(
+            [
+                writer + "mov.u32 %r1, 2;" + self.STORE_LINE,
+                reader + "mov.u32 %r1, 2;" + self.POLL_LINE.format("SECOND"),
+            ],
+            block=8,
+            assumptions=(assumption,),
+        )
+        about = [one for one in findings if one.first.tensor == "data"]
+        assert {(one.severity, one.missing) for one in about if one.fails} == ({("race", what)} if what else set())
+        assert {one.assumption for one in about if not one.fails} == {assumption}
+
+    EPOCH = "ld.global.b32 %r1, [%flag+64]; add.u32 %r1, %r1, 1; bar.warp.sync 255; st.global.b32 [%flag+64], %r1;"
+    GRANTED = (
+        "SPIN: ld.acquire.sys.global.b32 %r2, [%flag]; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r1; @%p2 bra SPIN;"
+    )
+
+    @pytest.mark.parametrize("order", ["release", "relaxed"])
+    def test_a_poll_of_a_launch_hides_no_load_of_an_earlier_one(self, order: str) -> None:
+        """Each launch's reader polls before its writer, which is slow, stores there again."""
+        grant = RELEASE.replace("release", order)
+        writer = self.AT_LANE.format("%peer") + self.EPOCH + self.GRANTED + self.SLOWLY + self.STORE_LINE
+        reader = self.AT_LANE.format("%data") + self.EPOCH + self.POLL_LINE.format("POLL") + self.MEET + grant
+        findings = found([writer, reader], block=8, launches=2, is_apart=False, assumptions=("warp_128",))
+        severities = {one.severity for one in findings if one.first.tensor == "data"}
+        assert severities == ({"advisory"} if order == "release" else {"advisory", "race"})
+
+    def test_a_kernel_does_not_inherit_what_another_declares(self) -> None:
+        """Two launches in one world, of which the first declares what both rely on."""
+        writer, reader = self.AT_LANE.format("%peer") + self.STORE_LINE, self.AT_LANE.format("%data")
+        code = [writer, reader + self.POLL_LINE.format("POLL")]
+        for later, severities in ((("warp_128",), {"advisory"}), ((), {"advisory", "race"})):
+            findings = found(code, block=8, launches=2, assumptions=("warp_128",), later=later)
+            assert {one.severity for one in findings} == severities
+
+    def test_a_read_that_comes_first_and_cannot_poll_is_not_explained(self) -> None:
+        """A weak one: the strong store is of no use to it."""
+        reader = self.AT_LANE.format("%data") + "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%d1];"
+        writer = self.AT_LANE.format("%peer") + self.SLOWLY + self.STORE_LINE.replace("st.", "st.relaxed.sys.")
+        findings = found([writer, reader], block=8, assumptions=("warp_128",))
+        assert {(one.severity, one.assumption) for one in findings} == {("race", "")}
+
 
 @pytest.mark.parametrize(
     ("middle", "what"),
