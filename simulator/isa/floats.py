@@ -1,7 +1,8 @@
 """Float arithmetic, minima, comparisons. 16-bit floats are computed from their bits, alone or two to a word.
 
-All results are rounded once, to nearest even, subnormals kept; a NaN that comes out is PTX's canonical one. min and
-max order -0 below +0; without .NaN a NaN counts for nothing beside a number, with it NaN wins (f64 has no .NaN).
+All results are rounded once, to nearest even, subnormals kept; a NaN that comes out is PTX's canonical one, of sums
+and products of f64 what hardware gives. min and max order -0 below +0; without .NaN a NaN counts for
+nothing beside a number, with it NaN wins (f64 has no .NaN).
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _register() -> None:
 
 
 def _float(function: Any, kind: str) -> Any:
-    """Nearest even is what NumPy does; a NaN gets PTX's canonical bits, wherever somebody could look at them."""
+    """Nearest even is what NumPy does. A NaN gets PTX's canonical bits, that of a sum or product of f64 what hardware
+    gives, wherever somebody could look at them."""
+    is_measured = kind == "f8" and function in (np.add, np.multiply)
     canonical = numbers.canonical_f32 if kind == "f4" else numbers.canonical_f64
 
     def build(instruction: Instruction, bind: Binder) -> Run:
@@ -60,11 +63,20 @@ def _float(function: Any, kind: str) -> Any:
             function(regs[left].view(kind), regs[right].view(kind), out=out)
             canonical(out)
 
+        def run_measured(frame: LaneFrame) -> None:
+            regs = frame.regs
+            one, other = regs[left].view(kind), regs[right].view(kind)
+            out = function(one, other)  # of its own: the target may be an operand
+            numbers.propagate_f64(one, other, out)
+            regs[target].view(kind)[:] = out
+
         def run_raw(frame: LaneFrame) -> None:
             regs = frame.regs
             function(regs[left].view(kind), regs[right].view(kind), out=regs[target].view(kind))
 
-        return run if bind.bits_matter(instruction.operands[0]) else run_raw
+        if not bind.bits_matter(instruction.operands[0]):
+            return run_raw
+        return run_measured if is_measured else run
 
     return build
 

@@ -1,7 +1,8 @@
 """PTX number types on NumPy lanes: float16 and bfloat16 rounding, packing, minima, and sums that are rounded once.
 
 All functions take and give arrays of one value a lane. 16-bit floats travel as their bits (uint16). Rounding is to
-nearest even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16.
+nearest even; a NaN that an operation makes is PTX's canonical one: 0x7fffffff for f32, 0x7fff for f16 and bf16. Sums
+and products of f64 have those of hardware (propagate_f64).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ NAN16 = np.uint16(0x7FFF)
 NAN32 = np.uint32(0x7FFFFFFF)
 TINY32 = np.finfo(np.float32).smallest_normal
 NAN64 = np.uint64(0x7FFFFFFFFFFFFFFF)
+INVALID64 = np.uint64(0xFFF8000000000000)
+"""The NaN of a sum or product of float64 that are no NaN."""
+QUIET64 = np.uint64(1 << 51)
 _HALVES = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -42,6 +46,22 @@ def canonical_f64(values: Doubles) -> Doubles:
     """As canonical_f32."""
     values.view(np.uint64)[np.isnan(values)] = NAN64
     return values
+
+
+def propagate_f64(left: Doubles, right: Doubles, out: Doubles) -> None:
+    """Give every NaN of out, in place, the bits that add.f64 and mul.f64 give it: those of the operand that is
+    NaN, quiet, and INVALID64 where none is. PTX leaves them open; an H100 gives these, see
+    tests/matrix/test_hardware_bits.py. Which of two NaNs comes out was not measured; here it is the left one.
+    """
+    nan = np.isnan(out)
+    if not nan.any():
+        return
+    bits = out.view(np.uint64)
+    bits[nan] = INVALID64
+    for operand in (right, left):
+        of_operand = np.broadcast_to(operand, out.shape)
+        kept = np.isnan(of_operand)
+        bits[kept] = of_operand[kept].view(np.uint64) | QUIET64
 
 
 def f16_to_f32(bits: Bits) -> Floats:

@@ -131,6 +131,15 @@ def multiply(a: int, b: int, kind: Format) -> int:
     return rounded(x * y, x_power + y_power, kind) & ~kind.sign | sign
 
 
+def of_hardware(found: int, a: int, b: int, kind: Format) -> int:
+    """The result of add.f64 or mul.f64 as an H100 gives it: a NaN has the bits of the operand that is one, quiet, and
+    0xfff8000000000000 where none is. Other types' NaNs are canonical."""
+    if kind is not F64 or not is_nan(found, kind):
+        return found
+    operand = a if is_nan(a, kind) else b if is_nan(b, kind) else kind.sign | kind.infinity
+    return operand | 1 << kind.mantissa_bits - 1
+
+
 def fused(a: int, b: int, c: int, kind: Format) -> int:
     """a * b + c, rounded once."""
     if any(is_nan(one, kind) for one in (a, b, c)):

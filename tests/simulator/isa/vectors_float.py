@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import random
 from collections.abc import Iterator
 
@@ -66,7 +67,11 @@ def literals(kind: Format) -> list[tuple[str, int]]:
     return [(f"0{'f' if kind.bits == 32 else 'd'}{value:0{kind.bits // 4}X}", value) for value in values]
 
 
-OPERATIONS: dict[str, Function] = {"add": oracle.add, "sub": oracle.subtract, "mul": oracle.multiply}
+OPERATIONS: dict[str, Function] = {
+    "add": lambda a, b, kind: oracle.of_hardware(oracle.add(a, b, kind), a, b, kind),
+    "sub": oracle.subtract,
+    "mul": lambda a, b, kind: oracle.of_hardware(oracle.multiply(a, b, kind), a, b, kind),
+}
 WIDE: dict[str, Function] = {**OPERATIONS, "div.rn": oracle.quotient}
 TORCH: dict[str, Function] = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div.rn": torch.div}
 
@@ -187,7 +192,10 @@ def torch_agrees(opcode: str, name: str) -> None:
     ours = np.array([WIDE[opcode](x, y, kind) for x, y in rows], np.uint64).astype(bits.dtype)
     nan = torch.isnan(result).numpy()
     assert np.array_equal(ours[~nan], bits[~nan])
-    assert set(ours[nan].tolist()) <= {kind.quiet}
+    if name != "f64" or opcode not in ("add", "mul"):
+        assert set(ours[nan].tolist()) <= {kind.quiet}
+    elif platform.machine() == "x86_64":  # whose NaNs of float64 are those of an H100
+        assert np.array_equal(ours[nan], bits[nan])
 
 
 def family() -> list[Vector]:

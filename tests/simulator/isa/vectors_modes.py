@@ -102,6 +102,8 @@ def nearest(word: str, row: tuple[int, ...], kind: Format) -> int:
 def computed(word: str, row: tuple[int, ...], kind: Format, direction: str, flush: bool, last: str) -> int:
     row = tuple(cleared(one, kind) if flush else one for one in row)
     found = nearest(word, row, kind)
+    if direction == "rn" and word in ("add", "mul"):
+        found = oracle.of_hardware(found, row[0], row[1], kind)
     special = any(is_nan(one, kind) or is_infinite(one, kind) for one in row) or is_nan(found, kind)
     if not special and not (word in ("div", "rcp") and row[-1] & ~kind.sign == 0):
         x, *rest = (value(one, kind) for one in row)
