@@ -18,7 +18,7 @@ from hydra_plugins.hydra_joblib_launcher.config import JobLibLauncherConf
 from hydra_plugins.hydra_submitit_launcher.config import LocalQueueConf, SlurmQueueConf
 
 from kernels.catalogue import SPECS
-from kernels.matrix.proofs import proofs
+from kernels.matrix.proofs import SHARED, proofs
 from reports.sent import command_metrics, metrics_of
 from runner.request.schema import SECTIONS
 from runner.request.validate import CONF
@@ -195,13 +195,17 @@ def test_the_picture_of_the_flow_is_the_scripts() -> None:
 
 def test_the_readme_says_no_more_than_the_proofs() -> None:
     """Number of kernels and cases on GPUs, and whether each kernel has a proof of the simulator."""
-    (gpus,) = [one for one in proofs() if not one.simulated]
-    (simulated,) = [one for one in proofs() if one.simulated]
+    (gpus,) = [one for one in proofs() if not one.simulated and not one.machine.endswith(SHARED)]
+    (shared,) = [one for one in proofs() if one.machine.endswith(SHARED)]
+    simulated = {name for one in proofs() if one.simulated for name in one.specs}
     rows = {line.split("|")[1].strip(): line for line in text_of("README.md").splitlines() if line.startswith("| ")}
     peers, multimem = rows["peer-to-peer algorithms"], rows["multimem algorithms"]
     cases = sum(one.passed for one in gpus.specs.values())
     assert f"{len(gpus.specs)} kernels, up to three cases a cell, {cases:,} in all" in peers
-    unproven = {spec.name for spec in SPECS} - set(simulated.specs)
+    cases = sum(one.passed for one in shared.specs.values())
+    assert f"One H100 that 2 ranks shared: the {len(shared.specs)} newest, {cases:,} in all" in peers
+    assert {ranks for one in shared.specs.values() for ranks in one.world_sizes} == {2}
+    unproven = {spec.name for spec in SPECS} - simulated
     assert ("every cell" in peers) == (not [name for name in unproven if "multimem" not in name])
     assert ("every cell" in multimem) == (not [name for name in unproven if "multimem" in name])
 
