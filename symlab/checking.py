@@ -13,7 +13,7 @@ from runner.case import inputs as generated
 from runner.case.check import check_rank, merge
 from runner.case.inputs import CPU
 from runner.case.reference import reference_of
-from symlab.describing import runner_of
+from symlab.describing import check_case, runner_of
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,7 @@ def make_inputs(case: Case) -> tuple[torch.Tensor, ...]:
     >>> len(inputs), inputs[0].shape, inputs[0].dtype
     (2, torch.Size([256]), torch.float32)
     """
+    check_case(case)
     numel = collective(case.op).counts(case.numel, case.world_size)[0]
     return tuple(one.clone() for one in generated.make_inputs(case, range(case.world_size), numel))
 

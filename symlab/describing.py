@@ -126,11 +126,18 @@ def brought(kernel: str | KernelSpec) -> KernelSpec | None:
     return spec_at(kernel) if ":" in kernel else None
 
 
+def check_case(case: object) -> None:
+    """Raise ValueError for what is no case."""
+    if not isinstance(case, Case):
+        raise ValueError(f"{case!r} is no case (case), give what symlab.case returns")
+
+
 def runner_of(case: Case, kernel: str | KernelSpec | None) -> KernelSpec | Baseline:
     """Return what runs a case: the given kernel, else the catalogue's or the library's collective of the case's name.
 
-    Raises ValueError for a kernel of another name, and for a case of an unknown name.
+    Raises ValueError for what is no case, a kernel of another name, and a case of an unknown name.
     """
+    check_case(case)
     if kernel is None:
         try:
             return spec_for(case)

@@ -195,6 +195,14 @@ def test_wrong_arguments_are_value_errors(case: Any, given: dict[str, Any], mess
     assert threading.active_count() == before
 
 
+def test_a_name_is_no_case() -> None:
+    for use in (symlab.run, symlab.compile, symlab.make_inputs):
+        with pytest.raises(
+            ValueError, match=r"'all_reduce/two_shot' is no case \(case\), give what symlab.case returns"
+        ):
+            use("all_reduce/two_shot")  # type: ignore[operator]
+
+
 def test_what_does_not_fit_is_known_before(case: Any) -> None:
     with (
         symlab.world(ranks=3, heap_bytes="4K") as world,
