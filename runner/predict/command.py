@@ -70,8 +70,8 @@ def check(options: Options) -> None:
 
 
 def predict(options: Options) -> int:
-    """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished. RequestError for a wrong
-    request."""
+    """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished or failed. RequestError for a
+    wrong request."""
     if options.score:
         return _score(options)
     if options.kept is not None:
@@ -85,7 +85,7 @@ def predict(options: Options) -> int:
         check_timed(asked)
     has_paths = options.explain or options.trace is not None
     found = [series_of(one, score, has_paths, keeps_spans=options.trace is not None) for one in asked]
-    late = [line for one in found for line in one.omissions]
+    late = [line for one in found for line in (*one.omissions, *one.failures)]
     for line in late:
         print(f"symlab: {line}", file=sys.stderr, flush=True)
     if late and not any(one.predictions for one in found):

@@ -116,6 +116,7 @@ def document_of(asked: Asked, series: Series, score: Stored) -> dict[str, Any]:
         "cases": [_case(asked, rank, one) for rank, one in series.ranked()],
         "refused": {case.id: reason for case, reason in series.refused.items()},
         "unfinished": {case.id: reason for case, reason in series.unfinished.items()},
+        "failed": {case.id: reason for case, reason in series.failed.items()},
     }
 
 

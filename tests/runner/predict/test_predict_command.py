@@ -427,7 +427,7 @@ def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch):
     assert given == [asking.DEADLINE_S, 1800]
 
 
-def test_a_kernel_that_ends_its_steps_is_refused_whatever_the_time(monkeypatch, compile_cache):
+def test_a_kernel_that_ends_its_steps_fails_whatever_the_time(monkeypatch, compile_cache):
     """A limit of steps is a failure of the kernel: only the deadline is the host's."""
 
     def failing(self, program, runnable, limit_s):
@@ -439,3 +439,31 @@ def test_a_kernel_that_ends_its_steps_is_refused_whatever_the_time(monkeypatch, 
     with pytest.raises(WorldFailure, match="the step limit") as raised:
         profiling.clocked(runnable, H200_TRIAL)
     assert type(raised.value) is WorldFailure
+
+
+def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, monkeypatch, capsys):
+    """It is said, in all forms; the size has no range, and the exit code is 1."""
+    usual = asking.predicted
+
+    def faulty(case, *rest):
+        if case.algorithm == "lamport" and case.size_bytes == 1024:
+            raise WorldFailure("FAILED", 0, "store of 16 bytes past the end")
+        return usual(case, *rest)
+
+    monkeypatch.setattr(asking, "predicted", faulty)
+    words = ("fabric.gpu=h200", "sizes=[1K,4K]")
+    assert _asked(cache, *words) == 1
+    said = capsys.readouterr()
+    assert "failed: all_reduce/lamport 1K: store of 16 bytes past the end" in said.out
+    assert "symlab: all_reduce/lamport 1K: store of 16 bytes past the end\n" in said.err
+    assert "refused" not in said.out + said.err
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
+    (line,) = [one for one in json.loads(capsys.readouterr().out) if one["failed"]]
+    assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert list(json.loads(kept.read_text())["failed"].values()) == ["store of 16 bytes past the end"]
+    assert _asked(cache, *words, "--ranges", "--format", "json") == 1
+    assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
+    said = capsys.readouterr()
+    assert (said.out, "store of 16 bytes past the end" in said.err) == ("", True)
