@@ -89,7 +89,8 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
         try:
             one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                paths[case] = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                path = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             unfinished[case] = f"{first_line(error)}; deadline_s gives it more"
             continue

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 
 import pytest
 
@@ -18,6 +19,7 @@ from runner.predict.rates import rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
+from simulator.clock.profile import Segment
 from symlab.__main__ import main
 
 REQUEST = (
@@ -106,6 +108,35 @@ def test_explain_tells_the_path_step_by_step(cache, capsys):
     assert "remote_load" in text
     assert " hop " in text
     assert "stored at PTX line" in text
+
+
+def test_a_path_ends_with_the_terms_that_make_the_predicted_time(cache, capsys):
+    """The path of 1 MiB ends far below its time, because it has steps alone: the terms have the rest."""
+    words = ("fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1M]", "--explain")
+    assert _asked(cache, *words, "--format", "json") == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    terms = line["path"]["terms"]
+    assert terms["time_us"] == pytest.approx(line["time_us"])
+    longer = max(terms["link_us"] + terms["memory_us"], terms["more_us"])
+    once = sum(terms[name] for name in ("launch_us", "begin_us", "least_us", "cold_us"))
+    assert once + longer == pytest.approx(line["time_us"])
+    assert line["path"]["steps"][-1]["to_us"] < line["time_us"] / 2
+    assert _asked(cache, *words) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    figures = [float(one) for one in re.findall(r"(?:=|launch|begin|least|link|memory|cold) (\d+\.\d\d)", said)]
+    assert said.startswith(f"  predicted: {line['time_us']:.2f} us = launch ")
+    assert sum(figures) == pytest.approx(line["time_us"], abs=0.04)
+
+
+def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
+    waited = Segment("barrier", 0, 2, 3, 1.0, 1.5, line=90, awaited=(0, 2, 5, 81))
+    assert explaining._told(waited).endswith("; waited for warp 5, last at PTX line 81")
+    other = dataclasses.replace(waited, kind="cluster_barrier", awaited=(0, 1, 5, 81))
+    assert explaining._told(other).endswith("; waited for block 1 warp 5, last at PTX line 81")
+    assert explaining._told(dataclasses.replace(waited, awaited=(0, 2, 3, 81))).endswith("; came last")
+    assert explaining._told(dataclasses.replace(waited, kind="hop")).endswith(
+        "; rank 0 block 2 warp 5 stored at PTX line 81"
+    )
 
 
 def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):

@@ -44,6 +44,7 @@ def test_the_page_is_marked_and_holds_the_table(written):
     assert "Predicted, not measured: every time and bandwidth on this page is a model&#39;s." in text
     assert text.count("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of h200") >= 4
     assert ": ranges of sizes" in text
+    assert text.count("us = launch ") == 8, "the terms of each case, behind its path"
     assert "3 ranks: the interval is of cases on 2 and 4 GPUs" in text
     cells = re.findall(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d, \d\.\d\)", (written / "out.txt").read_text())
     assert len(cells) == 8
@@ -78,6 +79,9 @@ def test_the_trace_keeps_the_rules_of_the_format(written):
     """Trace Event Format: complete slices with ts and dur, metadata, and flows that begin and end once each."""
     document = json.loads((written / "trace.json").read_text())
     assert document["otherData"]["predicted"] is True
+    assert "leave bandwidth out" in document["otherData"]["said"]
+    cases = [one["args"] for one in document["traceEvents"] if one.get("cat") == "case"]
+    assert all(one["time_us"] > one["launch_us"] + one["least_us"] > 0 for one in cases)
     assert document["displayTimeUnit"] in ("ms", "ns")
     events = document["traceEvents"]
     assert {one["ph"] for one in events} == {"M", "X", "s", "f"}
