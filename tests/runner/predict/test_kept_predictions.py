@@ -291,6 +291,9 @@ def test_the_published_predictions_are_of_all_sizes_of_both_experiments():
     assert accumulators == {"float32"}
     for place in (CONF.parent / PLACE / PREDICTED).glob("*.json"):
         document = json.loads(place.read_text())
+        assert not document["unfinished"]
+        assert not document.get("failed")
+        assert all("is for small messages" in reason for reason in document["refused"].values()), place
         assert document["dirty"] is False
         constants = {name: document["model"][name] for name in ("constants", "intervals")}
         assert document["model"]["digest"] == digest_of(constants)
