@@ -498,3 +498,23 @@ def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, m
     assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
     said = capsys.readouterr()
     assert (said.out, "store of 16 bytes past the end" in said.err) == ("", True)
+
+
+def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):
+    """After the first simulation something did run, and its profile is kept."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asking, "predicted", interrupted)
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == (
+        "symlab: interrupted; while predicting; nothing is printed or written, the profiles of finished cases are in "
+        "cache_dir"
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(command, "document", interrupted)
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
+    assert "interrupted; while writing; the files that are said to be written are whole" in capsys.readouterr().err

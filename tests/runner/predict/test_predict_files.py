@@ -176,6 +176,7 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
     monkeypatch.setattr(command, "series_of", lambda *_, **__: pytest.fail("simulated"))
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "folder.json").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
     for words, said in (
         (("-o", str(tmp_path)), f"{tmp_path}: can't be written (it is a folder) (-o)"),
         (("--page", str(tmp_path / "folder.html")), "folder.html: can't be written (it is a folder) (--page)"),
@@ -185,6 +186,14 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
         (("--trace", str(tmp_path / "trace.txt")), "trace.txt: a name that ends in .json is needed (--trace)"),
         (
             ("-o", str(tmp_path / "a.json"), "--trace", str(tmp_path / "a.json")),
+            "one file for two things (-o, --trace)",
+        ),
+        (
+            ("-o", str(tmp_path / "folder.html" / ".." / "a.json"), "--trace", str(tmp_path / "a.json")),
+            "one file for two things (-o, --trace)",
+        ),
+        (
+            ("-o", str(tmp_path / "link" / "a.json"), "--trace", str(tmp_path / "a.json")),
             "one file for two things (-o, --trace)",
         ),
     ):
