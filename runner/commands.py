@@ -539,8 +539,8 @@ floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.y
 first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
 dependent launch, stress and libraries; a request for anything else is refused.
 
-Exit codes: 0 predicted, compared or scored; 1 otherwise; 2 the request is wrong, or nothing can be predicted or
-compared; 130 Ctrl-C.
+Exit codes: 0 predicted, compared or scored; 1 a case failed in the simulator or was not finished in time; 2 the request
+is wrong, or nothing can be predicted or compared; 130 Ctrl-C.
 """
 
 
