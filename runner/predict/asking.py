@@ -72,6 +72,7 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
     cases = cases_of(request)
     refused: dict[Case, str] = {}
     unfinished: dict[Case, str] = {}
+    failed: dict[Case, str] = {}
     for case in cases:
         refusal = expected_refusal(case, request.fabric)
         if refusal is not None or is_dependent(case.algorithm):
@@ -88,16 +89,17 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
         try:
             one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                paths[case] = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                path = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             unfinished[case] = f"{first_line(error)}; deadline_s gives it more"
             continue
         except (CompilationError, WorldFailure) as error:
-            refused[case] = first_line(error)
+            failed[case] = first_line(error)
             continue
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
         predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
-    return Series(known, tuple(predictions), refused, paths, unfinished)
+    return Series(known, tuple(predictions), refused, paths, unfinished, failed)
 
 
 def libraries_beside(case: Case) -> tuple[str, ...]:

@@ -15,16 +15,16 @@ from typing import Any
 
 from kernels.baselines import Baseline
 from kernels.spec import UNIFORM, KernelSpec
-from reports.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
+from reports.record.prediction import PredictedTime, RecordedPrediction
 from reports.record.timing import L2State, Mode, Timing, Window
 from runner.case.contestant import Contestant
 from runner.gpu.gpu_type import GpuType
 from runner.predict.assumptions import corners
 from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork, weighed
-from runner.predict.model import REGIMES, Fitted, Rates, Terms, terms_of
+from runner.predict.model import REGIMES, Rates, terms_of
 from runner.predict.predictable import DEPENDENT, check_ranks, is_dependent
-from runner.predict.predicting import FORM, compiled_already, kept_work, remarks_of
+from runner.predict.predicting import FORM, added_up, compiled_already, kept_work, remarks_of
 from runner.predict.rates import Known, rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.request_error import RequestError, first_line
@@ -96,19 +96,6 @@ def predicted_beside(
 def recorded_work(work: CaseWork) -> dict[str, Any]:
     """Return a case's work as records have it: with the form of profiles, as another one may count otherwise."""
     return {**work.document(), "form": FORM}
-
-
-def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
-    """Return terms as the model adds them up: with the fitted constants."""
-    return PredictedTerms(
-        launch_us=terms.launch_us,
-        begin_us=fitted.begin_us,
-        least_us=terms.least_us,
-        link_us=terms.link_us,
-        memory_us=terms.memory_us,
-        more_us=terms.more_us,
-        cold_us=fitted.cold_us * terms.coldness,
-    )
 
 
 def digest_of_rates(rates: Rates) -> str:

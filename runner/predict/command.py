@@ -7,8 +7,10 @@ own, and each line of CSV and JSON says so. Only --kept compares the two, and it
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from runner.predict.compared import shown as compared_text
 from runner.predict.keeping import check_folder, kept_in, write_kept
 from runner.predict.score import scored
 from runner.predict.shown import Series, document
-from runner.predict.stored_score import shown, stored, write
+from runner.predict.stored_score import Stored, shown, stored, write
 from runner.predict.tracing import check_timed, trace
 from runner.request.validate import CONF
 from runner.request_error import RequestError
@@ -70,12 +72,14 @@ def check(options: Options) -> None:
 
 
 def predict(options: Options) -> int:
-    """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished. RequestError for a wrong
-    request."""
+    """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished or failed. RequestError for a
+    wrong request."""
     if options.score:
-        return _score(options)
+        with _noted("while scoring; what was simulated for published records stays"):
+            return _score(options)
     if options.kept is not None:
-        return _compare(options.kept, options.overrides, options.form)
+        with _noted("while comparing; nothing is printed"):
+            return _compare(options.kept, options.overrides, options.form)
     _check_files(options)
     score = stored()
     asked = asked_jobs(options.overrides, options.multirun, options.config_dir)
@@ -84,8 +88,15 @@ def predict(options: Options) -> int:
     if options.trace is not None:
         check_timed(asked)
     has_paths = options.explain or options.trace is not None
-    found = [series_of(one, score, has_paths, keeps_spans=options.trace is not None) for one in asked]
-    late = [line for one in found for line in one.omissions]
+    with _noted("while predicting; nothing is printed or written, the profiles of finished cases are in cache_dir"):
+        found = [series_of(one, score, has_paths, keeps_spans=options.trace is not None) for one in asked]
+    with _noted("while writing; the files that are said to be written are whole, no other was changed"):
+        return _told(options, score, asked, found)
+
+
+def _told(options: Options, score: Stored, asked: Sequence[Asked], found: list[Series]) -> int:
+    """Write and print predictions as they are asked for. Returns the exit code."""
+    late = [line for one in found for line in (*one.omissions, *one.failures)]
     for line in late:
         print(f"symlab: {line}", file=sys.stderr, flush=True)
     if late and not any(one.predictions for one in found):
@@ -110,6 +121,16 @@ def predict(options: Options) -> int:
     return 1 if late else 0
 
 
+@contextmanager
+def _noted(said: str) -> Iterator[None]:
+    """Within, an interrupt is noted to have come when it did: what is said of it then."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(said)
+        raise
+
+
 def _check_files(options: Options) -> None:
     """RequestError, before anything is simulated, if a file could not be written or has a name of another kind."""
     files = {"-o": options.output, "--page": options.page, "--trace": options.trace}
@@ -122,7 +143,7 @@ def _check_files(options: Options) -> None:
             can_be_written(path)
         except ValueError as error:
             raise RequestError(f"{error} ({name})") from None
-    if len({path.absolute() for path in given.values()}) < len(given):
+    if len({os.path.realpath(path) for path in given.values()}) < len(given):
         raise RequestError(f"one file for two things ({', '.join(given)}), give each its own")
 
 

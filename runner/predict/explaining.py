@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path as File
 
 from kernels.catalogue import find
 from kernels.spec import Case
+from reports.record.prediction import PredictedTerms
 from runner.predict.predicting import runnable_of
 from runner.predict.profiling import DEADLINE_S, clocked, most_whole_bytes, shrunk
 from runner.predict.rates import Known
@@ -22,7 +23,8 @@ class Explanation:
 
     size_bytes and blocks: what was simulated for it; whole_blocks: of the case itself. gpu: whose floors weigh the
     path. is_timed: whether they are its own; without, the steps have an order and no times. profile: of the launch,
-    with the timelines of its blocks if these were asked for.
+    with the timelines of its blocks if these were asked for. terms: what the predicted time is the sum of; None without
+    a time. The path has steps alone: what links and memory take for all bytes is in the terms.
     """
 
     case: Case
@@ -32,6 +34,7 @@ class Explanation:
     gpu: str
     is_timed: bool
     profile: LaunchProfile
+    terms: PredictedTerms | None = None
 
     @property
     def path(self) -> Path:
@@ -55,6 +58,8 @@ class Explanation:
         for number, one in enumerate(self.path.segments, start=1):
             when = f"{one.from_us:8.2f} to {one.to_us:8.2f} us" if self.is_timed else f"{number:4d}."
             yield f"  {when}  {_told(one)}".rstrip()
+        if self.terms is not None:
+            yield f"  {_sum(self.terms)}"
 
     def document(self) -> dict[str, object]:
         """Return the same as plain values; from_us and to_us are None for a type without floors."""
@@ -63,6 +68,7 @@ class Explanation:
             "blocks": self.blocks,
             "whole_blocks": self.whole_blocks,
             "floors_of": self.gpu if self.is_timed else None,
+            "terms": None if self.terms is None else {**asdict(self.terms), "time_us": self.terms.time_us},
             "counts": self.path.counts,
             "steps": [self._step(one) for one in self.path.segments],
         }
@@ -104,7 +110,28 @@ def _told(one: Segment) -> str:
     who = f"rank {one.rank} block {one.block} warp {one.warp}"
     waited = ""
     if one.awaited is not None:
-        rank, block, warp, line = one.awaited
-        waited = f"; rank {rank} block {block} warp {warp} stored at PTX line {line}"
+        waited = f"; {_waited(one, one.awaited)}"
     where = f"PTX line {one.line}{f', {one.source}' if one.source else ''}" if one.line else ""
     return f"{one.kind:<18} {who}  {where}{waited}"
+
+
+def _waited(one: Segment, awaited: tuple[int, int, int, int]) -> str:
+    """Whom a step waited for: at a barrier who came last, after its last step; else who stored."""
+    rank, block, warp, line = awaited
+    if "barrier" not in one.kind:
+        return f"rank {rank} block {block} warp {warp} stored at PTX line {line}"
+    if (rank, block, warp) == (one.rank, one.block, one.warp):
+        return "came last"
+    last = f"warp {warp}" if block == one.block else f"block {block} warp {warp}"
+    return f"waited for {last}, last at PTX line {line}"
+
+
+def _sum(terms: PredictedTerms) -> str:
+    """The predicted time as a sum of the model's terms (model.py): of traffic and more only the longer counts."""
+    traffic = f"link {terms.link_us:.2f} + memory {terms.memory_us:.2f}"
+    more = f"more {terms.more_us:.2f}"
+    longer, other = (traffic, more) if terms.traffic_us >= terms.more_us else (more, traffic)
+    return (
+        f"predicted: {terms.time_us:.2f} us = launch {terms.launch_us:.2f} + begin {terms.begin_us:.2f} + least "
+        f"{terms.least_us:.2f} + {longer} (longer than {other}) + cold {terms.cold_us:.2f}"
+    )

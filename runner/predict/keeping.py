@@ -18,8 +18,10 @@ from typing import Any
 from kernels.catalogue import find
 from kernels.compile import executable
 from kernels.spec import Case
-from reports.record.bundle import PREDICTED_SUFFIX, write_file
+from memory.atomic_file import creating
+from reports.record.bundle import PREDICTED_SUFFIX
 from reports.record.case import RecordedCase
+from reports.record.codec import parsed
 from runner.environment.repository import git
 from runner.predict.asking import Asked
 from runner.predict.beside import digest_of_constants, digest_of_rates
@@ -27,6 +29,7 @@ from runner.predict.model import REGIMES
 from runner.predict.predicting import Prediction, simulator_digest
 from runner.predict.shown import Series
 from runner.predict.stored_score import Stored
+from runner.records.scrub import scrubbed
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 
@@ -37,7 +40,12 @@ _MOST_BYTES = 1 << 26
 _CASE = ("op", "algorithm", "dtype", "accumulator", "reduction", "size_bytes", "world_size", "placement", "root")
 """What a time depends on of a case: its inputs and their seed are not among it. Only uniform counts are predicted."""
 
-_HERE = ("cache_dir=", "records=")
+_TEXTS = ("op", "algorithm", "dtype", "accumulator", "reduction", "placement")
+_NUMBERS = ("size_bytes", "world_size", "root", "offset")
+_SAID = 300
+"""Characters of what is wrong with a file: a value may have millions."""
+
+_HERE = ("cache_dir", "records")
 """Keys of a request that say where files are on this machine."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -79,21 +87,29 @@ def check_folder(folder: Path, asked: Sequence[Asked]) -> None:
         raise RequestError(f"two jobs would both be kept as {double} (--keep), keep them in two folders")
     for name in names:
         if (folder / name).exists():
-            raise RequestError(f"{folder / name} is kept already, and is not replaced (--keep), give another folder")
+            raise _kept_already(folder / name)
 
 
 def write_kept(folder: Path, asked: Asked, series: Series, score: Stored) -> Path:
-    """Write the predictions of a job, and return the file. RequestError if it can't be written."""
+    """Write the predictions of a job, and return the file. RequestError if it can't be written, and if it exists,
+    which another call may have written since check_folder."""
     place = folder / _name(asked)
     text = json.dumps(document_of(asked, series, score), indent=1) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(place, text.encode())
+        with creating(place) as beside:
+            beside.write_bytes(text.encode())
+    except FileExistsError:
+        if folder.is_dir():
+            raise _kept_already(place) from None
+        raise RequestError(f"{folder} is no folder (--keep), give one") from None
     except OSError as error:
         raise RequestError(f"{folder}: can't be written ({error.strerror or error}; --keep)") from None
-    except ValueError as error:
-        raise RequestError(f"{error} (--keep)") from None
     return place
+
+
+def _kept_already(place: Path) -> RequestError:
+    return RequestError(f"{place} is kept already, and is not replaced (--keep), give another folder")
 
 
 def document_of(asked: Asked, series: Series, score: Stored) -> dict[str, Any]:
@@ -106,7 +122,7 @@ def document_of(asked: Asked, series: Series, score: Stored) -> dict[str, Any]:
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": source.get("commit", ""),
         "dirty": source.get("dirty"),
-        "request": [line for line in asked.lines if not line.startswith(_HERE)],
+        "request": [scrubbed(line) for line in asked.lines if _key_of_line(line) not in _HERE],
         "gpu": series.known.name,
         "is_calibrated": series.known.is_calibrated,
         "assumed": list(series.known.assumed),
@@ -114,9 +130,19 @@ def document_of(asked: Asked, series: Series, score: Stored) -> dict[str, Any]:
         "model": {"digest": digest_of_constants(score), "fitted_to": score.gpu, "cases": score.cases, **model},
         "simulator": simulator_digest(),
         "cases": [_case(asked, rank, one) for rank, one in series.ranked()],
-        "refused": {case.id: reason for case, reason in series.refused.items()},
-        "unfinished": {case.id: reason for case, reason in series.unfinished.items()},
+        "refused": _reasons(series.refused),
+        "unfinished": _reasons(series.unfinished),
+        "failed": _reasons(series.failed),
     }
+
+
+def _key_of_line(line: str) -> str:
+    """The key of an override: of ++cache_dir=x and ~cache_dir it is cache_dir."""
+    return line.lstrip("+~").partition("=")[0]
+
+
+def _reasons(cases: Mapping[Case, str]) -> dict[str, str]:
+    return {case.id: scrubbed(reason) for case, reason in cases.items()}
 
 
 def kept_in(folder: Path) -> list[Kept]:
@@ -159,7 +185,7 @@ def _case(asked: Asked, rank: int, one: Prediction) -> dict[str, Any]:
         "busbw_gbps": one.busbw_gbps,
         "regime": one.regime,
         "rank": rank,
-        "remark": "; ".join(one.remarks),
+        "remark": scrubbed("; ".join(one.remarks)),
     }
 
 
@@ -167,18 +193,25 @@ def _read(place: Path) -> Iterator[Kept]:
     try:
         if place.stat().st_size > _MOST_BYTES:
             raise ValueError(f"more than {_MOST_BYTES} bytes")
-        document = json.loads(place.read_text(encoding="utf-8"))
+        document = parsed(place.read_text(encoding="utf-8"))
         if document["symlab_predicted"] != FORM:
             raise ValueError(f"its form is {document['symlab_predicted']!r}, this version reads {FORM}")
         made = datetime.fromisoformat(document["made"]).astimezone(UTC).isoformat(timespec="seconds")
         for values in document["cases"]:
             yield _kept(document, made, values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{place}: not a kept prediction ({type(error).__name__}: {error})") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        said = " ".join(str(error).split())[:_SAID]
+        raise ValueError(f"{place}: not a kept prediction ({type(error).__name__}: {said})") from error
 
 
 def _kept(document: Mapping[str, Any], made: str, values: Mapping[str, Any]) -> Kept:
-    case = Case(**{name: values[name] for name in _CASE}, offset=int(values["offset"]))
+    for name in _TEXTS:
+        if not (isinstance(values[name], str) and values[name].isprintable()):
+            raise ValueError(f"{name} is {values[name]!r}, and has to be a word")
+    for name in _NUMBERS:
+        if type(values[name]) is not int or values[name] < 0:
+            raise ValueError(f"{name} is {values[name]!r}, and has to be a whole number from 0")
+    case = Case(**{name: values[name] for name in _CASE}, offset=values["offset"])
     low_us, time_us, high_us = (float(values[name]) for name in ("low_us", "time_us", "high_us"))
     if not 0 < low_us <= time_us <= high_us < float("inf"):
         raise ValueError(f"{values['id']}: {time_us} us is no time within {low_us} to {high_us}")

@@ -73,7 +73,7 @@ def _job(number: int, series: Series, with_ranges: bool, svgs: dict[str, str]) -
     blocks += [Table(one) for one in tables(series)]
     if with_ranges:
         blocks += [Table(one) for one in ranges.sheet(series)]
-    case = next(iter([*(one.case for one in series.predictions), *series.refused, *series.unfinished]))
+    case = next(iter([*(one.case for one in series.predictions), *series.refused, *series.unfinished, *series.failed]))
     arithmetic = "" if case.reduction == "none" else f", {case.accumulator}"
     title = f"Predicted: {case.op} {case.dtype}{arithmetic}, {case.world_size} ranks of {series.known.name}"
     return Part(f"job-{number + 1}", title, tuple(blocks))
@@ -135,6 +135,7 @@ def _facts(found: Sequence[Series], score: Stored) -> Facts:
         ("cases predicted", str(sum(len(one.predictions) for one in found))),
         ("cases refused", str(sum(len(one.refused) for one in found))),
         ("cases unfinished", str(sum(len(one.unfinished) for one in found))),
+        ("cases failed", str(sum(len(one.failed) for one in found))),
         ("measured values on this page", "none"),
     ]
     return Facts(tuple(rows))

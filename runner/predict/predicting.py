@@ -16,13 +16,14 @@ from kernels.shares import VECTOR_BYTES
 from kernels.spec import Case, KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
+from reports.record.prediction import PredictedTerms
 from runner.case.slots import slot_bytes
 from runner.environment.repository import source_digests
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
 from runner.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from runner.predict.case_work import CaseWork
-from runner.predict.model import REGIMES, Rates, Terms, columns, terms_of, times_us
+from runner.predict.model import REGIMES, Fitted, Rates, Terms, columns, terms_of, times_us
 from runner.predict.profiling import Clock, Runnable, least_steps, profiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.splits import SCORED_RANKS
@@ -45,7 +46,7 @@ class Prediction:
     regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
     assumptions.py's corners, in their order; the first is time_us. busbw_gbps as records have it. regime: of
     model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the type has floors of
-    its own. work: what it was computed from.
+    its own. work: what it was computed from; terms: what time_us is the sum of.
     """
 
     case: Case
@@ -60,6 +61,7 @@ class Prediction:
     work: CaseWork
     corners_us: tuple[float, ...]
     error: tuple[float, float]
+    terms: PredictedTerms
 
     @property
     def is_worth_telling(self) -> bool:
@@ -103,6 +105,7 @@ def predicted(
         work=work,
         corners_us=times,
         error=(low, high),
+        terms=added_up(all_terms[0], score.constants),
     )
 
 
@@ -112,6 +115,19 @@ def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Ter
     budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
     slots = slots_for(slot_bytes(case), "rotate", rates.l2_bytes, calls, budget_bytes)
     return terms_of(work, rates, float(slots * slot_bytes(case) * contestants))
+
+
+def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
+    """Return terms as the model adds them up: with the fitted constants."""
+    return PredictedTerms(
+        launch_us=terms.launch_us,
+        begin_us=fitted.begin_us,
+        least_us=terms.least_us,
+        link_us=terms.link_us,
+        memory_us=terms.memory_us,
+        more_us=terms.more_us,
+        cold_us=fitted.cold_us * terms.coldness,
+    )
 
 
 def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Clock | None = None) -> CaseWork:

@@ -71,12 +71,13 @@ class Runnable:
 
     def resized(self, size_bytes: int, blocks: int) -> Runnable:
         """Return the same code with another message and other blocks. The message is cut to a whole number of elements
-        for each rank. Its workspaces are those of the smallest message, doubled until it is this case's, of which a
-        launch has as many blocks: an inbox of the whole case may have gigabytes."""
+        for each rank. Its workspaces are those of the smallest message, doubled until it is this case's, whose launch
+        has the same variant of the code and as many blocks: another variant may need less (two_shot has scratch only
+        where it pushes), and an inbox of the whole case may have gigabytes."""
         unit = self.case.itemsize * (self.case.world_size if collective(self.case.op).chunked else 1)
         size_bytes = max(size_bytes // unit, 1) * unit if size_bytes else 0
         spacious = replace(self.case, size_bytes=min(size_bytes, self.case.size_bytes))
-        while spacious.size_bytes < self.case.size_bytes and self.spec.launch(spacious).grid[0] < blocks:
+        while spacious.size_bytes < self.case.size_bytes and not self._has_room(spacious, blocks):
             spacious = replace(spacious, size_bytes=min(max(spacious.size_bytes, unit) * 2, self.case.size_bytes))
         spaces = self.spec.workspaces(spacious)
         return replace(
@@ -85,6 +86,11 @@ class Runnable:
             spec=replace(self.spec, workspaces=lambda _: spaces),
             launch=Launch(blocks, self.launch.block, shared_bytes=self.launch.shared_bytes),
         )
+
+    def _has_room(self, case: Case, blocks: int) -> bool:
+        """Return whether the workspaces of a case are of the code's variant, and of as many blocks."""
+        is_same = self.spec.variant(case) == self.spec.variant(self.case)
+        return is_same and self.spec.launch(case).grid[0] >= blocks
 
 
 Clock = Callable[[Runnable, Costs], LaunchProfile]

@@ -3,7 +3,7 @@
 Two algorithms tie where each may be the faster one: in a corner of what is assumed (assumptions.py) their times,
 each with its own error, overlap. A crossover is the size at which two times are predicted to be equal, on a straight
 line between the logarithms of the times of two neighbouring sizes; its interval reaches over the sizes at which
-the two tie. Sizes at which a simulation is unfinished are left out: the fastest algorithm there is unknown.
+the two tie. Sizes at which a simulation is unfinished or failed are left out: the fastest algorithm there is unknown.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ranges(series: Series) -> tuple[Range, ...]:
     """Return the ranges of a job, by placement and size."""
     found: list[Range] = []
     for placement in dict.fromkeys(one.case.placement for one in series.predictions):
-        late = {case.size_bytes for case in series.unfinished if case.placement == placement}
+        late = {case.size_bytes for case in (*series.unfinished, *series.failed) if case.placement == placement}
         here = [one for one in series.predictions if one.case.placement == placement]
         table = _by_size([one for one in here if one.case.size_bytes not in late])
         found += _ranges(placement, table)

@@ -25,7 +25,7 @@ FORMATS = ("text", "markdown", "csv", "json")
 _KEYS = (
     "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
     "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed", "refused",
-    "unfinished",
+    "unfinished", "failed",
 )  # fmt: skip
 
 
@@ -34,7 +34,8 @@ class Series:
     """The predictions of one job, in the job's order of cases.
 
     refused: why cases have none; paths: what --explain tells of a case; unfinished: why there was no time for others,
-    which may be predicted by a second call or on another host.
+    which may be predicted by a second call or on another host; failed: why others could not be compiled or simulated,
+    which is a defect of the kernel or of this program.
     """
 
     known: Known
@@ -42,6 +43,7 @@ class Series:
     refused: Mapping[Case, str]
     paths: Mapping[Case, Explanation] = field(default_factory=dict)
     unfinished: Mapping[Case, str] = field(default_factory=dict)
+    failed: Mapping[Case, str] = field(default_factory=dict)
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -52,6 +54,11 @@ class Series:
     def omissions(self) -> tuple[str, ...]:
         """A line for each kernel and size that there was no time for."""
         return _reasons(self.unfinished)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A line for each kernel and size that could not be compiled or simulated."""
+        return _reasons(self.failed)
 
     def ranked(self) -> Iterator[tuple[int, Prediction]]:
         """Yield the predictions by size and placement, the shortest first, each with its rank from 1."""
@@ -147,8 +154,8 @@ def _cell(one: Prediction, rank: int) -> str:
 
 
 def captions(found: Sequence[Series]) -> list[str]:
-    """Return what stands below the tables: remarks, what was assumed, what was refused and what is unfinished, each
-    once."""
+    """Return what stands below the tables: remarks, what was assumed, what was refused, is unfinished or failed,
+    each once."""
     remarks: dict[str, None] = {}
     for one in found:
         remarks |= {remark: None for prediction in one.predictions for remark in prediction.remarks}
@@ -159,6 +166,7 @@ def captions(found: Sequence[Series]) -> list[str]:
             remarks["no. N: the order alone; times where the links decide; symlab calibrate would give floors"] = None
         remarks |= {f"refused: {line}": None for line in one.refusals}
         remarks |= {f"unfinished: {line}": None for line in one.omissions}
+        remarks |= {f"failed: {line}": None for line in one.failures}
     return list(remarks)
 
 
@@ -175,15 +183,17 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
         yield _line(series.known, case, (None,) * 6 + ("",), reason)
     for case, reason in series.unfinished.items():
         yield _line(series.known, case, (None,) * 6 + ("",), unfinished=reason)
+    for case, reason in series.failed.items():
+        yield _line(series.known, case, (None,) * 6 + ("",), failed=reason)
 
 
 def _line(
-    known: Known, case: Case, found: Sequence[object], refused: str = "", unfinished: str = ""
+    known: Known, case: Case, found: Sequence[object], refused: str = "", unfinished: str = "", failed: str = ""
 ) -> dict[str, object]:
     values = (
         True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
         case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), refused,
-        unfinished,
+        unfinished, failed,
     )  # fmt: skip
     return dict(zip(_KEYS, values, strict=True))
 

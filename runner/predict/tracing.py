@@ -7,14 +7,20 @@ critical path of each case, and the cases themselves, are processes of their own
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from runner.predict.asking import Asked
+from runner.predict.explaining import Explanation
 from runner.predict.shown import Series
 from runner.request_error import RequestError
 from simulator.clock.trace import GAP_US, trace_of
 
 CASES = "cases (predicted)"
+SAID = (
+    "predicted by a model, not measured; the timelines have the steps of warps alone and leave bandwidth out: the time "
+    "that links and memory take for all bytes is among the terms of each case's predicted time"
+)
 
 
 def check_timed(asked: Sequence[Asked]) -> None:
@@ -39,8 +45,13 @@ def trace(found: Sequence[Series]) -> dict[str, Any]:
         size_us = max(one.profile.ends_us)
         name = f"{one.title}, {one.case.world_size} ranks of {one.gpu}"
         at = {"ph": "X", "cat": "case", "pid": pid, "tid": 0, "ts": start, "dur": size_us}
-        cases.append({"name": name, **at, "args": {"predicted": True}})
+        cases.append({"name": name, **at, "args": {"predicted": True, **_terms(one)}})
         start += size_us + GAP_US
     document["traceEvents"] += cases
-    document["otherData"] = {"predicted": True, "said": "predicted by a model, not measured"}
+    document["otherData"] = {"predicted": True, "said": SAID}
     return document
+
+
+def _terms(one: Explanation) -> dict[str, float]:
+    """What a case's predicted time is the sum of, and the time itself."""
+    return {} if one.terms is None else {**asdict(one.terms), "time_us": one.terms.time_us}

@@ -1,11 +1,15 @@
 """Profiles that were extended to larger messages are what simulating the whole gives."""
 
+import itertools
 from dataclasses import astuple, replace
+from importlib import import_module
 
 import pytest
 
-from kernels.catalogue import find
+from kernels.catalogue import ALL_SPECS, find
 from kernels.spec import Case
+from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE, Tuning
+from memory.fabric import Executable
 from reports.publish import PLACE
 from runner.predict import predicting, profiling, recorded_kernels
 from runner.predict.case_work import weighed
@@ -185,3 +189,45 @@ def test_a_resized_message_has_workspaces_for_its_blocks(tmp_path):
     small = runnable.resized(1 << 20, runnable.blocks)
     assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
     assert small.spec.workspaces(small.case) == spec.workspaces(case)
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda spec: spec.name)
+def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
+    """Where a smaller message takes another step of the tuning, such as two_shot that pulls up to 2 MiB, the workspaces
+    are still those of the step that the code was compiled with."""
+    module = import_module(f"kernels.{spec.name.replace('/', '.')}")
+    code = Executable(spec.name, "entry", "sm_90a", "", "", b"")
+    accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
+    for ranks, size in itertools.product((2, 4, 8), (4 << 20, 16 << 20, 256 << 20)):
+        size_bytes = min(size, spec.max_size_bytes or size)
+        dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
+        whole = Case(spec.op, spec.algorithm, dtype, accumulator, spec.reductions[0], size_bytes, ranks)
+        runnable = predicting.compiled_already(whole, spec, code)
+        most_bytes = profiling.most_whole_bytes(ranks)
+        size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
+        for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):
+            small = runnable.resized(*asked)
+            needed = {one.name: one.size_bytes for one in _of_step(module, whole).workspaces(small.case)}
+            found = {one.name: one.size_bytes for one in small.spec.workspaces(small.case)}
+            assert found.keys() == needed.keys()
+            assert all(found[name] >= size for name, size in needed.items()), (small.case, found, needed)
+            assert sum(found.values()) <= 128 << 20
+
+
+def _of_step(module, case):
+    """The kernel with the step of a case for all sizes, and flags for as many blocks as it has."""
+    tuning = getattr(module, "TUNING", None)
+    if not isinstance(tuning, Tuning):
+        return module.SPEC
+    step = tuning.step(case)
+    never = replace(step, blocks=tuning.max_blocks, up_to_bytes=-1)
+    always = replace(step, up_to_bytes=ANY_SIZE, up_to_ranks=MAX_WORLD_SIZE)
+    return module.spec_of(replace(tuning, steps=(never, always)))
+
+
+def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(compile_cache):
+    """Of 4 MiB it pushes, with a scratch that 1 MiB does not have."""
+    case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 4 << 20, 2)
+    work = predicting.work_of(case, find(case.name), "sm_90a", compile_cache)
+    assert work.how == "blocks"
+    assert _most(work, "written") == pytest.approx(2 << 20, abs=65536), "in each phase: half to the other, its sum back"

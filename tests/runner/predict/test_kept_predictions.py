@@ -14,11 +14,12 @@ from kernels.spec import Case
 from reports.accepted import PREDICTED
 from reports.publish import PLACE
 from reports.record.bundle import read
-from runner.predict.asking import libraries_beside
+from runner.predict import command
+from runner.predict.asking import asked_jobs, libraries_beside, series_of
 from runner.predict.beside import digest_of
 from runner.predict.compared import Comparison, Pair, captions, comparison, row
 from runner.predict.evidence import is_evidence
-from runner.predict.keeping import FORM, kept_in, key_of
+from runner.predict.keeping import FORM, document_of, kept_in, key_of
 from runner.predict.predicting import simulator_digest
 from runner.predict.stored_score import stored
 from runner.request.validate import CONF
@@ -103,6 +104,48 @@ def test_a_kept_prediction_is_not_replaced(kept, compiled, capsys):
     assert kept.read_bytes() == before
 
 
+def test_of_two_calls_at_once_the_first_is_kept(compiled, tmp_path, monkeypatch, capsys):
+    """The file is asked for before the simulation: another call may write it meanwhile."""
+    folder = tmp_path / "shared"
+    usual = command.series_of
+
+    def meanwhile(*words, **more):
+        found = usual(*words, **more)
+        folder.mkdir()
+        (folder / NAME).write_text("the other's")
+        return found
+
+    monkeypatch.setattr(command, "series_of", meanwhile)
+    assert main(["predict", *REQUEST, "sizes=[1K]", f"cache_dir={compiled}", "--keep", str(folder)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{folder / NAME} is kept already, and is not replaced (--keep), give another folder" in error
+    assert [(one.name, one.read_text()) for one in folder.iterdir()] == [(NAME, "the other's")]
+
+
+def test_lines_of_a_request_are_kept_without_paths_of_this_machine(compiled, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "someone"))
+    gpu = tmp_path / "someone" / "mine.yaml"
+    gpu.parent.mkdir()
+    gpu.write_text("like: h200\nname: mine\n")
+    words = ("sizes=[1K]", "algorithms=[one_shot]", f"fabric.gpu={gpu}", f"++cache_dir={compiled}", "~records")
+    (asked,) = asked_jobs([*REQUEST[:3], *words[:-1]], False, None)
+    asked = replace(asked, lines=(*asked.lines, words[-1], f"+records={tmp_path}"))
+    series = series_of(asked, stored(), False)
+    assert document_of(asked, series, stored())["request"][3:] == [
+        "sizes.list=[1K]", "algorithms=[one_shot]", "fabric.gpu=~/mine.yaml",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--keep", "--kept"])
+def test_an_empty_path_is_refused(option, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", *REQUEST, option, ""]) == 2
+    error = capsys.readouterr().err
+    assert f"the path is empty ({option}), name a folder" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_places_that_cannot_keep_predictions_are_refused(kept, compiled, capsys, tmp_path):
     words = (*REQUEST, f"cache_dir={compiled}")
@@ -183,12 +226,31 @@ def test_time_zones_of_kept_predictions_count(kept, capsys):
         lambda document: document["cases"][0].pop("op"),
         lambda document: document.update(made="yesterday"),
         lambda document: document.update(cases=7),
+        lambda document: document["cases"][0].update(root=[]),
+        lambda document: document["cases"][0].update(root=True),
+        lambda document: document["cases"][0].update(op="all_reduce\n"),
+        lambda document: document["cases"][0].update(size_bytes=-1),
+        lambda document: document["cases"][0].update(time_us=10**400),
+        lambda document: document["cases"][0].update(offset=float("inf")),
+        lambda document: document["cases"][0].update(id="two\nlines", regime="other"),
+        lambda document: document.update(made="0001-01-01T00:00:00+14:00"),
     ],
 )
 def test_a_damaged_kept_file_is_named(kept, capsys, change):
     _changed(kept, change)
     assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 2
-    assert f"{kept}: not a kept prediction (" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{kept}: not a kept prediction (" in error
+    assert error.count("\n") == 1
+
+
+def test_a_kept_file_that_is_nested_too_deeply_is_named(kept, capsys):
+    for text in ("[" * 100_000 + "]" * 100_000, '{"symlab_predicted": 1e400}', "\ufeff{}"):
+        kept.write_text(text)
+        assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 2
+        error = capsys.readouterr().err
+        assert f"{kept}: not a kept prediction (" in error
+        assert error.count("\n") == 1
 
 
 def test_wrong_comparisons_say_what_is_right(kept, capsys, tmp_path):
@@ -291,6 +353,9 @@ def test_the_published_predictions_are_of_all_sizes_of_both_experiments():
     assert accumulators == {"float32"}
     for place in (CONF.parent / PLACE / PREDICTED).glob("*.json"):
         document = json.loads(place.read_text())
+        assert not document["unfinished"]
+        assert not document.get("failed")
+        assert all("is for small messages" in reason for reason in document["refused"].values()), place
         assert document["dirty"] is False
         constants = {name: document["model"][name] for name in ("constants", "intervals")}
         assert document["model"]["digest"] == digest_of(constants)

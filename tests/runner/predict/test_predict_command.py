@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 
 import pytest
 
@@ -18,6 +19,7 @@ from runner.predict.rates import rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
+from simulator.clock.profile import Segment
 from symlab.__main__ import main
 
 REQUEST = (
@@ -106,6 +108,35 @@ def test_explain_tells_the_path_step_by_step(cache, capsys):
     assert "remote_load" in text
     assert " hop " in text
     assert "stored at PTX line" in text
+
+
+def test_a_path_ends_with_the_terms_that_make_the_predicted_time(cache, capsys):
+    """The path of 1 MiB ends far below its time, because it has steps alone: the terms have the rest."""
+    words = ("fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1M]", "--explain")
+    assert _asked(cache, *words, "--format", "json") == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    terms = line["path"]["terms"]
+    assert terms["time_us"] == pytest.approx(line["time_us"])
+    longer = max(terms["link_us"] + terms["memory_us"], terms["more_us"])
+    once = sum(terms[name] for name in ("launch_us", "begin_us", "least_us", "cold_us"))
+    assert once + longer == pytest.approx(line["time_us"])
+    assert line["path"]["steps"][-1]["to_us"] < line["time_us"] / 2
+    assert _asked(cache, *words) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    figures = [float(one) for one in re.findall(r"(?:=|launch|begin|least|link|memory|cold) (\d+\.\d\d)", said)]
+    assert said.startswith(f"  predicted: {line['time_us']:.2f} us = launch ")
+    assert sum(figures) == pytest.approx(line["time_us"], abs=0.04)
+
+
+def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
+    waited = Segment("barrier", 0, 2, 3, 1.0, 1.5, line=90, awaited=(0, 2, 5, 81))
+    assert explaining._told(waited).endswith("; waited for warp 5, last at PTX line 81")
+    other = dataclasses.replace(waited, kind="cluster_barrier", awaited=(0, 1, 5, 81))
+    assert explaining._told(other).endswith("; waited for block 1 warp 5, last at PTX line 81")
+    assert explaining._told(dataclasses.replace(waited, awaited=(0, 2, 3, 81))).endswith("; came last")
+    assert explaining._told(dataclasses.replace(waited, kind="hop")).endswith(
+        "; rank 0 block 2 warp 5 stored at PTX line 81"
+    )
 
 
 def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
@@ -427,7 +458,7 @@ def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch):
     assert given == [asking.DEADLINE_S, 1800]
 
 
-def test_a_kernel_that_ends_its_steps_is_refused_whatever_the_time(monkeypatch, compile_cache):
+def test_a_kernel_that_ends_its_steps_fails_whatever_the_time(monkeypatch, compile_cache):
     """A limit of steps is a failure of the kernel: only the deadline is the host's."""
 
     def failing(self, program, runnable, limit_s):
@@ -439,3 +470,51 @@ def test_a_kernel_that_ends_its_steps_is_refused_whatever_the_time(monkeypatch, 
     with pytest.raises(WorldFailure, match="the step limit") as raised:
         profiling.clocked(runnable, H200_TRIAL)
     assert type(raised.value) is WorldFailure
+
+
+def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, monkeypatch, capsys):
+    """It is said, in all forms; the size has no range, and the exit code is 1."""
+    usual = asking.predicted
+
+    def faulty(case, *rest):
+        if case.algorithm == "lamport" and case.size_bytes == 1024:
+            raise WorldFailure("FAILED", 0, "store of 16 bytes past the end")
+        return usual(case, *rest)
+
+    monkeypatch.setattr(asking, "predicted", faulty)
+    words = ("fabric.gpu=h200", "sizes=[1K,4K]")
+    assert _asked(cache, *words) == 1
+    said = capsys.readouterr()
+    assert "failed: all_reduce/lamport 1K: store of 16 bytes past the end" in said.out
+    assert "symlab: all_reduce/lamport 1K: store of 16 bytes past the end\n" in said.err
+    assert "refused" not in said.out + said.err
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
+    (line,) = [one for one in json.loads(capsys.readouterr().out) if one["failed"]]
+    assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert list(json.loads(kept.read_text())["failed"].values()) == ["store of 16 bytes past the end"]
+    assert _asked(cache, *words, "--ranges", "--format", "json") == 1
+    assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
+    said = capsys.readouterr()
+    assert (said.out, "store of 16 bytes past the end" in said.err) == ("", True)
+
+
+def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):
+    """After the first simulation something did run, and its profile is kept."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asking, "predicted", interrupted)
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1] == (
+        "symlab: interrupted; while predicting; nothing is printed or written, the profiles of finished cases are in "
+        "cache_dir"
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(command, "document", interrupted)
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
+    assert "interrupted; while writing; the files that are said to be written are whole" in capsys.readouterr().err

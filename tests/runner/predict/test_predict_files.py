@@ -44,6 +44,7 @@ def test_the_page_is_marked_and_holds_the_table(written):
     assert "Predicted, not measured: every time and bandwidth on this page is a model&#39;s." in text
     assert text.count("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of h200") >= 4
     assert ": ranges of sizes" in text
+    assert text.count("us = launch ") == 8, "the terms of each case, behind its path"
     assert "3 ranks: the interval is of cases on 2 and 4 GPUs" in text
     cells = re.findall(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d, \d\.\d\)", (written / "out.txt").read_text())
     assert len(cells) == 8
@@ -78,6 +79,9 @@ def test_the_trace_keeps_the_rules_of_the_format(written):
     """Trace Event Format: complete slices with ts and dur, metadata, and flows that begin and end once each."""
     document = json.loads((written / "trace.json").read_text())
     assert document["otherData"]["predicted"] is True
+    assert "leave bandwidth out" in document["otherData"]["said"]
+    cases = [one["args"] for one in document["traceEvents"] if one.get("cat") == "case"]
+    assert all(one["time_us"] > one["launch_us"] + one["least_us"] > 0 for one in cases)
     assert document["displayTimeUnit"] in ("ms", "ns")
     events = document["traceEvents"]
     assert {one["ph"] for one in events} == {"M", "X", "s", "f"}
@@ -172,6 +176,7 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
     monkeypatch.setattr(command, "series_of", lambda *_, **__: pytest.fail("simulated"))
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "folder.json").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
     for words, said in (
         (("-o", str(tmp_path)), f"{tmp_path}: can't be written (it is a folder) (-o)"),
         (("--page", str(tmp_path / "folder.html")), "folder.html: can't be written (it is a folder) (--page)"),
@@ -181,6 +186,14 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
         (("--trace", str(tmp_path / "trace.txt")), "trace.txt: a name that ends in .json is needed (--trace)"),
         (
             ("-o", str(tmp_path / "a.json"), "--trace", str(tmp_path / "a.json")),
+            "one file for two things (-o, --trace)",
+        ),
+        (
+            ("-o", str(tmp_path / "folder.html" / ".." / "a.json"), "--trace", str(tmp_path / "a.json")),
+            "one file for two things (-o, --trace)",
+        ),
+        (
+            ("-o", str(tmp_path / "link" / "a.json"), "--trace", str(tmp_path / "a.json")),
             "one file for two things (-o, --trace)",
         ),
     ):

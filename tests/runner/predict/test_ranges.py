@@ -10,6 +10,7 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.spec import Case
+from reports.record.prediction import PredictedTerms
 from runner.gpu.reading import gpu_type
 from runner.predict import assumptions
 from runner.predict.assumptions import LINK_FACTOR, SWITCH, WAIT_FACTOR, corners
@@ -38,7 +39,19 @@ def _of(algorithm, size_bytes, *corners_us, error=(0.9, 1.1), placement="out_of_
     case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size_bytes, 2, placement=placement)
     low_us, high_us = min(corners_us) * error[0], max(corners_us) * error[1]
     one = Prediction(
-        case, "h200", corners_us[0], low_us, high_us, 1.0, "latency", (), True, WORK, tuple(corners_us), error
+        case,
+        "h200",
+        corners_us[0],
+        low_us,
+        high_us,
+        1.0,
+        "latency",
+        (),
+        True,
+        WORK,
+        tuple(corners_us),
+        error,
+        PredictedTerms(launch_us=0.0, begin_us=0.0, least_us=corners_us[0], link_us=0.0, more_us=0.0, cold_us=0.0),
     )
     return one
 
