@@ -54,7 +54,7 @@ IDLE_S = 5.0
 """How long a process without work stays."""
 
 CLOSE_S = 5.0
-"""How long a process gets to end after SIGTERM, which takes effect at once but while it writes to the cache."""
+"""How long a process gets to end after SIGTERM, which takes effect at once, except while it writes to the cache."""
 
 NICE = 5
 """Processes that compile give way to the one that runs what they have compiled: so little of that is left to it alone
