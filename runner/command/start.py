@@ -106,8 +106,10 @@ def _run(
     from runner.command.joined import command_of
     from runner.command.running import Tools
     from runner.command.session import run_command
+    from runner.launch.slurm import check_here
     from runner.world.fabrics import FabricName, joining
 
+    check_here(launch)
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
