@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobStatus
 
+from memory.owned_folder import is_alive
 from reports.record.record import load
 from reports.record.shared import Known
 from reports.table.text import counted
@@ -33,7 +34,6 @@ from runner.command.worker import MODULE, Content
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
-from runner.launch.lifeline import is_alive
 from runner.launch.supervisor import FINISHED, Returned, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group, JobNeeds, groups_of, visible_devices
 from runner.records.command_json import COMMAND_JSON, RecordedWorker

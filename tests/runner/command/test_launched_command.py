@@ -221,7 +221,7 @@ def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
     with pytest.raises(RequestError, match=WITHOUT_SLURM):
         start((), RunOptions(overrides=(*SWEEP, "hydra/launcher=submitit_slurm"), multirun=True))
     with pytest.raises(RequestError, match=WITHOUT_SLURM):
-        Tasks(LaunchRequest("submitit_slurm"), str, 2, tmp_path / "tasks")
+        Tasks(LaunchRequest("submitit_slurm"), lambda task: task, 2, tmp_path / "tasks")
     assert list(Path().iterdir()) == []
 
 

@@ -558,13 +558,12 @@ def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
     machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert publish(asked(folder), machine.seams()) == 0
-    lock = command.FolderLock
 
     def taken_after_another_call(place: Path) -> FolderLock:
-        monkeypatch.setattr(command, "FolderLock", lock)
+        monkeypatch.setattr(command, "FolderLock", FolderLock)
         machine.outcomes[3] = Ran((), 1, "it broke")
         assert publish(Options(folder, worlds=4), machine.seams()) == 1
-        return lock(place)
+        return FolderLock(place)
 
     monkeypatch.setattr(command, "FolderLock", taken_after_another_call)
     machine.outcomes[4] = KeyboardInterrupt()
