@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from reports.table.compare import heading, split
 from reports.table.table import sections
 from runner.command.durations import durations_in
 from symlab.command import main as command
-from tests.reports.synthetic import record
+from tests.reports.synthetic import with_case, record
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]
@@ -37,8 +36,8 @@ def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab: Symlab)
 
 
 def test_of_timed_counts_the_usual_ones_are_named_beside_others() -> None:
-    made = record()
-    swept = [replace(made, case=replace(made.case, op="all_to_all_v", counts=one)) for one in ("uniform", "skewed")]
+    moves = {"op": "all_to_all_v", "accumulator": "none", "reduction": "none"}
+    swept = [with_case(record(), **moves, counts=one) for one in ("uniform", "skewed")]
     headings = [section.heading for section in split(swept)[0]]
     assert ["counts uniform" in headings[0], "counts skewed" in headings[1]] == [True, True]
     assert "counts" not in split(swept[:1])[0][0].heading
