@@ -14,7 +14,7 @@ from reports.table.compare import heading, split
 from reports.table.table import sections
 from runner.command.durations import durations_in
 from symlab.command import main as command
-from tests.reports.synthetic import with_case, record
+from tests.reports.synthetic import record, with_case
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]
