@@ -56,7 +56,7 @@ class SlurmJob:
 
 
 def check_here(launch: LaunchRequest | None) -> None:
-    """RequestError if a command's workers are to be jobs of Slurm's, and this machine has none of its programs."""
+    """RequestError if a command's workers would be Slurm's jobs, and this machine lacks a program that starts them."""
     if launch is None or launch.name != LAUNCHER:
         return
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
