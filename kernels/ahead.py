@@ -27,6 +27,7 @@ from kernels.catalogue import find, is_known
 from kernels.compile import cache_key, entry_path, executable
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
+from memory.owned_folder import owned_folder
 from memory.worker_process import start_worker
 
 START_S = 2.0
@@ -54,7 +55,7 @@ IDLE_S = 5.0
 """How long a process without work stays."""
 
 CLOSE_S = 5.0
-"""How long a process gets to end after SIGTERM, which takes effect at once but while it writes to the cache."""
+"""How long a process gets to end after SIGTERM, which takes effect at once, except while it writes to the cache."""
 
 NICE = 5
 """Processes that compile give way to the one that runs what they have compiled: so little of that is left to it alone
@@ -172,7 +173,7 @@ class Compiler:
         while len(self._workers) < wanted and not self._is_closed:
             try:
                 if self._folder is None:
-                    self._folder = tempfile.TemporaryDirectory(prefix="symlab-ahead-")
+                    self._folder = owned_folder("symlab-ahead-")
                 worker, connection = start_worker(__name__, is_quiet=True, variables={"TMPDIR": self._folder.name})
             except OSError:  # the system has no room for more: what waits for none is compiled by who wants it
                 self._processes = len(self._workers)

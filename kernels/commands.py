@@ -29,8 +29,23 @@ def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> lis
     return [op for op in OPS if op.startswith(incomplete)]
 
 
+class _Kernels(click.Command):
+    """A command that says how an op is given where it stands alone, as a first argument of other programs does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            ops = [one for one in given if one in OPS and f"extra argument ({one})" in error.message]
+            if not ops:
+                raise
+            raise click.UsageError(f"{error.message}, did you mean --op {ops[0]}?", ctx) from None
+
+
 @click.command(
     "kernels",
+    cls=_Kernels,
     epilog="\n\n".join([*LEGEND, "Exit codes: 0 done; 1 --verify found other code; 2 the request is wrong."]),
 )
 @click.option(

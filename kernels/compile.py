@@ -397,12 +397,24 @@ def _store(path: Path, key: str, compiled: Executable) -> None:
 
 @contextmanager
 def _sigterm_held() -> Iterator[None]:
-    """Hold SIGTERM back, so that a process that compiles ahead and is ended leaves no part of an entry."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    """Within, let SIGTERM wait where it would end the process at once, so that a process that compiles ahead and is
+    ended leaves no part of an entry.
+
+    By a handler, which counts for the whole process: a blocked signal goes to another thread, and the compiler has
+    some. Outside the main thread, where no handler can be set, nothing changes.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if came:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 @cache

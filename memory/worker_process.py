@@ -51,7 +51,7 @@ def start_worker(
     with theirs:
         arguments = [json.dumps(sys.path), module, str(theirs.fileno()), str(os.getpid())]
         process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, *arguments],
+            [sys.executable, "-P", "-c", BOOT, *arguments],  # -P: no module of the working folder comes before Python's
             pass_fds=[theirs.fileno()],
             env={**os.environ, **(variables or {})},
             stdin=subprocess.DEVNULL,

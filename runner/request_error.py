@@ -10,10 +10,16 @@ class RequestError(ValueError):
     """The request is wrong: one line saying what, where (the key), and what would be right."""
 
 
+LEAST_BEGINNING = 3
+"""Characters of an unknown name, from which on known ones that begin with it are near."""
+
+
 def near(name: str, known: Iterable[str]) -> str:
-    """What to say after an unknown name: the near ones, or all of them: "did you mean one_shot?"."""
+    """What to say after an unknown name: the near ones, of which those that begin with it are all said, or all names:
+    "did you mean one_shot?"."""
     options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=3, cutoff=0.6)
+    longer = [one for one in options if len(name) >= LEAST_BEGINNING and one.startswith(name)]
+    close = list(dict.fromkeys([*longer, *difflib.get_close_matches(name, options, n=3, cutoff=0.6)]))
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(options)}" if options else "there are none"

@@ -217,12 +217,13 @@ def split(records: Sequence[Record]) -> tuple[list[Section], list[Record]]:
     found: dict[tuple[str, ...], list[Record]] = {}
     told: dict[int, tuple[str, ...]] = {}
     headings: dict[tuple[int, int, str], str] = {}
+    naming_counts = ops_of_several_counts(records)
     for record in records:  # parts that were read together are the same objects: each is looked at once
         case, request = record.case, record.request
         if id(request) not in told:
             told[id(request)] = tuple(one for one in request.overrides if one in differing and _tells(one))
         if (key := (id(case), id(request), record.library)) not in headings:
-            headings[key] = heading(record)
+            headings[key] = heading(record, naming_counts)
         parts = [headings[key]]
         parts += [device_text(record)] if len(devices) > 1 else []
         parts += [setup_text(record)] if len(setups) > 1 and setup_text(record) else []
@@ -315,10 +316,18 @@ def accumulator(record: Record) -> str:
     return record.case.accumulator
 
 
-def heading(record: Record) -> str:
+def ops_of_several_counts(records: Iterable[Record]) -> frozenset[str]:
+    """Return the ops whose records differ in their counts: their headings name the usual counts, too."""
+    counts: dict[str, set[str]] = {}
+    for record in records:
+        counts.setdefault(record.case.op, set()).add(record.case.counts)
+    return frozenset(op for op, found in counts.items() if len(found) > 1)
+
+
+def heading(record: Record, naming_counts: Collection[str] = ()) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
     nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset, counts and stress where there are
-    any. Of a custom kernel "custom float32, 8 ranks"."""
+    any; of the ops in naming_counts the usual counts, too. Of a custom kernel "custom float32, 8 ranks"."""
     case = record.case
     size = case.world_size
     parts = [f"{case.op} {case.dtype}"]
@@ -331,7 +340,7 @@ def heading(record: Record) -> str:
         parts += [case.reduction]
     parts += [counted(size, "rank")]
     parts += [f"{name} {value}" for name, value in (("root", case.root), ("offset", case.offset)) if value]
-    parts += [f"counts {case.counts}"] if case.counts != UNIFORM else []
+    parts += [f"counts {case.counts}"] if case.counts != UNIFORM or case.op in naming_counts else []
     parts += [f"stress {case.stress}"] if case.stress != "none" else []
     return ", ".join([*parts, f"{case.inputs} inputs"])
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reports.record.record import Record, Status
 from reports.table import races, refusals, sheet, timed_table
-from reports.table.compare import Section, heading, is_shown, split
+from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split
 from reports.table.compare import varying as varying
 from reports.table.refusals import notes as notes
 from reports.table.sheet import Line, Sheet
@@ -109,10 +109,11 @@ def sections(records: Sequence[Record]) -> list[Section]:
     """Records by what a job fixes (op, dtype, accumulator, reduction, world size, inputs), in order of appearance,
     whatever command ran them."""
     differing = varying([record.request.overrides for record in records])
+    naming_counts = ops_of_several_counts(records)
     found: dict[str, list[Record]] = {}
     for record in records:
         parts = [one for one in record.request.overrides if one in differing and not is_shown(one)]
-        found.setdefault(", ".join([heading(record), *parts]), []).append(record)
+        found.setdefault(", ".join([heading(record, naming_counts), *parts]), []).append(record)
     return [Section(heading, tuple(members)) for heading, members in found.items()]
 
 

@@ -147,10 +147,16 @@ def sizes_of(request: ResolvedRequest) -> tuple[int, ...]:
     For an op that divides its elements evenly over the ranks they are rounded down to what it can divide, as in
     nccl-tests (it may be 0), and what is then equal runs once.
     """
-    if not collective(request.op).chunked:
-        return request.sizes_bytes
-    step = step_bytes(request.op, request.dtype, request.world_size)
-    return tuple(dict.fromkeys(size_bytes // step * step for size_bytes in request.sizes_bytes))
+    return tuple(rounded_sizes(request))
+
+
+def rounded_sizes(request: ResolvedRequest) -> dict[int, list[int]]:
+    """The sizes in bytes that a request runs, each with those that were asked for and became it."""
+    step = step_bytes(request.op, request.dtype, request.world_size) if collective(request.op).chunked else 1
+    found: dict[int, list[int]] = {}
+    for size_bytes in request.sizes_bytes:
+        found.setdefault(size_bytes // step * step, []).append(size_bytes)
+    return found
 
 
 def cases_of(request: ResolvedRequest) -> tuple[Case, ...]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobStatus
 
+from memory.owned_folder import is_alive
 from reports.record.record import load
 from reports.record.shared import Known
 from reports.table.text import counted
@@ -32,8 +33,7 @@ from runner.command.running import Asked
 from runner.command.worker import MODULE, Content
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.joblib_workers import end_joblib, reason_of_end
-from runner.launch.lifeline import is_alive
+from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
 from runner.launch.supervisor import FINISHED, Returned, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group, JobNeeds, groups_of, visible_devices
 from runner.records.command_json import COMMAND_JSON, RecordedWorker
@@ -528,6 +528,7 @@ class Launched:
         processes = self._processes()
         if self._request.name == JOBLIB:
             end_joblib()
+            release_semaphores()
         return f"processes {', '.join(map(str, processes))}, which end by themselves" if processes else ""
 
     @property

@@ -38,6 +38,7 @@ from runner.command.plan import Command, PreparedJob
 from runner.command.running import Tools
 from runner.command.session import exit_code_for, run_command
 from runner.command.start import prepared
+from runner.launch import slurm
 from runner.records.command_json import (
     COMMAND_JSON,
     AskedJob,
@@ -133,8 +134,9 @@ def _resumed(
     left = _left_in(folder)
     if _is_whole(folder, left):
         return _nothing_left(folder, left, uri)
-    check_no_worker(folder)
     launch = _launch_of(left.document.launcher, launcher)
+    slurm.check_here(launch)
+    check_no_worker(folder)
     command = _rebuilt(folder, left, uri, leader, code, launch)
     if uri != UNTRACKED:
         _wait_for_mirror(folder)

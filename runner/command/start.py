@@ -33,6 +33,8 @@ LEAST_SPREAD = 4
 """Minimum number of jobs of a sweep that says how more cores would help."""
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
+ROUNDED_TOTALS = "sizes: rounded down so that each rank's total is divisible by the number of ranks"
+"""Of an op whose chunks differ by counts: a size is what a rank sends to all of them."""
 
 
 def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
@@ -106,8 +108,10 @@ def _run(
     from runner.command.joined import command_of
     from runner.command.running import Tools
     from runner.command.session import run_command
+    from runner.launch.slurm import check_here
     from runner.world.fabrics import FabricName, joining
 
+    check_here(launch)
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
@@ -198,14 +202,31 @@ def headline(command: Command) -> list[str]:
             f"{counted(len(names_of(request)), 'algorithm')}{places} = {counted(command.case_count, 'case')}"
         )
     brought = dict.fromkeys(f"kernel: {one.spec.name} from {one.place}" for job in command.jobs for one in job.brought)
-    rounded = any(
-        set(sizes_of(job.request)) != set(job.request.sizes_bytes) for job in command.jobs if job.custom is None
-    )
     tables = dict.fromkeys(
         line for job in command.jobs if job.request.chooser is not None for line in job.request.chooser.said(job.cases)
     )
-    notes = [*([ROUNDED] if rounded else []), *command.fabric_lines, *timing_notes(command), *_spread_lines(command)]
+    notes = [*_rounded_lines(command), *command.fabric_lines, *timing_notes(command), *_spread_lines(command)]
     return [what, *brought, *tables, *notes]
+
+
+def _rounded_lines(command: Command) -> list[str]:
+    """Why sizes are not those that were asked for, and which became the same one, which runs once."""
+    from runner.case.cases import rounded_sizes
+    from runner.request.sizes import format_bytes
+
+    found: dict[str, dict[str, None]] = {}
+    for job in command.jobs:
+        if job.custom is not None:
+            continue
+        by_size = rounded_sizes(job.request)
+        if all(asked == [size] for size, asked in by_size.items()):
+            continue
+        same = found.setdefault(ROUNDED_TOTALS if job.request.op == "all_to_all_v" else ROUNDED, {})
+        for size, asked in by_size.items():
+            if len(asked) > 1:
+                names = [format_bytes(one) for one in asked]
+                same[f"{', '.join(names[:-1])} and {names[-1]} became {format_bytes(size)}"] = None
+    return ["; ".join([line, *same]) for line, same in found.items()]
 
 
 def _spread_lines(command: Command) -> list[str]:

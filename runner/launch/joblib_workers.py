@@ -6,12 +6,17 @@ import contextlib
 
 from runner.request_error import first_line
 
+TRACEBACK_MARKS = ' "\n'
+"""What stands around the text of another thread's traceback."""
+
 
 def reason_of_end(error: BaseException) -> str:
-    """Return the first line of an error of a launcher, and behind it the last line of its cause, if it has one: what
-    joblib could not send is an error of another thread, which it keeps as the text of a traceback."""
-    cause = str(error.__cause__).strip(' "\n') if error.__cause__ is not None else ""
-    return f"{first_line(error)} ({cause.splitlines()[-1].strip()})" if cause else first_line(error)
+    """Return the first line of an error of a launcher, and behind it the last line of its cause if that is an error of
+    another thread: joblib keeps what it could not send as the text of a traceback."""
+    cause = str(error.__cause__).lstrip()
+    if not cause.startswith('"""'):
+        return first_line(error)
+    return f"{first_line(error)} ({cause.strip(TRACEBACK_MARKS).splitlines()[-1].strip()})"
 
 
 def end_joblib() -> None:
@@ -21,3 +26,16 @@ def end_joblib() -> None:
 
         if reusable_executor._executor is not None:
             reusable_executor._executor.terminate(kill_workers=True)
+
+
+def release_semaphores() -> None:
+    """Remove the semaphores of joblib's executor, as the end of this process does unless it leaves at once: then
+    joblib's tracker, which outlives it, would remove them with a warning on the terminal."""
+    with contextlib.suppress(Exception):
+        from multiprocessing import util
+
+        from joblib.externals.loky.backend.synchronize import SemLock
+
+        for one in list(getattr(util, "_finalizer_registry").values()):  # noqa: B009
+            if one._callback is SemLock._cleanup:
+                one()

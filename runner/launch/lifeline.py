@@ -11,13 +11,14 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from memory.owned_folder import began_at, is_alive, machine_of_this_process
 
 HEARTBEAT = "alive"
 
@@ -46,7 +47,7 @@ class Lifeline:
 
     @classmethod
     def of_this_process(cls, folder: Path) -> Lifeline:
-        return cls(str(folder), _machine(), os.getpid(), _began(os.getpid()) or 0)
+        return cls(str(folder), machine_of_this_process(), os.getpid(), began_at(os.getpid()) or 0)
 
     @contextlib.contextmanager
     def beating(self) -> Iterator[None]:
@@ -70,7 +71,7 @@ class Lifeline:
     @property
     def is_here(self) -> bool:
         """Whether the command's process is of this machine."""
-        return self.machine == _machine()
+        return self.machine == machine_of_this_process()
 
     def is_gone(self, worker: int) -> bool:
         """Return whether the command is gone, as far as this worker can see."""
@@ -124,39 +125,3 @@ class Lifeline:
         """End this process at once: above a task is only the launcher, which would wait for more of them."""
         shutil.rmtree(self.folder, ignore_errors=True)
         os._exit(1)
-
-
-def _machine() -> str:
-    """This machine, and where process numbers of one machine differ, the part of it where ours are known."""
-    try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _stat(process: int) -> list[str] | None:
-    """The fields of /proc/<process>/stat after the name; None where there is none."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _began(process: int) -> int | None:
-    """When a process began, in clock ticks; None if it is gone, or is dead and its parent has not noticed."""
-    fields = _stat(process)
-    return None if fields is None or fields[0] in ("Z", "X") else int(fields[19])
-
-
-def is_alive(process: int, began: int = 0) -> bool:
-    """Return whether a process runs, and is still the one that began then: numbers are given again. began: 0 if that is
-    unknown."""
-    if began:
-        return _began(process) == began
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -6,10 +6,19 @@ one command have one name, so that those whose submission has just begun are fou
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from runner.request.launching import LaunchRequest
+from runner.request_error import RequestError
+
+LAUNCHER = "submitit_slurm"
+
+PROGRAMS = ("sbatch", "srun")
+"""What submitit starts workers with."""
 
 ASKING_S = 30.0
 """Maximum time for an answer of Slurm's; its controller may be busy."""
@@ -44,6 +53,17 @@ class SlurmJob:
     @property
     def is_gone(self) -> bool:
         return self.state in GONE
+
+
+def check_here(launch: LaunchRequest | None) -> None:
+    """RequestError if a command's workers would be Slurm's jobs, and this machine lacks a program that starts them."""
+    if launch is None or launch.name != LAUNCHER:
+        return
+    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        raise RequestError(
+            f"this machine has no Slurm, {' and '.join(missing)} can't be found (hydra/launcher={LAUNCHER}), start it "
+            "on a machine of the cluster, or use joblib or submitit_local"
+        )
 
 
 def listed(name: str) -> list[SlurmJob] | None:

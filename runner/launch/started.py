@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import pickle
+import subprocess
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from hydra import initialize_config_dir
@@ -113,13 +116,17 @@ def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], f
             hydra_context=context, task_function=_Task(work), config=config
         )
     if request.name.startswith("submitit"):
-        _quieten()
+        _adapt_submitit()
     return launcher
 
 
-def _quieten() -> None:
-    """Keep submitit from asking sacct for workers, whose states come from squeue here, and from saying so."""
+def _adapt_submitit() -> None:
+    """Keep submitit from asking sacct for workers, whose states come from squeue here, and from saying so. Its local
+    controllers get sessions of their own: Ctrl-C in a terminal is for the command, which tells its workers to end."""
     logging.getLogger("submitit").setLevel(logging.ERROR)
+    from submitit.local import local
     from submitit.slurm.slurm import SlurmJob
 
     setattr(SlurmJob.watcher, "_make_command", lambda: None)  # noqa: B010
+    of_their_own = SimpleNamespace(Popen=partial(subprocess.Popen, start_new_session=True))
+    setattr(local, "subprocess", of_their_own)  # noqa: B010 its only use of the module in this process

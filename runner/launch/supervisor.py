@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from memory.owned_folder import is_alive
 from reports.second_process import module_command
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
-from runner.launch.lifeline import is_alive
 from runner.world.launcher import find
 
 FINISHED = "finished"

@@ -105,7 +105,8 @@ class Tasks:
 
     def __init__(self, request: LaunchRequest, do: Do, count: int, folder: Path) -> None:
         """request says which launcher, with what options. folder is made, and removed at the end: all workers and this
-        process must see it. RequestError for options that ask for no worker."""
+        process must see it. RequestError for options that ask for no worker, and for Slurm where it is missing."""
+        slurm.check_here(request)
         self.workers = min(workers_given(request), count)
         self._request = request
         self._do = do

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from reports.table.text import counted
+from runner.launch import slurm
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer
 
-SLURM, SUBMITIT_LOCAL, JOBLIB = "submitit_slurm", "submitit_local", "joblib"
+SLURM, SUBMITIT_LOCAL, JOBLIB = slurm.LAUNCHER, "submitit_local", "joblib"
 
 NOT_COUNTED = 1 << 16
 """Number of GPUs that a node is taken to have if the launcher's options don't say: the scheduler decides."""

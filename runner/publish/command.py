@@ -16,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,13 +85,13 @@ def publish(options: Options, seams: Seams | None = None) -> int:
     audit has a finding, LATER the time limit came first. RequestError for a wrong request."""
     seams = seams or Seams()
     folder = options.folder
-    plan = _planned(options, seams)
     if options.plan:
+        plan = _planned(options, seams)
         print(_plan_text(plan, folder, pages.stored_worlds(plan, folder)))
         return 0
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FolderLock(folder):
+        with _made(folder), FolderLock(folder):
+            plan = _planned(options, seams)  # with the lock: another call may have changed what is there until now
             plan.write(folder)
             return _Publication(options, plan, seams).run()
     except FolderInUse as error:
@@ -102,6 +102,20 @@ def publish(options: Options, seams: Seams | None = None) -> int:
         raise RequestError(f"{error} (FOLDER), make room and go on with the same command") from None
     except OSError as error:
         raise RequestError(f"{folder} can't be written to ({error.strerror}; FOLDER), give another folder") from None
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder. If the block raises, remove what was made and is still empty: a refused request leaves nothing."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for one in made:
+                one.rmdir()
+        raise
 
 
 def _planned(options: Options, seams: Seams) -> Plan:

@@ -12,12 +12,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from memory.owned_folder import owned_folder
 from memory.worker_process import PR_SET_PDEATHSIG
 from reports.record.bundle import read
 from reports.record.record import Record
@@ -47,7 +47,7 @@ class Ran:
 def run_world(code: Path, arguments: Sequence[str]) -> Ran:
     """Run `symlab run` with these arguments by the code in a folder, in new processes. An interrupt ends the world,
     then is raised."""
-    with tempfile.TemporaryDirectory(prefix="symlab-publish-") as place:
+    with owned_folder("symlab-publish-") as place:
         records = Path(place, "records")
         with Path(place, "said").open("w+", encoding="utf-8", errors="replace") as said:
             exit_code = _run([sys.executable, "-P", "-m", "symlab", "run", *arguments], code, Path(place), said)

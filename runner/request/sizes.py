@@ -21,7 +21,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def parse_bytes(value: object, key: str, least: int = 1) -> int:
     """A number of bytes from 4096, "4096", "4K", "1M", "2G" (binary, as in nccl-tests). RequestError for anything else
     and for less than `least`, 0 or 1."""
-    hint = f"give a {'positive ' if least else ''}number of bytes such as 4096, 4K, 1M"
+    hint = f"give a {'positive number of bytes' if least else 'number of bytes, 0 or more,'} such as 4096, 4K, 1M"
     if isinstance(value, int) and not isinstance(value, bool):
         if value < least:
             raise RequestError(f"{value} bytes ({key}), {hint}")

@@ -324,3 +324,40 @@ def test_an_interrupt_waits_until_the_compiler_has_returned(case: Case, tmp_path
         signal.signal(signal.SIGINT, before)
     (entry,) = (tmp_path / "cache").iterdir()
     assert json.loads(entry.read_text())["executable"]["ptx"]
+
+
+ENDED = """
+import os, signal, sys, threading
+from pathlib import Path
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()  # as the compiler has threads of its own
+
+from kernels import compile
+from memory.fabric import Executable
+
+written = Path.write_text
+
+def write_text(path, text):
+    written(path, text[:100])
+    os.kill(os.getpid(), signal.SIGTERM)
+    return written(path, text)
+
+Path.write_text = write_text
+path = Path(sys.argv[1], "entry.json")
+compile._store(path, "key", Executable("name", "entry", "sm_90a", "ptx", "sha256:0", b"cubin"))
+print("it goes on")
+"""
+"""A process that is ended in the middle of a write to the cache, with a second thread that could take the signal."""
+
+
+def test_a_process_that_is_ended_while_it_writes_leaves_a_whole_entry(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["entry.json"]
+    assert json.loads((tmp_path / "entry.json").read_text())["key"] == "key"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from memory.worker_process import end_with_parent
-from tests.patience import until
+from memory.worker_process import end_with_parent, start_worker
+from tests.patience import NEVER_S, until
 from tests.runner.conftest import is_running
 
 PROGRAM = """
@@ -108,3 +108,27 @@ def test_a_worker_whose_parent_is_gone_before_it_looks_ends() -> None:
     code = "import os; from memory.worker_process import kill_with; kill_with(os.getppid() + 1); print('it goes on')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_file_of_the_working_folder_is_no_module_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of what a worker runs is on this process's path; the working folder is not."""
+    modules, folder = tmp_path / "modules", tmp_path / "folder"
+    modules.mkdir()
+    folder.mkdir()
+    (modules / "says_hello.py").write_text(HELLO)
+    (folder / "json.py").write_text("raise SystemExit('this file was executed')")
+    monkeypatch.syspath_prepend(str(modules))
+    monkeypatch.chdir(folder)
+    process, connection = start_worker("says_hello", is_quiet=True)
+    with connection:
+        assert connection.recv() == "hello"
+    assert process.wait(NEVER_S) == 0
+
+
+HELLO = """
+from multiprocessing.connection import Connection
+
+def main(descriptor):
+    with Connection(descriptor) as connection:
+        connection.send("hello")
+"""

@@ -229,6 +229,7 @@ def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["--op", "allreduce"], "unknown op 'allreduce': did you mean all_reduce"),
+        (["all_to_all_v"], "unexpected extra argument (all_to_all_v), did you mean --op all_to_all_v? (see "),
         (["--format", "yaml"], "'yaml' is not one of 'table', 'markdown', 'json' (see python -m kernels --help)"),
         (["more"], "unexpected extra argument (more)"),
         (["--readme", "--op", "barrier"], "--readme takes the whole matrix"),

@@ -10,9 +10,11 @@ import pytest
 
 import symlab as api
 from reports.record.record import from_json
-from reports.table.compare import heading
+from reports.table.compare import heading, split
+from reports.table.table import sections
 from runner.command.durations import durations_in
 from symlab.command import main as command
+from tests.reports.synthetic import record, with_case
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]
@@ -26,10 +28,19 @@ def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab: Symlab)
     assert [record["id"].partition("-s0")[2] for record in done.records] == ["", "-counts_skewed", "-counts_zeros"]
     read = [from_json(json.dumps(record)) for record in done.records]
     plain = "all_to_all_v float32, moves data, 4 ranks"
-    told = [f"{plain}, normal inputs", *(f"{plain}, counts {one}, normal inputs" for one in ("skewed", "zeros"))]
-    assert [heading(one) for one in read] == told
+    told = [f"{plain}, counts {one}, normal inputs" for one in ("uniform", "skewed", "zeros")]
+    assert [heading(one) for one in read] == [f"{plain}, normal inputs", *told[1:]]
+    assert [section.heading for section in sections(read)] == told
     assert set(told) <= set(done.out.splitlines())
     assert len(durations_in(Path("records")).seconds) == 3, "what one takes says nothing of the others"
+
+
+def test_of_timed_counts_the_usual_ones_are_named_beside_others() -> None:
+    moves = {"op": "all_to_all_v", "accumulator": "none", "reduction": "none"}
+    swept = [with_case(record(), **moves, counts=one) for one in ("uniform", "skewed")]
+    headings = [section.heading for section in split(swept)[0]]
+    assert ["counts uniform" in headings[0], "counts skewed" in headings[1]] == [True, True]
+    assert "counts" not in split(swept[:1])[0][0].heading
 
 
 @pytest.mark.parametrize(
@@ -52,6 +63,20 @@ def test_counts_that_an_op_has_not_end_in_a_line(symlab: Symlab, given: tuple[st
     assert message in done.err
     assert "(counts)" in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "same"),
+    [
+        ("[1,6,4K]", "; 1 and 6 became 0"),
+        ("[8,14,4K]", "; 8 and 14 became 8"),
+        ("[14,4K]", ""),
+    ],
+)
+def test_sizes_that_became_the_same_are_named(symlab: Symlab, sizes: str, same: str) -> None:
+    given = ("op=all_to_all_v", "counts=skewed", "world_size=4", "dtype=bfloat16", "algorithms=[push]")
+    line = "sizes: rounded down so that each rank's total is divisible by the number of ranks"
+    assert f"{line}{same}" in symlab(*given, f"sizes={sizes}").out.splitlines()
 
 
 def test_a_record_of_before_can_not_have_counts(symlab: Symlab) -> None:

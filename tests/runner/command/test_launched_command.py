@@ -19,12 +19,18 @@ from runner.command.console import Console
 from runner.command.forecast import ExpectedCase, _whole_time_s
 from runner.command.launched import Launched
 from runner.command.plan import Command, prepare
+from runner.command.resume import resume
 from runner.command.running import Asked
+from runner.command.start import start
 from runner.command.worker import memory_of_worker
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
+from runner.launch.tasks import Tasks
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
+from runner.request.launching import LaunchRequest
+from runner.request.options import RunOptions
+from runner.request_error import RequestError
 from tests.patience import PATIENCE_S
 from tests.runner.conftest import Outcome
 
@@ -203,6 +209,35 @@ def programs(folder: Path) -> dict[str, str]:
         (folder / name).write_text(f"#!/bin/sh\necho '{name}: error: no controller' >&2\nexit 1\n")
         (folder / name).chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+WITHOUT_SLURM = r"this machine has no Slurm, sbatch and srun .*hydra/launcher=submitit_slurm.*joblib or submitit_local$"
+
+
+def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(RequestError, match=WITHOUT_SLURM):
+        start((), RunOptions(overrides=(*SWEEP, "hydra/launcher=submitit_slurm"), multirun=True))
+    with pytest.raises(RequestError, match=WITHOUT_SLURM):
+        Tasks(LaunchRequest("submitit_slurm"), lambda task: task, 2, tmp_path / "tasks")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.slow
+def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = programs(tmp_path / "programs")
+    line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm"]
+    subprocess.run(line, env=environment, capture_output=True, timeout=PATIENCE_S)
+    (folder,) = Path("records").iterdir()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(RequestError, match=WITHOUT_SLURM):
+        resume(folder, "none")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.slow

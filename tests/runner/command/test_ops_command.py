@@ -16,7 +16,7 @@ def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
     done = symlab("op=all_gather", "algorithms=[push]", "world_size=3", "sizes=[12,13,1K]")
     lines = done.out.splitlines()
     assert lines[0] == "symlab: all_gather float32, moves data, 3 ranks, 2 sizes x 1 algorithm = 2 cases"
-    assert lines[1] == "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
+    assert lines[1] == "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests; 12 and 13 became 12"
     assert "[2/2] push 1020 n3 PASSED" in lines
     assert "all_gather float32, moves data, 3 ranks, normal inputs" in lines
     record = done.records[0]

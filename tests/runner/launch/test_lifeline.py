@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.owned_folder import began_at
 from runner.launch import lifeline as lifeline_module
 from runner.launch.lifeline import HEARTBEAT, SILENT_S, Lifeline
 from tests.patience import PATIENCE_S, until
@@ -45,7 +46,7 @@ def main():
 
 
 def is_alive(process: int) -> bool:
-    return lifeline_module._began(process) is not None
+    return began_at(process) is not None
 
 
 @contextlib.contextmanager

@@ -163,6 +163,7 @@ def test_slurm_jobs_that_are_gone_end_the_wait(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tasks_module, "SLURM_S", 0.0)
     monkeypatch.setattr(tasks_module.slurm, "listed", lambda name: [job])
     cancelled: list[str] = []
+    monkeypatch.setattr(tasks_module.slurm, "check_here", lambda launch: None)
     monkeypatch.setattr(tasks_module.slurm, "cancelled", lambda name, *rest: cancelled.append(name) or [])
     found = list(Tasks(LaunchRequest("submitit_slurm", (), {}), Squares(), 2, tmp_path / "tasks"))
     assert [one.lost for one in found] == ["no worker took it"] * 2

@@ -19,10 +19,12 @@ from reports.audit.order import alternates
 from reports.record.bundle import PLAN_NAME, read
 from reports.record.record import FabricInfo, Record, Status
 from runner.interrupt import Interrupted
+from runner.publish import command
 from runner.publish.command import LATER, Options, Seams, publish
 from runner.publish.pages import write_level
 from runner.publish.plan import Plan, PlannedWorld, missing_text, read_plan
 from runner.publish.running import Ran
+from runner.records.lock import FolderLock
 from runner.request_error import RequestError
 from symlab.command import main
 from tests.reports.synthetic import KIB, MIB, record, study
@@ -550,6 +552,33 @@ def test_two_calls_at_once_are_refused(machine: Machine, folder: Path) -> None:
 
     assert publish(asked(folder, worlds=1), machine.seams(run=run)) == 0
     assert "still works in invented-x4 (FOLDER)" in said[0]
+
+
+def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
+    machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert publish(asked(folder), machine.seams()) == 0
+
+    def taken_after_another_call(place: Path) -> FolderLock:
+        monkeypatch.setattr(command, "FolderLock", FolderLock)
+        machine.outcomes[3] = Ran((), 1, "it broke")
+        assert publish(Options(folder, worlds=4), machine.seams()) == 1
+        return FolderLock(place)
+
+    monkeypatch.setattr(command, "FolderLock", taken_after_another_call)
+    machine.outcomes[4] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        publish(Options(folder), machine.seams())
+    plan = read_plan(folder)
+    assert plan is not None
+    assert plan.worlds == 4
+    assert [(one.world, one.why) for one in plan.failures] == [("barrier-world4", "it broke")]
+
+
+def test_a_refused_request_leaves_no_folder(machine: Machine, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="there is no plan yet"):
+        publish(Options(tmp_path / "new" / "set"), machine.seams())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_plan_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_a_list_may_hold_nothing_and_a_range_begins_with_something() -> None:
     assert composed("sizes=0")[0].request.sizes_bytes == (0,)
     assert parse_bytes(0, "sizes.list[0]", 0) == parse_bytes("0K", "sizes.list[0]", 0) == 0
     assert "0 bytes (sizes.min), give a positive number of bytes" in refusal("sizes.min=0")
-    assert "-4 bytes (sizes.list[1]), give a number of bytes such as" in refusal("sizes=[0,-4]")
+    assert "-4 bytes (sizes.list[1]), give a number of bytes, 0 or more, such as 4096, 4K" in refusal("sizes=[0,-4]")
     assert "0 is listed twice (sizes.list)" in refusal("sizes=[0,0B]")
 
 
