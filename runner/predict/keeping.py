@@ -173,7 +173,7 @@ def _read(place: Path) -> Iterator[Kept]:
         made = datetime.fromisoformat(document["made"]).astimezone(UTC).isoformat(timespec="seconds")
         for values in document["cases"]:
             yield _kept(document, made, values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{place}: not a kept prediction ({type(error).__name__}: {error})") from error
 
 

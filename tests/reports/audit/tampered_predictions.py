@@ -149,6 +149,7 @@ PREDICTIONS = (
     Kind("predictions without timing.predict", "predicted", every(
         put("request.configuration.timing.predict", False)), 12),
     Kind("a prediction with a time and a reason", "predicted", first(put("prediction.reason", "none")), LOAD),
+    Kind("a step beyond all floats", "predicted", first(put("prediction.time.path_us.hop", 10**400)), LOAD),
     Kind("a prediction below nothing", "predicted", first(put("prediction.time.time_us", -1.0)), LOAD),
     Kind("a prediction in a record of schema 7", "predicted", first(put("schema", 7)), LOAD),
     Kind(
