@@ -146,9 +146,10 @@ def configurations(
 
     {"verified": number of jobs, "different": [[command, job, what], ..],
     "not_comparable": [[command, job, reason], ..]}.
-    conf/ is that of the record's commit where it has changed since and the repository has it. A key that was not there
-    then, and that stands at its default, makes no difference. A folder of --config-dir is searched where it holds what
-    it held then, and code allows it. folder is where its relative path begins; None: the working folder.
+    conf/ is that of the record's commit where it has changed since and the repository has it; what differs where the
+    recorded tree had other files in conf/ than its commit is not comparable. A key that was not there then, and that
+    stands at its default, makes no difference. A folder of --config-dir is searched where it holds what it held then,
+    and code allows it. folder is where its relative path begins; None: the working folder.
     """
     folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
     recomposed: dict[Job, dict[str, Any]] = {}
@@ -163,10 +164,15 @@ def configurations(
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
-                outcome, what = _recomposed(composer, record, problem or missing, job, recomposed)
+                not_kept = _not_kept(record, conf) if commit and not problem else ""
+                outcome, what = _recomposed(composer, record, problem or missing or not_kept, job, recomposed)
                 unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
-                if apart := _apart(jobs[job]) or unplanned:
+                if apart := _apart(jobs[job]):
                     outcome, what = "different", apart
+                elif unplanned:
+                    outcome, what = (
+                        ("not_comparable", f"{not_kept}; {unplanned}") if not_kept else ("different", unplanned)
+                    )
                 if outcome == "verified":
                     found["verified"] += 1
                 else:
@@ -281,6 +287,32 @@ def _commit_to_ask(record: Record) -> str:
         return ""
     git = record.environment.git
     return str(git.get("commit") or "unknown") if git else "unknown"
+
+
+def _not_kept(record: Record, conf: Path) -> str:
+    """Which files of the conf/ that a record was composed from are not in conf, which is that of its commit; "" where
+    its tree was clean, or its digest of conf/ says that these were the commit's. A record that claims changes is one of
+    a changed tree, as the last line of the audit says."""
+    git = record.environment.git or {}
+    digest = (record.environment.sources or {}).get("conf")
+    if git.get("dirty") is not True or digest == source_digests(conf.parent)["conf"]:
+        return ""
+    reasons = []
+    kept = git.get("kept_diff")
+    changes = "they were kept, and are not applied here" if isinstance(kept, dict) else "they were not kept"
+    for part, says in (
+        ("untracked", "is in no commit and was not kept"),
+        ("changed", f"has changes that its commit lacks: {changes}"),
+    ):
+        told, number = git.get(part), git.get(f"{part}_files")
+        names = [str(name).strip('"') for name in told] if isinstance(told, list) else []
+        here = [name for name in names if name.startswith(f"{CONF.name}/")]
+        if here:
+            more = f" (and {len(here) - 1} more of {CONF.name}/)" if here[1:] else ""
+            reasons.append(f"{here[0]}{more} {says}")
+        elif type(number) is int and number > len(names):
+            reasons.append(f"the record does not name all {number} {part} files of its tree: some may be in conf/")
+    return "; ".join(reasons)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
@@ -368,7 +369,7 @@ def _searched(value: Any, op: str, at: str) -> Searched:
     if value["how"] not in tuple(WAYS):
         raise _Wrong(f"{at}.how is {_brief(value['how'])}, give {' or '.join(WAYS)}")
     seconds, guesses = value["seconds"], value["predicted"]
-    if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
+    if not _is_number(seconds) or seconds < 0:
         raise _Wrong(f"{at}.seconds is {_brief(seconds)}, give a number from 0")
     if not isinstance(guesses, list):
         raise _Wrong(f"{at}.predicted is no list")
@@ -393,7 +394,7 @@ def _guess(value: Any, op: str, at: str) -> Guess:
     _keys(value, {one.name for one in fields(Guess)}, at)
     name, us = _text(value, "name", at), value["us"]
     _check_kernel(name, op, at)
-    if type(us) not in (int, float) or not math.isfinite(us) or us <= 0:
+    if not _is_number(us) or us <= 0:
         raise _Wrong(f"{at}.us is {_brief(us)}, give a number above 0")
     return Guess(name, float(us))
 
@@ -416,7 +417,7 @@ def _figure(value: Any, op: str, at: str, is_of_others: bool = False) -> Figure:
         _check_kernel(name, op, at)
     numbers = {key: value[key] for key in ("value", "low", "high")}
     for key, number in numbers.items():
-        if type(number) not in (int, float) or not math.isfinite(number) or number <= 0:
+        if not _is_number(number) or number <= 0:
             raise _Wrong(f"{at}.{key} is {_brief(number)}, give a number above 0")
     if not numbers["low"] <= numbers["value"] <= numbers["high"]:
         raise _Wrong(f"{at}.value is {_brief(numbers['value'])}, outside its interval (low, high)")
@@ -446,6 +447,11 @@ def _count(value: Mapping[str, Any], key: str, at: str, least: int, most: int) -
     if type(found) is not int or not least <= found <= most:
         raise _Wrong(f"{at}.{key} is {_brief(found)}, give a whole number, {least} to {most}")
     return found
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value of JSON is a number that a float can hold."""
+    return type(value) in (int, float) and -sys.float_info.max <= value <= sys.float_info.max  # type: ignore[operator]
 
 
 def _brief(value: object) -> str:

@@ -7,6 +7,7 @@ the simulator finds, the worker says (runner/audit_worker.py): item 12 has both.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -64,14 +65,15 @@ def predicted(record: Record) -> PredictedTime | None:
 
 
 def _asked(record: Record) -> Iterator[str]:
-    """Whether a timing has a prediction just where its configuration asked for one."""
-    if record.schema < SINCE or record.timing is None or record.request.configuration is None:
+    """Whether a timing has a prediction just where its configuration asked for one. No configuration of before schema 8
+    could ask for one, so one that does is held to it whatever its record's schema."""
+    if record.timing is None or record.request.configuration is None:
         return
     timing = record.request.configuration.get("timing")
     is_asked = isinstance(timing, dict) and timing.get("predict") is True
     if is_asked and record.prediction is None:
         yield "the configuration asked for predictions, and this timing has none, nor a reason"
-    if record.prediction is not None and not is_asked:
+    if record.schema >= SINCE and record.prediction is not None and not is_asked:
         yield "it has a prediction, and the configuration asked for none"
 
 
@@ -95,13 +97,14 @@ def _of_record(record: Record) -> Iterator[str]:
 
 def _across(records: Sequence[Record]) -> Iterator[str]:
     """What has the same digest has the same constants: launch of the floors, begin of the fit, and each kind of step of
-    both. One command has the same floors of a type and the same constants in all its records. How wide an interval is
-    depends on the case's work, too, so only weighing again tells (points)."""
+    both. One command has the same floors and the same constants in all its records, whatever type they name: jobs of a
+    sweep over fabric.gpu, and jobs on other devices, apart. How wide an interval is depends on the case's work, too, so
+    only weighing again tells (points)."""
     digests: dict[tuple[str, str], tuple[tuple[str, str], str]] = {}
     for record in records:
         if (told := predicted(record)) is not None:
             both = (told.floors_digest, told.constants_digest)
-            before, where = digests.setdefault((record.request.command, told.gpu), (both, record.id))
+            before, where = digests.setdefault((record.request.command, _runs_on(record)), (both, record.id))
             if both != before:
                 yield f"{record.id}: floors of {told.gpu} or constants have other digests than in {where}"
     known: dict[tuple[str, ...], tuple[float, str]] = {}
@@ -113,6 +116,13 @@ def _across(records: Sequence[Record]) -> Iterator[str]:
             first, where = known.setdefault(key, (value, record.id))
             if not _same(value, first):
                 yield f"{record.id}: {what} is {value:g}, {where} with the same digest has {first:g}"
+
+
+def _runs_on(record: Record) -> str:
+    """What decides a prediction's type of GPU: fabric.gpu of the configuration, else the devices."""
+    fabric = (record.request.configuration or {}).get("fabric")
+    named = fabric.get("gpu") if isinstance(fabric, dict) else None
+    return json.dumps(record.environment.devices if named is None else named, sort_keys=True)
 
 
 def _constants(told: PredictedTime) -> Iterator[tuple[tuple[str, ...], str, float]]:

@@ -116,11 +116,11 @@ class PredictedTime:
                 raise ValueError(f"prediction.{name}: '{getattr(self, name)}'; it is sha256: and 64 hexadecimal digits")
         if not self.gpu:
             raise ValueError("prediction.gpu: it names a type of GPU")
+        for name in ("path_us", "work"):
+            object.__setattr__(self, name, plain(getattr(self, name), f"prediction.{name}"))
         for kind, value in self.path_us.items():
             if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"prediction.path_us.{kind}: {value!r}; it is a finite number of microseconds from 0")
-        for name in ("path_us", "work"):
-            object.__setattr__(self, name, plain(getattr(self, name), f"prediction.{name}"))
 
     @property
     def is_far_slower(self) -> bool:

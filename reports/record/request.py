@@ -84,3 +84,12 @@ class RecordedEnvironment(Open):
     capture_s: float | None = None
     world: dict[str, Any] | None = None
     problem: str | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the GPUs that ranks have, each once; of the machine's if ranks said nothing."""
+        ranks = (self.world or {}).get("ranks")
+        devices = [one.get("device") for one in ranks if isinstance(one, dict)] if isinstance(ranks, list) else []
+        names = [str(one["name"]) for one in devices if isinstance(one, dict) and one.get("name")]
+        names = names or [str(one["model"]) for one in self.gpus or () if one.get("model")]
+        return tuple(dict.fromkeys(names))

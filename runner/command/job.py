@@ -627,12 +627,12 @@ def _brought(world: World, module: str) -> Brought:
 def _predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
     """The model's word on a timed case, or the reason why it has none."""
     from runner.predict.beside import beside_measured, unpredicted
-    from runner.predict.of_request import devices_of, type_beside
+    from runner.predict.of_request import type_beside
 
     if any(spec is contestant.spec for spec in job.brought):
         return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
     try:
-        type_ = type_beside(job.request.fabric.gpu, job.gpu, devices_of(job.environment()))
+        type_ = type_beside(job.request.fabric.gpu, job.gpu, job.environment().devices)
     except RequestError as error:
         return RecordedPrediction(reason=str(error))
     except Exception as error:  # a measurement is kept, whatever goes wrong with its prediction

@@ -20,12 +20,12 @@ from reports.record.prediction import PredictedTime
 from reports.record.record import Record
 from runner.case.recorded import case_of
 from runner.gpu.names import gpu_names
-from runner.gpu.reading import gpu_type
+from runner.gpu.reading import KEY, gpu_type, type_of_device
 from runner.predict.beside import digest_of_constants, digest_of_rates, predicted_beside, recorded_work
 from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import FORM, runnable_of, simulator_digest
-from runner.predict.profiling import profiled
+from runner.predict.profiling import Runnable, profiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.request_error import first_line
@@ -36,6 +36,8 @@ SIMULATED_S = 30.0
 
 _ROUNDING = 1e-9
 _FIGURES = ("time_us", "low_us", "high_us", "ratio")
+_FAILED = (ValueError, RuntimeError, OSError, ArithmeticError, LookupError)
+"""What compiling and simulating raise for a kernel that can't be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,15 @@ def predictions(
         for place, told, footprint, measured in asked
     ]
     weighable: list[_Asked] = []
+    others: list[_Asked] = []
     score, types = stored(), {}
     for name in gpu_names() if given else ():
         known = rates_of(gpu_type(name))
         types[name, digest_of_rates(known.rates)] = known
     for one in given:
+        if what := _of_another_type(one):
+            found["different"].append([one.record.id, what])
+            continue
         if why := _unknown(one, score, types):
             found["not_comparable"].append([one.record.id, why])
             continue
@@ -76,12 +82,33 @@ def predictions(
                 [one.record.id, f"floors said to be those of {one.told.gpu} are those of {owner}"]
             )
             continue
-        found["weighed"] += 1
         different = list(_weighed_otherwise(one, score, types[one.told.gpu, one.told.floors_digest]))
         found["different"] += [[one.record.id, what] for what in different]
-        weighable.append(one)
+        if one.told.work.get("form") == FORM or different:
+            found["weighed"] += 1
+            weighable.append(one)
+        else:
+            others.append(one)
     _simulate(weighable, found, cache_dir, say)
+    _judge_forms(others, found, cache_dir, say)
     return found
+
+
+def _of_another_type(one: _Asked) -> str:
+    """How the type of a prediction differs from the one that it has to be of: the type that fabric.gpu of the
+    configuration names, else that of the record's devices (runner/predict/of_request.py). "" where it is that one, and
+    where it can't be told: without devices, on devices of no type known here, for a type that only a folder of
+    --config-dir has."""
+    fabric = (one.record.request.configuration or {}).get("fabric")
+    named = fabric.get("gpu") if isinstance(fabric, dict) else None
+    if named is not None:
+        name = str(named.get("name")) if isinstance(named, dict) else str(named)
+        return "" if name == one.told.gpu else f"predicted for {one.told.gpu}, {KEY} names {name}"
+    devices = one.record.environment.devices
+    types = {type_of_device(device) for device in devices}
+    if not types or "" in types or types == {one.told.gpu} or one.told.gpu not in gpu_names():
+        return ""
+    return f"predicted for {one.told.gpu}, it ran on {', '.join(devices)} ({', '.join(sorted(types))})"
 
 
 def _unknown(one: _Asked, score: Stored, types: Mapping[tuple[str, str], Known]) -> str:
@@ -140,24 +167,57 @@ def _simulate(given: Sequence[_Asked], found: dict[str, Any], cache_dir: Path, s
             found["different"].append([one.record.id, what])
 
 
+def _judge_forms(given: Sequence[_Asked], found: dict[str, Any], cache_dir: Path, say: Callable[[str], None]) -> None:
+    """Judge predictions whose work has another form of profiles than today's, and can't be simulated again. Today's
+    simulator and today's code leave work of today's form, so there it is a difference."""
+    ends_s = time.monotonic() + SIMULATED_S
+    known: dict[tuple[str, str, str], str] = {}
+    for one in given:
+        record = one.record
+        simulator = str((record.environment.sources or {}).get("simulator"))
+        key = (record.id, record.kernel.ptx_digest if record.kernel else "", simulator)
+        if key not in known and time.monotonic() > ends_s:
+            known[key] = "there was no time to compile its kernel"
+        if key not in known:
+            say(f"compiling {record.id} again")
+            runnable = _as_recorded(record, cache_dir)
+            known[key] = runnable if isinstance(runnable, str) else ""
+        said = f"its work has the form {one.told.work.get('form')!r} of profiles, today's is {FORM}"
+        if why := known[key]:
+            found["not_comparable"].append([record.id, f"{said}: {why}"])
+        else:
+            found["weighed"] += 1
+            found["different"].append([record.id, f"{said}, and its simulator and its code are today's"])
+
+
 def _simulated_otherwise(one: _Asked, found: dict[str, Any], cache_dir: Path, ends_s: float) -> str:
     """Simulate a case again, if its code, the simulator and the form of profiles are still the same. Returns what
     differs, "" for nothing and where one of them is another."""
-    record = one.record
-    if record.kernel is None or not is_known(record.case.name):
+    if one.told.work.get("form") != FORM:
         return ""
-    if (record.environment.sources or {}).get("simulator") != simulator_digest() or one.told.work.get("form") != FORM:
+    runnable = _as_recorded(one.record, cache_dir)
+    if isinstance(runnable, str):
         return ""
     try:
-        case = case_of(record.case)
-        runnable = runnable_of(case, find(case.name), record.kernel.arch, cache_dir)
-        if runnable.executable.digest != record.kernel.ptx_digest:
-            return ""
         work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)).clock)
-    except (ValueError, RuntimeError, OSError, ArithmeticError, LookupError):  # it is the record's word then
+    except _FAILED:  # it is the record's word then
         return ""
     found["simulated"] += 1
     return "" if recorded_work(work) == one.told.work else "simulated again, its path or its traffic is another one"
+
+
+def _as_recorded(record: Record, cache_dir: Path) -> Runnable | str:
+    """Return a record's case with its kernel compiled, if simulator and code are those of the record; else why not."""
+    if record.kernel is None or not is_known(record.case.name):
+        return f"the catalogue has no {record.case.name}"
+    if (record.environment.sources or {}).get("simulator") != simulator_digest():
+        return "it was made with another simulator"
+    try:
+        case = case_of(record.case)
+        runnable = runnable_of(case, find(case.name), record.kernel.arch, cache_dir)
+    except _FAILED as error:
+        return f"its kernel can't be compiled here ({first_line(error)})"
+    return runnable if runnable.executable.digest == record.kernel.ptx_digest else "its kernel has other code today"
 
 
 def _same(one: float, other: float) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.record.record import RecordedEnvironment
 from runner.gpu.gpu_type import GpuType
 from runner.gpu.reading import KEY, gpu_type, type_of_device
 from runner.request.gpu_types import GpuAsked
@@ -62,12 +61,3 @@ def type_beside(gpu: Gpu | None, asked: GpuAsked, devices: Sequence[str]) -> Gpu
             f"type: {KEY}=h200"
         )
     return found
-
-
-def devices_of(environment: RecordedEnvironment) -> tuple[str, ...]:
-    """Return the names of the GPUs that ranks have, each once; of the machine's if ranks said nothing."""
-    ranks = (environment.world or {}).get("ranks") or []
-    devices = [one.get("device") for one in ranks if isinstance(one, dict)]
-    names = [str(one["name"]) for one in devices if isinstance(one, dict) and one.get("name")]
-    names = names or [str(one["model"]) for one in environment.gpus or () if one.get("model")]
-    return tuple(dict.fromkeys(names))

@@ -160,7 +160,7 @@ def read_plan(folder: Path) -> Plan | None:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError("it is too large")
         return _decoded(parsed(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         why = " ".join(str(error).split())
         raise RequestError(f"{path} is no plan ({why}; FOLDER), restore it or begin another folder") from None
 

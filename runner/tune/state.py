@@ -92,7 +92,7 @@ class State:
             if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
                 raise ValueError(f"it has the seconds {seconds!r}")
             self.earlier_s = float(seconds)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return {}
         return points

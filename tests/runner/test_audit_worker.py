@@ -158,6 +158,120 @@ def test_the_commits_own_configurations_are_asked(made: Callable[..., list[Recor
         assert "world_size: recorded 8, composed 4" in told[2]
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A repository of conf/ alone, which has changed since its only commit; and the commit."""
+    root = tmp_path_factory.mktemp("project")
+    subprocess.run(["cp", "-r", str(ROOT / "conf"), str(root / "conf")], check=True)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "then"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (root / "conf" / "exp" / "mine2.yaml").write_text("# later\n")
+    return root, commit
+
+
+def of_tree(records: list[Record], commit: str, **git: Any) -> list[Record]:
+    """Records that were composed from an experiment that conf/ of a commit lacks."""
+    git = {"commit": commit, "dirty": True, "changed": [], "untracked": []} | git
+    return [
+        with_environment(with_request(one, overrides=["+exp=mine"]), sources={"conf": "sha256:0"}, git=git)
+        for one in records
+    ]
+
+
+MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
+
+
+@pytest.mark.parametrize(
+    ("git", "why"),
+    [
+        ({"untracked": [MINE, "notes.txt"]}, f"{MINE} is in no commit and was not kept"),
+        (
+            {"untracked": ["conf/exp/a.yaml", "conf/new/"]},
+            "conf/exp/a.yaml (and 1 more of conf/) is in no commit and was not kept",
+        ),
+        ({"changed": [ALLREDUCE]}, f"{ALLREDUCE} has changes that its commit lacks: they were not kept"),
+        (
+            {"changed": [MINE], "kept_diff": {"file": "source.diff"}},
+            f"{MINE} has changes that its commit lacks: they were kept, and are not applied here",
+        ),
+        (
+            {"untracked": ["a"], "untracked_files": 51},
+            "the record does not name all 51 untracked files of its tree: some may be in conf/",
+        ),
+    ],
+)
+def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(
+    made: Callable[..., list[Record]],
+    repository: tuple[Path, str],
+    git: dict[str, Any],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
+    root, commit = repository
+    monkeypatch.setattr(audit_worker, "CONF", root / "conf")
+    found = composed_again(of_tree(made("sizes=[8]"), commit, **git))
+    ((_, _, said),) = found["not_comparable"]
+    assert (said, found["different"]) == (why, [])
+
+
+def test_a_changed_conf_excuses_another_value_and_no_disagreement(
+    made: Callable[..., list[Record]], repository: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, commit = repository
+    monkeypatch.setattr(audit_worker, "CONF", root / "conf")
+    git = {"commit": commit, "dirty": True, "changed": [ALLREDUCE], "untracked": []}
+    records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in made("sizes=[8]", "seed=3")]
+    assert composed_again(records) == {"verified": 1, "different": [], "not_comparable": []}
+    others = [with_configuration(one, seed=7) for one in records]
+    ((_, _, said),) = composed_again(others)["not_comparable"]
+    assert said.endswith("they were not kept; seed: recorded 7, composed 3")
+    line = ("-m", *records[0].request.command_line, "root=0,1")
+    ((_, _, said),) = composed_again([with_request(one, command_line=line) for one in records])["not_comparable"]
+    assert said.endswith("they were not kept; the command line asks for 2 jobs, the record says 1")
+    ((_, _, said),) = composed_again([records[0], others[1]])["different"]
+    assert "not one request" in said
+
+
+@pytest.mark.parametrize(
+    "git",
+    [
+        {"dirty": False},
+        {"dirty": False, "untracked": [MINE]},
+        {"dirty": None, "untracked": [MINE]},
+        {"untracked": ["notes.txt", "tests/conf/exp/mine.yaml"], "untracked_files": 2},
+    ],
+)
+def test_a_tree_whose_conf_is_the_commits_has_no_excuse(
+    made: Callable[..., list[Record]],
+    repository: tuple[Path, str],
+    git: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, commit = repository
+    monkeypatch.setattr(audit_worker, "CONF", root / "conf")
+    found = composed_again(of_tree(made("sizes=[8]"), commit, **git))
+    ((_, _, said),) = found["different"]
+    assert said.startswith("can't be composed any more: unknown exp 'mine'")
+    assert found["not_comparable"] == []
+
+
+def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
+    made: Callable[..., list[Record]], repository: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest of conf/ in the record is that of the commit's: nothing was untracked there."""
+    root, commit = repository
+    monkeypatch.setattr(audit_worker, "CONF", root / "conf")
+    with audit_worker._configurations_of(commit) as (conf, _):
+        digest = audit_worker.source_digests(conf.parent)["conf"]
+    liars = [
+        with_environment(one, sources={"conf": digest}) for one in of_tree(made("sizes=[8]"), commit, untracked=[MINE])
+    ]
+    assert len(composed_again(liars)["different"]) == 1
+
+
 def counted(records: list[Record]) -> dict[str, Any]:
     jobs = jobs_of(records)
     return cases(jobs, configurations(jobs, silent)[0])

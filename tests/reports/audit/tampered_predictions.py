@@ -9,13 +9,18 @@ h200 and the constants of the project.
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
+from kernels.catalogue import find
+from kernels.compile import executable
 from reports.record.codec import encoded
-from reports.record.record import load
+from reports.record.record import from_json, load
+from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import predicted_beside
 from runner.predict.case_work import CaseWork, Direction, PhaseWork
+from runner.predict.predicting import simulator_digest
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
 from tests.reports.audit.tampering import (
@@ -86,6 +91,37 @@ def _of_another(document: Document) -> None:
     document["prediction"]["time"]["gpu"] = "h100"
 
 
+def _weighed_as_h100(document: Document) -> None:
+    """Floors of another type, taken and named: nothing else contradicts them."""
+    timing = from_json(json.dumps(document), "changed").timing
+    assert timing is not None
+    ranks = len(timing.samples_us)
+    told = predicted_beside(WORK, timing.footprint_bytes, timing.median_us, rates_of(gpu_type("h100")), stored(), ranks)
+    document["prediction"] = encoded(told)
+
+
+def _of_todays_code_in_another_form(folder: Path) -> None:
+    """Invented work of the code and the simulator of today, said to be of a form that can't be simulated again."""
+    record = next(load(path) for path in record_paths(folder) if OURS in path.name)
+    assert record.kernel is not None
+    case = case_of(record.case)
+    with tempfile.TemporaryDirectory() as cache:
+        code = executable(find(case.name), case, record.kernel.arch, Path(cache)).digest
+
+    def change(document: Document) -> None:
+        document["kernel"]["ptx_digest"] = code
+        document["environment"]["sources"] = {"simulator": simulator_digest()}
+        document["prediction"]["time"]["work"]["form"] = 1
+
+    every(change, OURS)(folder)
+
+
+def _left_out_as_before(document: Document) -> None:
+    """As a record of before there were predictions."""
+    document["schema"] = 7
+    document.pop("prediction")
+
+
 OURS = "one_shot"
 
 PREDICTIONS = (
@@ -104,12 +140,16 @@ PREDICTIONS = (
     Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.phases.0.directions.0", [1e9, 0.0, 0.0, 0.0]), OURS), 12),
     Kind("a remark left out", "predicted", every(put("prediction.time.remarks", ["4 ranks: never measured"]), OURS), 12),
     Kind("floors said to be another type's", "predicted", every(_of_another, OURS), 12),
+    Kind("floors of another type, with all that follows from them", "predicted", every(_weighed_as_h100, OURS), 12),
+    Kind("work of another form than today's code has", "predicted", _of_todays_code_in_another_form, 12),
+    Kind("a prediction left out of a record of schema 7", "predicted", first(_left_out_as_before), 12),
     Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), 12),
     Kind("a prediction of a library's call", "predicted", every(
         lambda document: document.update(prediction=_ours()), "nccl"), 12),
     Kind("predictions without timing.predict", "predicted", every(
         put("request.configuration.timing.predict", False)), 12),
     Kind("a prediction with a time and a reason", "predicted", first(put("prediction.reason", "none")), LOAD),
+    Kind("a step beyond all floats", "predicted", first(put("prediction.time.path_us.hop", 10**400)), LOAD),
     Kind("a prediction below nothing", "predicted", first(put("prediction.time.time_us", -1.0)), LOAD),
     Kind("a prediction in a record of schema 7", "predicted", first(put("schema", 7)), LOAD),
     Kind(

@@ -20,9 +20,12 @@ from runner.audit_worker import predictions
 from runner.case.contestant import Contestant
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
-from runner.predict.beside import beside_measured
+from runner.predict.beside import beside_measured, predicted_beside
 from runner.predict.predicting import simulator_digest
-from tests.reports.audit.tampered_predictions import make_predicted
+from runner.predict.rates import rates_of
+from runner.predict.stored_score import stored
+from runner.request.gpu_types import document_of
+from tests.reports.audit.tampered_predictions import WORK, make_predicted
 from tests.reports.audit.tampering import record_paths
 from tests.reports.synthetic import with_request
 
@@ -64,10 +67,67 @@ def test_one_command_has_one_digest_of_its_floors(told: list[Record]) -> None:
     assert "floors of h200 or constants have other digests than in" in said([first, same])
 
 
-def test_predictions_of_older_records_were_never_asked_for(told: list[Record]) -> None:
+def test_a_prediction_that_was_asked_for_is_missed_at_every_schema(told: list[Record]) -> None:
+    """No configuration of before schema 8 could ask for one: a number of an earlier schema excuses nothing."""
     bare = dataclasses.replace(told[0], prediction=None)
-    assert "this timing has none, nor a reason" in said([bare])
-    assert said([dataclasses.replace(bare, schema=7)]) == ""
+    for schema in (3, 7, 8):
+        assert "this timing has none, nor a reason" in said([dataclasses.replace(bare, schema=schema)]), schema
+    configuration = dict(bare.request.configuration or {})
+    configuration["timing"] = {key: value for key, value in configuration["timing"].items() if key != "predict"}
+    unasked = with_request(bare, configuration=configuration)
+    assert said([dataclasses.replace(unasked, schema=7), unasked]) == ""
+
+
+def beside(record: Record, gpu: str) -> Record:
+    """The record with what the model tells of its work on another type of GPU, whole and consistent."""
+    assert record.timing is not None
+    ranks, known = record.case.world_size, rates_of(gpu_type(gpu))
+    timing = record.timing
+    found = predicted_beside(WORK, timing.footprint_bytes, timing.median_us, known, stored(), ranks)
+    return dataclasses.replace(record, prediction=found)
+
+
+def with_gpu(record: Record, gpu: dict[str, Any] | None) -> Record:
+    configuration = record.request.configuration or {}
+    return with_request(record, configuration={**configuration, "fabric": {"name": "nvshmem", "gpu": gpu}})
+
+
+def test_a_prediction_is_of_the_type_that_ran(told: list[Record]) -> None:
+    """It follows from the floors of h100 alone that nothing else is wrong with it."""
+    others = [beside(one, "h100") for one in told]
+    assert said(others) == ""
+    answer = predictions(others, predictions_asked(others), lambda text: None)
+    assert [what for _, what in answer["different"]] == ["predicted for h100, it ran on NVIDIA H200 (h200)"] * 4
+    assert answer["weighed"] == 0
+    (found,) = points(Material(tuple(others), again={"predictions": answer}))
+    assert found.outcome is Outcome.FINDING
+
+
+def test_a_type_that_the_configuration_names_is_the_one(told: list[Record]) -> None:
+    """fabric.gpu decides whatever the devices are, as it does when a case is predicted."""
+    named = document_of(gpu_type("h100").limits)
+    honest, lie = with_gpu(beside(told[0], "h100"), named), with_gpu(told[1], named)
+    answer = predictions([honest, lie], predictions_asked([honest, lie]), lambda text: None)
+    assert answer["different"] == [[lie.id, "predicted for h200, fabric.gpu names h100"]]
+    assert answer["weighed"] == 1
+
+
+def test_what_ran_on_devices_that_no_type_names_has_no_type_to_differ_from(told: list[Record]) -> None:
+    """A type of a folder that was added with --config-dir may name them."""
+    for devices in ([], [{"model": "NVIDIA X"}]):
+        record = beside(told[0], "h100")
+        place = dataclasses.replace(record.environment, world=None, gpus=devices)
+        other = dataclasses.replace(record, environment=place)
+        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        assert (answer["weighed"], answer["different"]) == (1, []), devices
+
+
+def test_one_command_has_floors_of_one_type(told: list[Record]) -> None:
+    """Another name for the type is no excuse for other floors; another fabric.gpu of a sweep is."""
+    first, second = told[0], with_request(beside(told[1], "h100"), command=told[0].request.command)
+    assert "floors of h100 or constants have other digests than in" in said([first, second])
+    named = [with_gpu(one, document_of(gpu_type(gpu).limits)) for one, gpu in ((first, "h200"), (second, "h100"))]
+    assert said(named) == ""
 
 
 def test_another_digest_is_not_comparable(told: list[Record]) -> None:
@@ -155,14 +215,42 @@ def test_work_that_agrees_with_all_its_figures_is_found_by_simulating(simulated:
 
 
 def test_the_work_of_another_simulator_is_not_compared(simulated: Record, told: list[Record]) -> None:
-    """Another simulator, or another form of profiles, may honestly count other steps."""
+    """Another simulator may honestly count other steps."""
     other = dataclasses.replace(simulated, prediction=told[0].prediction)
     sources = dataclasses.replace(simulated.environment, sources={"simulator": "sha256:" + "0" * 64})
     unknown = dataclasses.replace(simulated.environment, sources=None)
-    form = with_time(other, work={**time_of(other).work, "form": 1})
-    for one in (*(dataclasses.replace(other, environment=place) for place in (sources, unknown)), form):
+    for one in (dataclasses.replace(other, environment=place) for place in (sources, unknown)):
         answer = predictions([one], predictions_asked([one]), lambda text: None)
         assert answer == {"weighed": 1, "simulated": 0, "different": [], "not_comparable": []}
+
+
+def test_work_of_another_form_is_no_work_of_todays_code(simulated: Record, told: list[Record]) -> None:
+    """Only another simulator and other code may honestly have counted in another form."""
+    lie = dataclasses.replace(simulated, prediction=told[0].prediction)
+    for form in (1, None, "3"):
+        other = with_time(lie, work={**time_of(lie).work, "form": form})
+        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        ((_, what),) = answer["different"]
+        assert what.endswith("of profiles, today's is 3, and its simulator and its code are today's"), form
+        assert (answer["weighed"], answer["simulated"], answer["not_comparable"]) == (1, 0, [])
+
+
+def test_work_of_another_form_is_not_comparable_without_todays_code(simulated: Record, told: list[Record]) -> None:
+    lie = dataclasses.replace(simulated, prediction=told[0].prediction)
+    form = with_time(lie, work={**time_of(lie).work, "form": 1})
+    assert form.kernel is not None
+    place = dataclasses.replace(form.environment, sources={"simulator": "sha256:" + "0" * 64})
+    code = dataclasses.replace(form.kernel, ptx_digest="sha256:" + "0" * 64)
+    gone = dataclasses.replace(form.kernel, ptx_digest="")
+    for other, why in (
+        (dataclasses.replace(form, environment=place), "it was made with another simulator"),
+        (dataclasses.replace(form, kernel=code), "its kernel has other code today"),
+        (dataclasses.replace(form, kernel=gone), "its kernel has other code today"),
+    ):
+        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        ((_, said_),) = answer["not_comparable"]
+        assert said_ == f"its work has the form 1 of profiles, today's is 3: {why}"
+        assert (answer["weighed"], answer["different"]) == (0, [])
 
 
 def test_only_what_is_weighed_is_simulated(simulated: Record) -> None:

@@ -151,6 +151,8 @@ def test_bundles_carry_predictions(records: list[Record], tmp_path: Path) -> Non
         ({"floors_digest": "abc"}, "prediction.floors_digest: 'abc'; it is sha256: and 64 hexadecimal digits"),
         ({"gpu": ""}, "prediction.gpu"),
         ({"path_us": {"hop": -1.0}}, "prediction.path_us.hop: -1.0"),
+        ({"path_us": {"hop": 10**400}}, "prediction.path_us.hop: an integer of 1329 bits"),
+        ({"work": {"steps": {"hop": 10**400}}}, "prediction.work.steps.hop: an integer of 1329 bits"),
         ({"path_us": {"hop": True}}, "prediction.path_us.hop: True"),
     ],
 )

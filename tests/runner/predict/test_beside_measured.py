@@ -19,7 +19,7 @@ from runner.gpu.gpu_type import GpuType
 from runner.gpu.reading import gpu_type
 from runner.predict import beside, predicting
 from runner.predict.beside import beside_measured, digest_of_rates
-from runner.predict.of_request import check_beside, devices_of, type_beside
+from runner.predict.of_request import check_beside, type_beside
 from runner.predict.predicting import predicted
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
@@ -287,9 +287,9 @@ def test_without_predictions_gpus_keep_their_own_limits() -> None:
 def test_the_devices_are_those_of_the_ranks() -> None:
     ranks = [{"rank": one, "device": {"name": "NVIDIA H200"}} for one in range(2)]
     gpus = ({"model": "NVIDIA H100 80GB HBM3"},)
-    assert devices_of(RecordedEnvironment(world={"ranks": ranks}, gpus=gpus)) == ("NVIDIA H200",)
-    assert devices_of(RecordedEnvironment(gpus=gpus)) == ("NVIDIA H100 80GB HBM3",)
-    assert devices_of(RecordedEnvironment()) == ()
+    assert RecordedEnvironment(world={"ranks": ranks}, gpus=gpus).devices == ("NVIDIA H200",)
+    assert RecordedEnvironment(gpus=gpus).devices == ("NVIDIA H100 80GB HBM3",)
+    assert RecordedEnvironment().devices == ()
 
 
 def test_nothing_is_asked_where_nothing_is_to_be_predicted() -> None:

@@ -221,6 +221,7 @@ def test_time_zones_of_kept_predictions_count(kept, capsys):
         lambda document: document.update(symlab_predicted=FORM + 1),
         lambda document: document["cases"][0].update(time_us=1e9),
         lambda document: document["cases"][0].update(low_us=0),
+        lambda document: document["cases"][0].update(high_us=10**400),
         lambda document: document["cases"][0].update(ptx_digest="md5:1"),
         lambda document: document["cases"][0].update(regime="other"),
         lambda document: document["cases"][0].pop("op"),

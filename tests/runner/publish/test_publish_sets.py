@@ -483,6 +483,7 @@ def test_an_experiment_that_changed_meanwhile_is_refused(machine: Machine, folde
         lambda text: text.replace('"commits": []', '"commits": ["a"]'),
         lambda text: text.replace('"failures": []', '"failures": [1]'),
         lambda text: text.replace('"seconds": {', '"seconds": {"x": -1, '),
+        lambda text: text.replace('"seconds": {', f'"seconds": {{"x": {10**400}, '),
     ],
 )
 def test_a_damaged_plan_is_one_line(machine: Machine, folder: Path, damage: Callable[[str], str]) -> None:
