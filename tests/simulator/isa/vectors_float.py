@@ -194,8 +194,10 @@ def torch_agrees(opcode: str, name: str) -> None:
     assert np.array_equal(ours[~nan], bits[~nan])
     if name != "f64" or opcode not in ("add", "mul"):
         assert set(ours[nan].tolist()) <= {kind.quiet}
-    elif platform.machine() == "x86_64":  # whose NaNs of float64 are those of an H100
-        assert np.array_equal(ours[nan], bits[nan])
+    elif platform.machine() == "x86_64":  # whose NaNs of float64 are those of an H100, but for the choice among two
+        told = nan & ~(torch.isnan(a) & torch.isnan(b)).numpy()
+        assert told.any()
+        assert np.array_equal(ours[told], bits[told])
 
 
 def family() -> list[Vector]:
