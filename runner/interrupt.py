@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
@@ -29,14 +32,43 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _Raising:
-    """The handler of a command's signals: it raises Interrupted."""
+    """The handler of a command's signals: it raises Interrupted.
+
+    Python drops an exception that comes up in a finalizer, a callback of fork() or a callback of C, and goes on. Such a
+    signal is sent once more a little later, and does not count twice.
+    """
 
     def __init__(self) -> None:
         self._times = 0
+        self._dropped: list[int] = []
+        self._is_over = False
+        self._lock = _thread.allocate_lock()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._times += 1
+        if number in self._dropped:
+            self._dropped.remove(number)
+        else:
+            self._times += 1
         raise Interrupted(number, self._times)
+
+    def send_again(self, number: int) -> None:
+        """Send a signal again whose exception was dropped. Called where it was dropped, so that it returns at once."""
+        self._dropped.append(number)
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def send() -> None:
+            time.sleep(SENT_AGAIN_AFTER_S)
+            with self._lock:
+                if not self._is_over:
+                    signal.pthread_kill(main, number)
+
+        _thread.start_new_thread(send, ())  # a Thread waits for a lock that the code underneath may have
+
+    def end(self) -> None:
+        """From now on send nothing again: the signals have other handlers."""
+        with self._lock:
+            self._is_over = True
 
     def end_process(self, number: int) -> None:
         """End the process at once with the signal's exit code, for code that no exception may pass through."""
@@ -47,6 +79,9 @@ class _Raising:
         os._exit(128 + number)
 
 
+SENT_AGAIN_AFTER_S = 0.01
+"""When a signal whose exception was dropped is sent again: later than what dropped it ends, as a rule."""
+
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
@@ -54,7 +89,8 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 def interruptible() -> Iterator[None]:
     """Within, SIGINT, SIGTERM and SIGHUP (a closed terminal) raise Interrupted, each time they come.
 
-    Under nohup SIGHUP stays ignored. Outside the main thread: nothing.
+    Also one whose exception Python drops on its way, as those of finalizers: it is raised again from other code. Under
+    nohup SIGHUP stays ignored. Outside the main thread: nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,10 +98,21 @@ def interruptible() -> Iterator[None]:
 
     handle = _Raising()
     wanted = ending_signals()
+    report = sys.unraisablehook
+
+    def dropped(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, Interrupted):
+            handle.send_again(unraisable.exc_value.exit_code - 128)
+        else:
+            report(unraisable)
+
     before = [signal.signal(number, handle) for number in wanted]
+    sys.unraisablehook = dropped
     try:
         yield
     finally:
+        sys.unraisablehook = report
+        handle.end()
         for number, handler in zip(wanted, before, strict=True):
             signal.signal(number, handler)
 

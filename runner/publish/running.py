@@ -23,6 +23,7 @@ from reports.record.bundle import read
 from reports.record.record import Record
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
+from runner.interrupt import shielded
 from runner.records.scrub import scrubbed
 
 CLOSING_S = 30.0
@@ -77,24 +78,32 @@ def _run(command: Sequence[str], code: Path, place: Path, said: TextIO) -> int:
         if os.getppid() != parent:
             os._exit(1)
 
-    process = subprocess.Popen(
-        command,
-        cwd=place,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=said,
-        start_new_session=True,  # a terminal's Ctrl-C comes to this process alone, which then ends the world
-        preexec_fn=end_with_parent,
-    )
+    process = None
     try:
+        with shielded():  # an exception within would leave a process that nobody knows
+            process = subprocess.Popen(
+                command,
+                cwd=place,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,  # a terminal's Ctrl-C comes to this process alone, which then ends the world
+                preexec_fn=end_with_parent,
+            )
         return process.wait()
     finally:
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(CLOSING_S)
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if process is not None:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have a process end, and kill its group if it does not in CLOSING_S."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(CLOSING_S)
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

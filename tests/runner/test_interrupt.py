@@ -1,14 +1,17 @@
-"""Signals become exceptions; shielded steps end first; an ignored SIGHUP stays ignored."""
+"""Signals become exceptions, also where Python drops them; shielded steps end first; an ignored SIGHUP is left so."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from runner.interrupt import Interrupted, interruptible, shielded
+from runner.interrupt import SENT_AGAIN_AFTER_S, Interrupted, interruptible, shielded
+from tests.patience import NEVER_S
 
 ENDING = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
@@ -66,3 +69,70 @@ def test_an_ignored_hangup_stays_ignored_and_others_are_shielded() -> None:
     assert ends_with(steps, signal.SIGHUP, signal.SIGTERM).exit_code == 143
     assert steps == ["SIGHUP", "SIGTERM"]
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+class Signalled:
+    """Its finalizer gets a signal, and Python drops the exceptions of finalizers."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+
+
+def gets_and_sleeps(number: signal.Signals) -> None:
+    Signalled(number)
+    time.sleep(NEVER_S)
+
+
+@pytest.mark.parametrize(("number", "code"), ENDING)
+def test_an_exception_that_python_drops_comes_again(number: signal.Signals, code: int) -> None:
+    with pytest.raises(Interrupted) as caught, interruptible():
+        gets_and_sleeps(number)
+    assert (caught.value.exit_code, caught.value.times) == (code, 1)
+
+
+def test_one_that_is_dropped_waits_for_shielded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.interrupt.SENT_AGAIN_AFTER_S", 0.5)
+    steps = []
+
+    def work() -> None:
+        Signalled(signal.SIGTERM)
+        with shielded():
+            time.sleep(2)
+            steps.append("ended")
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        work()
+    assert (steps, caught.value.times) == (["ended"], 1)
+
+
+def test_a_signal_after_one_that_was_dropped_is_the_second() -> None:
+    with interruptible():
+        with pytest.raises(Interrupted):
+            gets_and_sleeps(signal.SIGTERM)
+        with pytest.raises(Interrupted) as second:
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert second.value.times == 2
+
+
+def test_what_others_drop_is_reported_as_before_and_nothing_comes_after_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise OSError("not ours")
+
+    said: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: said.append(str(found.exc_value)))
+    before = sys.unraisablehook
+    with interruptible():
+        Broken()
+        Signalled(signal.SIGTERM)
+    assert said == ["not ours"]
+    assert sys.unraisablehook is before
+    came: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    time.sleep(20 * SENT_AGAIN_AFTER_S)
+    assert came == []

@@ -165,6 +165,33 @@ def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path: Path,
     assert (folder / "tiny-world1.jsonl.xz").read_bytes() == first
 
 
+AT_FORK = """
+import os, signal, sys
+from pathlib import Path
+from runner.interrupt import exit_code_of, interruptible
+from runner.publish.running import run_world
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    with interruptible():
+        print(run_world(Path(sys.argv[1]), []))
+except KeyboardInterrupt as interrupt:
+    print(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
+    sys.exit(exit_code_of(interrupt))
+"""
+
+
+def test_an_interrupt_while_a_world_starts_ends_it(tmp_path: Path) -> None:
+    """Python drops an exception that a signal raises in a callback of fork(): the command went on, to exit code 0."""
+    (tmp_path / "symlab").mkdir()
+    (tmp_path / "symlab" / "__init__.py").write_text("")
+    (tmp_path / "symlab" / "__main__.py").write_text(f"import time\ntime.sleep({NEVER_S})\n")
+    asked = [sys.executable, "-c", AT_FORK, str(tmp_path)]
+    done = subprocess.run(
+        asked, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (143, "", "")
+
+
 def children_of(process: int) -> list[int]:
     """The processes that a process has started, by /proc."""
     place = Path(f"/proc/{process}/task/{process}/children")
