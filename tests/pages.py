@@ -16,6 +16,8 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import NEVER_S
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -103,7 +105,13 @@ def _ran_as_said(checkout: Path, command: str, code: int, expected: list[str]) -
         "COLUMNS": "200",
     }
     done = subprocess.run(
-        ["bash", "-c", command], cwd=checkout, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", command],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=NEVER_S,
+        check=False,
     )
     said = done.stdout + done.stderr
     assert done.returncode == code, f"{command}\n{said}"

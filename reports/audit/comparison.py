@@ -185,6 +185,8 @@ class Comparison:
     def verdict(self) -> str:
         """The result in one line."""
         head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.outcome]
+        if self.outcome == VERIFIED and self.not_compared:
+            head = f"PARTLY {head}"
         head += f" (nothing of {listed(self.without_case, 10)} was compared)" if self.without_case else ""
         total = len({pair.first.id for pair in (*self.only_before, *self.only_after)} | {c for c, _ in self.not_run})
         total += len(self.cases)

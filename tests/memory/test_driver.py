@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import NEVER_S
+
 HERE = Path(__file__).parent
 
 PRELUDE = """
@@ -68,7 +70,7 @@ def lines(fake_driver: Path, code: str) -> list[str]:
     """What a Python process on the fake driver prints, its own lines and the driver's, in order."""
     environment = os.environ | {"LD_LIBRARY_PATH": str(fake_driver), "PYTHONPATH": str(HERE.parent.parent)}
     command = [sys.executable, "-u", "-c", PRELUDE + code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=NEVER_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -24,6 +24,7 @@ from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, write
 from tests.mutants.searching import README, Result, again, gaps, included, results, table, told
+from tests.patience import NEVER_S
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels that run, as they are and as mutants, in the fast tests: flags of peers, and of the switch."""
@@ -301,7 +302,7 @@ def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_shares_kernels_among_processes() -> None:
     """As it is written in the page: a process that is started can't import what is in a __main__.py."""
     words = [sys.executable, "-m", "tests.mutants", "--kernel", "barrier", "--seeds", "0", "--jobs", "2"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=NEVER_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "| barrier/peers |" in done.stdout
     assert "| barrier/multimem |" in done.stdout

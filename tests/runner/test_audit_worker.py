@@ -21,6 +21,7 @@ from runner import audit_worker
 from runner.audit_worker import cases, configurations, inputs, jobs_of
 from runner.case.inputs import digest_of, make_input
 from runner.case.recorded import case_of
+from tests.patience import NEVER_S
 from tests.reports.synthetic import with_case, with_environment, with_request
 from tests.runner.conftest import Outcome
 
@@ -431,7 +432,7 @@ def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> 
         input=asked,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=NEVER_S,
     )
     assert done.returncode == 0, done.stderr
     *progress, last = map(json.loads, done.stdout.splitlines())
