@@ -80,7 +80,7 @@ def _run(command: Sequence[str], code: Path, place: Path, said: TextIO) -> int:
 
     process = None
     try:
-        with shielded():  # an exception within would leave a process that nobody knows
+        with shielded():  # an exception within would leave a process that is never ended
             process = subprocess.Popen(
                 command,
                 cwd=place,
