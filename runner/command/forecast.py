@@ -23,6 +23,7 @@ from runner.command.durations import Durations, durations_in, kind_of
 from runner.command.plan import Command
 from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
+from runner.launch.workers import SLURM, workers_given
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _memory(command: Command, available: int | None) -> str:
                 heap = max(heap, heap_bytes_needed(case, spec, rules))
     parts = []
     if needed:
-        there = f"{gibibytes(available)} is available" if available is not None else "what is available is unknown"
+        there = _available(command, available)
         where = f" (job {job} of {len(command.jobs)})" if len(command.jobs) > 1 else ""
         parts.append(f"up to {gibibytes(needed)} of host memory{where}, {there}")
     if heap:
@@ -199,6 +200,19 @@ def _memory(command: Command, available: int | None) -> str:
     if custom:
         parts.append(f"at least {format_bytes(custom)} of symmetric heap a rank for a custom kernel")
     return f"memory: {'; '.join(parts) or 'unknown'}"
+
+
+def _available(command: Command, available: int | None) -> str:
+    """How much of the host's memory there is for a job: workers share this machine's, and nodes have their own."""
+    launch = command.launch
+    if launch is not None and launch.name == SLURM:
+        return "a worker looks at what Slurm gives it"
+    if available is None:
+        return "what is available is unknown"
+    if launch is None:
+        return f"{gibibytes(available)} is available"
+    workers = min(workers_given(launch), len(command.jobs))
+    return f"{gibibytes(available // workers)} is available to each of {counted(workers, 'worker')}"
 
 
 def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:

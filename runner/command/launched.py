@@ -31,6 +31,7 @@ from runner.command.console import Console
 from runner.command.plan import Command, PreparedJob
 from runner.command.running import Asked
 from runner.command.worker import MODULE, Content
+from runner.interrupt import shielded
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
@@ -150,6 +151,7 @@ class Launched:
         self._asked_slurm_s = 0.0
         self._lost: dict[int, str] = {}
         self._claimed: dict[int, int] = {}
+        self._jobs_of_gone: dict[int, tuple[int, ...]] = {}
         self._names: dict[int, str] = {}
         self._done = 0
         self._silent_since_s = 0.0
@@ -219,7 +221,8 @@ class Launched:
             self._seen[number] = _Seen(number, alive_s=time.monotonic())
             self._now.append(self._seen[number])
         options = {**group.options, **self._options(group, name)}
-        self._started.append((Started(self._request, work, numbers, options, self._files.folder / "hydra"), name))
+        with shielded():  # what was started is known, and so can be cancelled
+            self._started.append((Started(self._request, work, numbers, options, self._files.folder / "hydra"), name))
 
     def _options(self, group: Group, name: str) -> dict[str, Any]:
         """The launcher's options that this process decides."""
@@ -399,12 +402,25 @@ class Launched:
     def _counts(self) -> str:
         """How far all workers are: "2 running, 5 of 12 jobs done"."""
         running = sum(one.is_running and self._is_undone(one) for one in self._now)
-        lost = sum(len(one.state.lost) for one in self._seen.values() if one.state is not None)
         parts = [f"{running} running", f"{self._done} of {counted(len(self._missing), 'job')} done"]
+        lost = self._lost_so_far()
         parts += [f"{lost} lost"] if lost else []
         if waiting := sum(one.is_waiting for one in self._now):
             parts.append(f"{counted(waiting, 'worker')} queued")
         return ", ".join(parts)
+
+    def _lost_so_far(self) -> int:
+        """The number of jobs that their workers said were lost, or that workers had taken which are gone."""
+        lost = set(self._lost)
+        for one in self._now:
+            if one.state is not None:
+                lost.update(one.state.lost, one.state.problems)
+            if one.is_over and one.how != FINISHED:
+                if one.number not in self._jobs_of_gone:
+                    claims = self._files.claims()
+                    self._jobs_of_gone[one.number] = tuple(job for job, by in claims.items() if by == one.number)
+                lost.update(self._jobs_of_gone[one.number])
+        return sum(bool(self._missing.get(job)) for job in lost)
 
     def _is_undone(self, one: _Seen) -> bool:
         """Whether records of a worker's job are missing: what it says of itself is older than its last record."""
@@ -447,8 +463,8 @@ class Launched:
         """Why a job has no records. one is the worker that took it, disk why nothing can be written, if so."""
         if one is None:
             others = [other for other in self._now if other.is_over and other.how != FINISHED]
-            worker = f"{others[0].name}: {others[0].how}" if others else ""
-            return scrubbed(disk or worker or "no worker took it")
+            worker = f"; {others[0].name}: {others[0].how}" if others else ""
+            return scrubbed(disk or f"no worker took it{worker}")
         state = one.state
         said = "" if state is None else state.lost.get(job) or state.problems.get(job) or ""
         return scrubbed(f"{one.name}: {said or disk or one.how}")
@@ -529,7 +545,11 @@ class Launched:
         if self._request.name == JOBLIB:
             end_joblib()
             release_semaphores()
-        return f"processes {', '.join(map(str, processes))}, which end by themselves" if processes else ""
+        if processes:
+            return f"processes {', '.join(map(str, processes))}, which end by themselves"
+        if self._started and not all(one.is_over for one in self._now):
+            return "workers that were just started, which end by themselves"
+        return ""
 
     @property
     def workers(self) -> tuple[RecordedWorker, ...]:
@@ -565,6 +585,7 @@ class Launched:
         self._claimed = self._files.claims()
         if self._request.name == JOBLIB:
             end_joblib()
+            release_semaphores()
         if self._request.name != JOBLIB and self._submitit_folder.parent != self._files.folder:
             shutil.rmtree(self._submitit_folder, ignore_errors=True)
         self._files.remove()
@@ -585,7 +606,13 @@ def check_no_worker(folder: Path) -> None:
     if not launcher:
         return
     if launcher == SLURM:
-        if found := [job for job in slurm.listed(name) or [] if not job.is_gone]:
+        listed = slurm.listed(name)
+        if listed is None:
+            raise RequestError(
+                f"{folder.name}: Slurm does not say whether jobs named {name} still work in it (RECORDS), resume where "
+                f"squeue answers; or, if none is left, remove {files.folder} first"
+            )
+        if found := [job for job in listed if not job.is_gone]:
             names = ", ".join(job.submission for job in found)
             raise RequestError(
                 f"{folder.name}: Slurm jobs {names} still work in it (RECORDS), wait for them, or end them: "

@@ -39,6 +39,7 @@ from runner.command.running import Tools
 from runner.command.session import exit_code_for, run_command
 from runner.command.start import prepared
 from runner.launch import slurm
+from runner.launch.started import check_folder
 from runner.records.command_json import (
     COMMAND_JSON,
     AskedJob,
@@ -133,9 +134,12 @@ def _resumed(
     """The same in a locked folder."""
     left = _left_in(folder)
     if _is_whole(folder, left):
+        if launcher is not None:
+            launcher_of(launcher)  # which refuses a wrong one
         return _nothing_left(folder, left, uri)
     launch = _launch_of(left.document.launcher, launcher)
     slurm.check_here(launch)
+    check_folder(launch, folder)
     check_no_worker(folder)
     command = _rebuilt(folder, left, uri, leader, code, launch)
     if uri != UNTRACKED:

@@ -191,6 +191,9 @@ class _Session:
         except StoreError as error:
             self._stopped = str(error)
             self._launched.end()
+        except Exception:
+            self._launched.end()  # no worker goes on without its command
+            raise
         self._stopped = self._stopped or self._launched.problem
 
     def _job_done(self, job: int) -> None:

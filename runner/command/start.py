@@ -165,6 +165,7 @@ def prepared(
         return prepare(given, jobs, outer, **part)
     from runner.command.launched import groups_for
     from runner.environment.host import available_bytes
+    from runner.launch.started import check_folder
     from runner.launch.workers import SLURM, offer, workers_given
 
     if launch.name == SLURM:
@@ -175,6 +176,7 @@ def prepared(
         at_once = min(workers_given(launch), len(jobs))
         here = available_bytes()
         command = prepare(given, jobs, None, memory=lambda: None if here is None else here // at_once, **part)
+    check_folder(launch, command.jobs[0].request.records)
     command = replace(command, launch=launch)
     groups_for(launch, command)
     return command

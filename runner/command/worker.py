@@ -128,6 +128,7 @@ class _Worker:
         self._files = LaunchFiles(folder)
         self._store = Store(folder)
         self._state = self._files.state(orders.worker) or WorkerState(orders.worker, host=socket.gethostname())
+        self._had_process = self._state.process != 0
         self._state = replace(self._state, process=os.getpid(), job=None)
         self._beside = content.beside
         if content.launcher == SLURM:
@@ -158,7 +159,7 @@ class _Worker:
             yield from content.jobs[number - content.first :: content.workers]
             return
         mine = set()
-        if self._state.starts > 1 or self._state.lost:
+        if self._state.starts > 1 or self._had_process:
             mine = {job for job, worker in self._files.claims().items() if worker == number}
         for job in content.jobs:
             if self._files.is_stopped:

@@ -19,6 +19,18 @@ def reason_of_end(error: BaseException) -> str:
     return f"{first_line(error)} ({cause.strip(TRACEBACK_MARKS).splitlines()[-1].strip()})"
 
 
+def start_trackers() -> None:
+    """Start the processes in which joblib and Python keep track of semaphores. Their start lets SIGINT through in the
+    thread that does it, so it comes before a thread blocks that."""
+    with contextlib.suppress(Exception):
+        from multiprocessing import resource_tracker as of_python
+
+        from joblib.externals.loky.backend import resource_tracker
+
+        resource_tracker.ensure_running()
+        of_python.ensure_running()
+
+
 def end_joblib() -> None:
     """End joblib's workers, which would wait for more work for minutes, also after this process has ended."""
     with contextlib.suppress(Exception):

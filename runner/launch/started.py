@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -28,7 +30,10 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from runner.launch.joblib_workers import start_trackers
+from runner.launch.workers import JOBLIB, SUBMITIT_LOCAL
 from runner.request.launching import LaunchRequest
+from runner.request_error import RequestError
 
 _QUIET = ("hydra/hydra_logging=none", "hydra/job_logging=none", "hydra.output_subdir=null", "hydra.run.dir=.")
 
@@ -53,6 +58,7 @@ class _Task:
         self._work = pickle.dumps(work)
 
     def __call__(self, config: DictConfig) -> Any:
+        _take_interrupts_again()
         work: Work = pickle.loads(self._work)
         return work(int(HydraConfig.get().job.num))
 
@@ -77,6 +83,7 @@ class Started:
         self.error: BaseException | None = None
         self.returns: Sequence[JobReturn] = ()
         made = launcher or made_launcher(request, work, options, folder)
+        self._name = request.name
         self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
         self._thread.start()
 
@@ -90,10 +97,49 @@ class Started:
         self._thread.join(patience_s)
 
     def _launch(self, launcher: Launcher) -> None:
+        """Processes that start here get a terminal's Ctrl-C, too. They don't take it: the command tells its workers to
+        end, and sbatch is to finish what it submits, which is cancelled then. Those of submitit_local have sessions of
+        their own."""
+        if self._name == JOBLIB:
+            start_trackers()
+        if self._name != SUBMITIT_LOCAL:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.returns = launcher.launch([[] for _ in self.workers], self.workers[0])
         except BaseException as error:
             self.error = error
+
+
+def check_folder(request: LaunchRequest | None, folder: Path) -> None:
+    """RequestError for a folder of workers' files whose path submitit, Slurm or Hydra would take for a pattern."""
+    if request is None or not request.name.startswith("submitit"):
+        return
+    if found := re.search(r"%|\$\{", str(folder.absolute())):
+        raise RequestError(
+            f"{folder.absolute()}: {request.name} fills in what follows a {found[0]} in a path (hydra/launcher), "
+            "work in a folder without one, or use joblib"
+        )
+
+
+def _take_interrupts_again() -> None:
+    """Let SIGINT through in a worker, which was started with it blocked. One that has come until now is dropped."""
+    if threading.current_thread() is not threading.main_thread():  # a single worker of joblib is one of the command's
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, before)
+
+
+def _literal(text: str) -> str:
+    """A text that OmegaConf takes as it is: "${" begins no interpolation."""
+    return re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", text)
+
+
+def _quoted(text: str) -> str:
+    """A text as a value on Hydra's command line: backslashes count only before a quote."""
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + found[2].replace("'", "\\'"), text)
+    return f"'{escaped}'"
 
 
 def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
@@ -105,12 +151,13 @@ def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], f
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         # As a line, because workers compose again: without it they would make a folder of Hydra's, multirun/.
-        place = str(folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-        lines = [*request.lines, *_QUIET, f"hydra.sweep.dir='{place}'", "hydra.mode=MULTIRUN"]
+        place = _quoted(_literal(str(folder.resolve())))
+        lines = [*request.lines, *_QUIET, f"hydra.sweep.dir={place}", "hydra.mode=MULTIRUN"]
         config = hydra.compose_config(CONFIGURATION, lines, run_mode=RunMode.MULTIRUN, with_log_configuration=False)
         with open_dict(config):
             for key, value in options.items():
-                OmegaConf.update(config, f"hydra.launcher.{key}", value)
+                taken = _literal(value) if isinstance(value, str) else value
+                OmegaConf.update(config, f"hydra.launcher.{key}", taken)
         context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context, task_function=_Task(work), config=config

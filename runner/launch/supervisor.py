@@ -29,6 +29,9 @@ from runner.world.launcher import find
 
 FINISHED = "finished"
 LOOK_S = 0.2
+MOST_STARTS_BETWEEN = 3
+"""Number of times that a process is started which a signal ends while it does no job."""
+
 PATIENCE_S = 10.0
 """How long a process may take to end after it was told to; then it is killed."""
 
@@ -124,6 +127,7 @@ class _Watch:
     def run(self) -> WorkerState:
         """Run processes until all jobs are done, or this worker is to end. Return its last state."""
         self._keep()
+        without_job = 0
         while True:
             code, said = self._one_process()
             self._take()
@@ -133,6 +137,8 @@ class _Watch:
                 return self._ended(INTERRUPTED.get(code, "SIGINT"))
             why = f"{_ended_by(code)}{f': {said}' if said else ''}"
             job = self._state.job
+            if job is None and code < 0 and (without_job := without_job + 1) < MOST_STARTS_BETWEEN:
+                continue
             if job is None or job in self._state.lost:
                 return self._ended(why)
             self._state = replace(self._state, lost={**self._state.lost, job: why}, job=None)

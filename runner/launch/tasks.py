@@ -26,7 +26,7 @@ from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end
 from runner.launch.lifeline import Lifeline
-from runner.launch.started import Started
+from runner.launch.started import Started, check_folder
 from runner.launch.workers import JOBLIB, SLURM, workers_given
 from runner.request.launching import LaunchRequest
 
@@ -107,6 +107,7 @@ class Tasks:
         """request says which launcher, with what options. folder is made, and removed at the end: all workers and this
         process must see it. RequestError for options that ask for no worker, and for Slurm where it is missing."""
         slurm.check_here(request)
+        check_folder(request, folder)
         self.workers = min(workers_given(request), count)
         self._request = request
         self._do = do

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,16 +17,17 @@ import pytest
 from reports.record.bundle import record_files
 from runner.command import launched
 from runner.command.console import Console
-from runner.command.forecast import ExpectedCase, _whole_time_s
-from runner.command.launched import Launched
+from runner.command.forecast import ExpectedCase, _available, _whole_time_s
+from runner.command.launched import Launched, check_no_worker
 from runner.command.plan import Command, prepare
 from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
 from runner.command.worker import memory_of_worker
-from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
 from runner.launch.tasks import Tasks
+from runner.launch.workers import Group
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
 from runner.request.launching import LaunchRequest
@@ -138,7 +140,7 @@ def test_a_worker_that_waits_for_slurm_is_told_once(monkeypatch: pytest.MonkeyPa
         "symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command",
         "symlab: 1 worker waits in Slurm's queue: PartitionDown (Slurm job 7_0)",
     ]
-    assert launch.problem == "3 jobs were lost (worker 1, Slurm job 7_0: FAILED (PartitionDown))"
+    assert launch.problem == "3 jobs were lost (no worker took it; worker 1, Slurm job 7_0: FAILED (PartitionDown))"
 
 
 def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +166,98 @@ def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> N
         f"worker 1 on here: {full}",
         full,
     ]
+
+
+def test_lost_jobs_count_while_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a worker that is gone as well: it could not say that they are."""
+
+    def became(folder: Path, workers: tuple[int, ...]) -> None:
+        files = LaunchFiles(folder)
+        for job, worker in ((0, 0), (1, 1), (2, 1)):
+            files.claim(job, worker)
+        files.write_state(WorkerState(0, process=os.getpid(), job=None, problems={0: "a word"}))
+        files.write_state(WorkerState(1, process=os.getpid(), ended="now", how="SIGTERM"))
+
+    monkeypatch.setattr(Handed, "became", staticmethod(became))
+    console = Said()
+    counts: list[str] = []
+    launch = launching(asked_for("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), console)
+    monkeypatch.setattr(launched.time, "sleep", lambda s: (counts.append(console.counts), launch._files.stop()))
+    monkeypatch.setattr(launched, "is_alive", lambda process: not counts)
+    launch.run()
+    assert counts == ["0 running, 0 of 3 jobs done, 3 lost"]
+
+
+def test_an_error_of_ours_leaves_no_worker_and_no_file(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Launched) -> None:
+        raise RuntimeError("not foreseen")
+
+    monkeypatch.setattr(Launched, "_watch", broken)
+    with pytest.raises(RuntimeError, match="not foreseen"):
+        symlab("-m", *SWEEP, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    (folder,) = Path("records").iterdir()
+    assert not (folder / LAUNCH).exists()
+
+
+def test_workers_that_were_just_started_are_named() -> None:
+    launch = launching(asked_for("hydra/launcher=submitit_local"), Said())
+    assert launch.still_there == ""
+    launch._start(Group((0, 1, 2), 2, 2), "a name")
+    assert launch.still_there == "workers that were just started, which end by themselves"
+
+
+@pytest.mark.parametrize(
+    ("squeue", "says"),
+    [
+        (
+            "exit 1",
+            "Slurm does not say whether jobs named a-1,a-1-1 still work in it (RECORDS), resume where squeue an",
+        ),
+        (
+            'echo "7_0|RUNNING|node1|None"',
+            "Slurm jobs 7_0 still work in it (RECORDS), wait for them, or end them: scan",
+        ),
+    ],
+)
+def test_a_resumption_needs_slurms_word_that_no_worker_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, squeue: str, says: str
+) -> None:
+    """No answer is no empty queue: a second command would run the same cases beside the first one's workers."""
+    environment = programs(tmp_path / "programs")
+    monkeypatch.setenv("PATH", environment["PATH"])
+    (tmp_path / "programs" / "squeue").write_text(f"#!/bin/sh\n{squeue}\n")
+    files = LaunchFiles(tmp_path)
+    files.create("a token", "submitit_slurm a-1,a-1-1")
+    with pytest.raises(RequestError, match=re.escape(says)):
+        check_no_worker(tmp_path)
+    assert files.name == ("submitit_slurm", "a-1,a-1-1")
+    (tmp_path / "programs" / "squeue").write_text("#!/bin/sh\n")
+    check_no_worker(tmp_path)
+    assert not files.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ((), "3.0G is available"),
+        (("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), "1.5G is available to each of 2 workers"),
+        (("hydra/launcher=submitit_slurm",), "a worker looks at what Slurm gives it"),
+    ],
+)
+def test_a_plans_memory_is_that_of_its_workers(lines: tuple[str, ...], says: str) -> None:
+    assert _available(asked_for(*lines), 3 << 30) == says
+
+
+@pytest.mark.parametrize(("name", "what"), [("%j", "%"), ("${y}", "${")])
+def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: Symlab, name: str, what: str) -> None:
+    place = tmp_path / name
+    place.mkdir()
+    os.chdir(place)
+    done = symlab("-m", *SWEEP, "hydra/launcher=submitit_local")
+    assert (done.code, list(place.iterdir())) == (2, [])
+    assert f"submitit_local fills in what follows a {what} in a path (hydra/launcher), work in a fol" in done.err
+    with pytest.raises(RequestError, match="submitit_local fills in"):
+        Tasks(LaunchRequest("submitit_local", options={"array_parallelism": 1}), lambda task: task, 2, place / "tasks")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +345,7 @@ def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_pat
 
     done = said("run", "-m", *SWEEP, *given)
     assert done.returncode == 1, done.stderr
-    assert "error: 3 jobs were lost (worker 1: sbatch: error: no controller)" in done.stderr
+    assert "error: 3 jobs were lost (no worker took it; worker 1: sbatch: error: no controller)" in done.stderr
     assert done.stderr.count("symlab: lost: job ") == 3
     (folder,) = Path("records").iterdir()
     assert record_files(folder) == []

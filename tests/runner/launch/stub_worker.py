@@ -1,7 +1,7 @@
 """A worker's process for tests of its supervisor: it does what its content says, as a pickled list of steps.
 
-("job", n): begin job n. ("die", n): be killed in job n. ("code", c): end with an exit code. ("wait",): wait to be told
-to end. Jobs that were lost before are left out.
+("job", n): begin job n. ("die", n): be killed in job n. ("killed",): be killed between jobs, once. ("code", c): end
+with an exit code. ("wait",): wait to be told to end. Jobs that were lost before are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ def main() -> int:
     files = LaunchFiles(Path(orders.folder))
     state = files.state(orders.worker)
     assert state is not None
-    for what, *number in pickle.loads(orders.content):
+    for step, (what, *number) in enumerate(pickle.loads(orders.content)):
         if what in ("job", "die") and number[0] in state.lost:
             continue
+        if what == "killed":
+            try:
+                (Path(orders.folder) / f"killed-{orders.worker}-{step}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
         if what == "wait":
             sys.stdin.buffer.read()
             return 130

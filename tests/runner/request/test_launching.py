@@ -48,6 +48,30 @@ def test_they_are_planned_where_no_launcher_is_installed(monkeypatch: pytest.Mon
         (("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"), True, "submitit_slurm has no option 'foo'"),
         (("hydra/launcher=joblib", "hydra.launcher.backend=nonsense"), True, "processes of loky .*backend=nonsense"),
         (("hydra/launcher=joblib", "hydra.launcher.n_jobs=0"), True, r"no worker .*\(hydra.launcher.n_jobs\)"),
+        (
+            ("hydra/launcher=joblib", "hydra.launcher.timeout=5"),
+            True,
+            r"until none .*\(hydra.launcher.timeout=5",
+        ),
+        (
+            ("hydra/launcher=joblib", "hydra.launcher.pre_dispatch=foo"),
+            True,
+            r"one task .*launcher.pre_dispatch=foo",
+        ),
+        (("hydra/launcher=joblib", "hydra.launcher.batch_size=-5"), True, r"one task .*hydra.launcher.batch_size=-5"),
+        (("hydra/launcher=joblib", "hydra.launcher.mmap_mode=x"), True, r"r, r\+, w\+ or c .*mmap_mode=x"),
+        (("hydra/launcher=joblib", "hydra.launcher.max_nbytes=huge"), True, r"'huge' is no size .*write it as 1M"),
+        (
+            ("hydra/launcher=joblib", "hydra.launcher.temp_folder=/no/such"),
+            True,
+            "/no/such is no folder .*make it",
+        ),
+        (
+            ("hydra/launcher=joblib", "hydra.launcher._target_=os.system"),
+            True,
+            "is the plugin hydra_plugins.*=os.sys",
+        ),
+        (("hydra/launcher=submitit_slurm", "hydra.launcher.name='a,b'"), True, r"'a,b': .*\(hydra.launcher.name\)"),
         (("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=0"), True, "cpus_per_task is 0 .*1 or more"),
         (("hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=-3"), True, "cpus_per_task is -3 .*1 or more"),
         (("hydra.launcher.n_jobs=2",), True, "^'hydra.launcher.n_jobs' has no effect without a launcher .*add hydra/l"),
@@ -64,6 +88,15 @@ def test_they_are_planned_where_no_launcher_is_installed(monkeypatch: pytest.Mon
 def test_what_is_refused(lines: tuple[str, ...], multirun: bool, says: str) -> None:
     with hydra_over(), pytest.raises(RequestError, match=says):
         compose_command(lines, multirun)
+
+
+@pytest.mark.parametrize(
+    "line", ["pre_dispatch=all", "batch_size=1", "max_nbytes=1M", "max_nbytes=null", "temp_folder=."]
+)
+def test_what_joblib_takes_is_taken(line: str) -> None:
+    with hydra_over():
+        _, launcher = compose_command(("world_size=2,3", "hydra/launcher=joblib", f"hydra.launcher.{line}"), True)
+    assert launcher is not None
 
 
 @pytest.mark.parametrize(
