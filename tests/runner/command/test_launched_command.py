@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
 from runner.command.worker import memory_of_worker
+from runner.interrupt import Interrupted, interruptible
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
 from runner.launch.tasks import Tasks
@@ -204,6 +206,24 @@ def test_workers_that_were_just_started_are_named() -> None:
     assert launch.still_there == ""
     launch._start(Group((0, 1, 2), 2, 2), "a name")
     assert launch.still_there == "workers that were just started, which end by themselves"
+
+
+def test_workers_that_start_during_an_interrupt_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else none of them would be cancelled."""
+    monkeypatch.setattr(Handed, "became", staticmethod(lambda folder, workers: os.kill(os.getpid(), signal.SIGTERM)))
+    launch = launching(asked_for("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), Said())
+    with pytest.raises(Interrupted), interruptible():
+        launch.run()
+    assert [started.workers for started, _ in launch._started] == [(0, 1)]
+
+
+@pytest.mark.slow
+def test_a_wrong_launcher_is_refused_of_a_complete_folder_as_well(symlab: Symlab) -> None:
+    assert symlab("-m", *SWEEP).code == 0
+    (folder,) = Path("records").iterdir()
+    assert resume(folder, "none", launcher=["joblib"]) == 0
+    with pytest.raises(RequestError, match="unknown launcher 'nonsense'"):
+        resume(folder, "none", launcher=["nonsense"])
 
 
 @pytest.mark.parametrize(
