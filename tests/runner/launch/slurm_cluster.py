@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
 
@@ -32,7 +32,7 @@ SlurmctldPort={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -47,16 +47,24 @@ AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_min_interval=100000,batch_sched_delay=0,sched_interval=1,bf_interval=1
-SlurmdTimeout=5
-SlurmctldTimeout=10
+SlurmdTimeout=300
+SlurmctldTimeout=300
+BatchStartTimeout=120
+MessageTimeout=60
+UnkillableStepTimeout=300
 InactiveLimit=0
 KillWait=2
-MinJobAge=60
+MinJobAge=300
 ReturnToService=2
 MpiDefault=none
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+"""No daemon of a busy machine is slow enough for one of these times, so that no node and no step fails by itself. A
+node that a test kills is set down by hand, and jobs that Slurm starts again need not wait for its credentials' end."""
+
+STARTS = 3
+"""Number of times that a Slurm is started: another process may take a port before its daemon does."""
 
 
 def why_not() -> str:
@@ -68,10 +76,11 @@ def why_not() -> str:
 
 @dataclass(slots=True)
 class Cluster:
-    """A running Slurm. environment has the variable by which its programs find it."""
+    """A running Slurm. environment has the variable by which its programs find it; daemons are those of no node."""
 
     folder: Path
     environment: dict[str, str]
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def said(self, *command: str) -> str:
@@ -81,10 +90,28 @@ class Cluster:
         )
         return done.stdout.strip()
 
-    def queue(self) -> list[str]:
-        """Return the jobs that wait or run, as "12_0 RUNNING node1"."""
-        lines = self.said("squeue", "--noheader", "--array", "--format=%i %T %N").splitlines()
-        return [line.strip() for line in lines if "COMPLETING" not in line]
+    def queue(self, with_completing: bool = False) -> list[str]:
+        """Return the jobs that wait or run, as "12_0 RUNNING node1"; with_completing: also those that end just now."""
+        found: list[str] = []
+
+        def has_answered() -> bool:
+            try:
+                found[:] = self.said("squeue", "--noheader", "--array", "--format=%i %T %N").splitlines()
+            except subprocess.SubprocessError:
+                return False
+            return True
+
+        until(has_answered, "an answer of squeue")
+        return [line.strip() for line in found if with_completing or "COMPLETING" not in line]
+
+    def start_requeued(self) -> None:
+        """Let jobs that were requeued start at once: Slurm makes them wait until credentials of their first start have
+        expired, which is minutes."""
+        until(lambda: not any("COMPLETING" in line for line in self.queue(with_completing=True)), "the jobs' end")
+        for line in self.queue():
+            job, state, *_ = line.split()
+            if state == "PENDING":
+                self.said("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def start_node(self, name: str) -> None:
         """Start a node's slurmd."""
@@ -96,6 +123,22 @@ class Cluster:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    @contextlib.contextmanager
+    def node_lost(self, name: str) -> Iterator[None]:
+        """Within, a node is dead, and Slurm knows it. Slurm would find out by itself, but only when SlurmdTimeout is
+        over, and a short one would take a busy machine's nodes for dead.
+
+        The node starts again at the end, and not before: what Slurm still has to tell the dead node would end the jobs
+        that it gives another start there.
+        """
+        self.kill_node(name)
+        self.said("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
+        try:
+            yield
+        finally:
+            self.start_node(name)
+            self.wait_until_idle()
 
     def kill_node(self, name: str) -> None:
         """Kill a node: its slurmd and all that it runs, as a power failure does."""
@@ -124,6 +167,21 @@ class Cluster:
                     found.append(int(path.name))
         return found
 
+    def wait_until_idle(self) -> None:
+        """Wait until all nodes are there and no job is left on them. RuntimeError, with Slurm's log, if that fails, or
+        if a daemon has ended."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s and all(
+            one.poll() is None for one in (*self.daemons, *self._nodes.values())
+        ):
+            with contextlib.suppress(subprocess.SubprocessError):
+                states = self.said("sinfo", "--noheader", "--Node", "--format=%T").split()
+                if states == ["idle"] * len(self._nodes):
+                    return
+            time.sleep(0.3)
+        logs = [path.read_text(errors="replace")[-1500:] for path in sorted(self.folder.glob("*.log"))]
+        raise RuntimeError("Slurm did not start:\n" + "\n".join(logs))
+
     def end(self) -> None:
         """End all nodes."""
         for name in list(self._nodes):
@@ -142,6 +200,20 @@ def cluster(folder: Path, nodes: int = 2, cores: int = 2, gpus: int = 0) -> Iter
 
     With gpus, the first node has that many GPUs of this machine, and the others have none.
     """
+    for start in range(1, STARTS + 1):
+        with contextlib.ExitStack() as stack:
+            try:
+                made = _started(stack, folder / str(start), nodes, cores, gpus)
+            except RuntimeError:
+                if start == STARTS:
+                    raise
+                continue
+            yield made
+            return
+
+
+def _started(stack: contextlib.ExitStack, folder: Path, nodes: int, cores: int, gpus: int) -> Cluster:
+    """A Slurm whose nodes are all there. It ends with the stack."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     (folder / "state").mkdir()
@@ -163,19 +235,21 @@ def cluster(folder: Path, nodes: int = 2, cores: int = 2, gpus: int = 0) -> Iter
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     environment["PATH"] = f"{environment.get('PATH', '')}:/usr/sbin"
     made = Cluster(folder, environment)
-    with contextlib.ExitStack() as stack:
-        stack.callback(_end_daemon, _munged(folder))
-        controller = _program("slurmctld")
-        assert controller is not None
-        daemon = subprocess.Popen(
-            [controller, "-D", "-i"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        stack.callback(_end_daemon, daemon)
-        stack.callback(made.end)
-        for name in names:
-            made.start_node(name)
-        _wait_until_idle(made, nodes)
-        yield made
+    munged = _munged(folder)
+    stack.callback(_end_daemon, munged)
+    until(lambda: (folder / "munge.socket").exists() or munged.poll() is not None, "the start of munged")
+    controller = _program("slurmctld")
+    assert controller is not None
+    daemon = subprocess.Popen(
+        [controller, "-D", "-i"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    stack.callback(_end_daemon, daemon)
+    stack.callback(made.end)
+    made.daemons += [munged, daemon]
+    for name in names:
+        made.start_node(name)
+    made.wait_until_idle()
+    return made
 
 
 def _munged(folder: Path) -> subprocess.Popen[bytes]:
@@ -194,17 +268,6 @@ def _munged(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _wait_until_idle(made: Cluster, nodes: int) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline_s:
-        with contextlib.suppress(subprocess.SubprocessError):
-            if made.said("sinfo", "--noheader", "--Node", "--format=%T").split().count("idle") == nodes:
-                return
-        time.sleep(0.3)
-    logs = [path.read_text(errors="replace")[-1500:] for path in sorted(made.folder.glob("*.log"))]
-    raise RuntimeError("Slurm did not start:\n" + "\n".join(logs))
-
-
 def _end_daemon(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
@@ -219,11 +282,19 @@ def _program(name: str) -> str | None:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nothing has now, outside the range from which Linux gives connections theirs.
+
+    The search begins at a random one, so that two processes that look at the same time find different ones.
+    """
+    first_given, last_given = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    all_ports = range(10_000, 1 << 16)
+    ports = [port for port in all_ports if not first_given <= port <= last_given] or list(all_ports)
+    begin = secrets.randbelow(len(ports))
+    found: list[int] = []
+    for port in (*ports[begin:], *ports[:begin]):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError(f"{count} ports are not free")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.supervisor import Supervisor
 from runner.records.command_json import command_document_of
 from runner.records.store import Store
-from tests.patience import PATIENCE_S, until
+from tests.patience import NEVER_S, PATIENCE_S, until
+from tests.runner.launch.held_jobs import HeldJobs
 
 pytestmark = pytest.mark.slow
 
@@ -36,12 +37,39 @@ SWEEP = (
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
-def symlab(folder: Path, *words: str) -> subprocess.Popen[str]:
+def symlab(folder: Path, *words: str, held: HeldJobs | None = None) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, "-m", "symlab", *words]
     return subprocess.Popen(
-        line, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", "symlab", *words],
+        cwd=folder,
+        env=held.environment(environment) if held else environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+
+
+def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
+    """So many workers of the only command that wait in a job, once there are."""
+    found: list[WorkerState] = []
+
+    def are_there() -> bool:
+        found[:] = [one for records in folder.glob("records/*") for one in held.workers(records)]
+        return len(found) == count
+
+    until(are_there, f"the start of {count} workers' jobs")
+    return found
+
+
+def read_until(text: bytes, process: subprocess.Popen[str]) -> None:
+    """Read what a command says, up to a text."""
+    assert process.stdout is not None
+    said = b""
+    while text not in said:
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], said
+        part = os.read(process.stdout.fileno(), 1 << 16)
+        assert part, said
+        said += part
 
 
 def series_of(database: Path) -> list[tuple[str, int]]:
@@ -56,18 +84,12 @@ def series_of(database: Path) -> list[tuple[str, int]]:
 
 
 def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
-    process = symlab(tmp_path, "run", "-m", *SWEEP, *JOBLIB)
-    found: list[WorkerState] = []
-
-    def is_one_at_work() -> bool:
-        states = [one for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()]
-        found[:] = [one for one in states if one.job is not None and not one.ended]
-        return bool(found)
-
-    until(is_one_at_work, "a job's start")
-    killed = found[0]
+    held = HeldJobs(tmp_path / "held", range(4))
+    process = symlab(tmp_path, "run", "-m", *SWEEP, *JOBLIB, held=held)
+    killed = at_work(held, tmp_path, 2)[0]
     os.kill(killed.process, signal.SIGKILL)
-    said, _ = process.communicate(timeout=PATIENCE_S)
+    held.release()
+    said, _ = process.communicate(timeout=NEVER_S)
     (folder,) = (tmp_path / "records").iterdir()
     document = command_document_of(folder)
     assert document is not None
@@ -84,14 +106,14 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
 
     before = set(record_files(folder))
     process = symlab(tmp_path, "resume", str(folder))
-    said, _ = process.communicate(timeout=PATIENCE_S)
+    said, _ = process.communicate(timeout=NEVER_S)
     assert process.returncode == 0, said
     assert series_of(tmp_path / "t.db") == [("FINISHED", 4)]
     (new,) = set(record_files(folder)) - before
     assert (load(new).request.job, load(new).request.resumed) == (killed.job, 1)
 
     process = symlab(tmp_path, "audit", str(folder))
-    said, _ = process.communicate(timeout=PATIENCE_S)
+    said, _ = process.communicate(timeout=NEVER_S)
     assert ": consistent;" in said, said
 
 
@@ -107,19 +129,29 @@ def still_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("signals", [(signal.SIGKILL,), (signal.SIGINT, signal.SIGINT)], ids=["killed", "interrupted"])
 def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...], tmp_path: Path) -> None:
-    """joblib's processes would wait for work for minutes, and keep open what a reader of the command reads."""
-    process = symlab(tmp_path, "run", "-m", *SWEEP, "track=none", "sizes=[4M]", *JOBLIB)
-    until(
-        lambda: any(
-            one.job is not None for folder in tmp_path.glob("records/*") for one in LaunchFiles(folder).states()
-        ),
-        "a job's start",
-    )
+    """joblib's processes would wait for work for minutes, and keep open what a reader of the command reads.
+
+    Workers that are stopped (SIGSTOP) can't end, as the first interrupt asks for, before the second one comes.
+    """
+    held = HeldJobs(tmp_path / "held", (2, 3))
+    process = symlab(tmp_path, "run", "-m", *SWEEP, "track=none", *JOBLIB, held=held)
+    workers = at_work(held, tmp_path, 2)
+    (folder,) = (tmp_path / "records").iterdir()
+    # The command names the processes that it has seen, and one that took a job's record has seen that job's worker.
+    read_until(b"jobs done)", process)
     assert len(still_in(tmp_path)) > 3
-    for one in signals:
-        process.send_signal(one)
-        time.sleep(0.3)
-    said, _ = process.communicate(timeout=PATIENCE_S)
+    if len(signals) > 1:
+        for one in workers:
+            os.kill(one.process, signal.SIGSTOP)
+    process.send_signal(signals[0])
+    for number in signals[1:]:
+        until(LaunchFiles(folder).folder.joinpath("stop").exists, "the first signal's effect")
+        process.send_signal(number)
+    process.wait(NEVER_S)  # before reading to the end: until then a killed command is there for its workers
+    said, _ = process.communicate(timeout=NEVER_S)
+    for one in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.process, signal.SIGCONT)
     assert process.returncode == (-9 if signals == (signal.SIGKILL,) else 130), said
     assert ("still there: processes " in said) == (signals != (signal.SIGKILL,)), said
     assert signals == (signal.SIGKILL,) or "Warning" not in said, said

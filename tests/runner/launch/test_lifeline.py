@@ -17,13 +17,14 @@ import pytest
 from memory.owned_folder import began_at
 from runner.launch import lifeline as lifeline_module
 from runner.launch.lifeline import HEARTBEAT, SILENT_S, Lifeline
-from tests.patience import PATIENCE_S, until
+from tests.patience import NEVER_S, PATIENCE_S, until
 
 COMMAND = """
 import os, sys, tempfile, time
 from dataclasses import dataclass
 from pathlib import Path
 from runner.interrupt import interruptible
+from runner.launch import lifeline
 from runner.launch.tasks import Tasks
 from runner.request.compose import launcher_of
 
@@ -33,8 +34,9 @@ class Long:
     place: str
 
     def __call__(self, task):
+        lifeline.PATIENCE_S = {patience_s}  # a busy machine's task cleans up late
         with tempfile.TemporaryDirectory(dir=self.place, prefix="of-task-"):
-            Path(self.place, f"process-{task}").write_text(str(os.getpid()))
+            Path(self.place, f"process-{{task}}").write_text(str(os.getpid()))
             time.sleep(3600)
 
 
@@ -52,7 +54,7 @@ def is_alive(process: int) -> bool:
 @contextlib.contextmanager
 def command(folder: Path, *launcher: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
     """A command with two workers that are at work for minutes, and the workers' processes."""
-    (folder / "long_tasks.py").write_text(COMMAND, encoding="utf-8")
+    (folder / "long_tasks.py").write_text(COMMAND.format(patience_s=NEVER_S), encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-c", "import long_tasks; long_tasks.main()", *launcher],
         cwd=folder,
@@ -139,7 +141,7 @@ def test_a_heartbeat_that_stops_ends_a_worker_of_another_machine(tmp_path: Path)
     script = (
         "import sys, time; from runner.launch import lifeline; lifeline.LOOK_ELSEWHERE_S = 0.1\n"
         "line = lifeline.Lifeline(sys.argv[1], 'another one', 1, 0)\n"
-        "with line.held(3):\n    print('held', flush=True)\n    time.sleep(60)\n"
+        "with line.held(3):\n    print('held', flush=True)\n    time.sleep(3600)\n"
     )
     (folder / HEARTBEAT).touch()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

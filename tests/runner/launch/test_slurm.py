@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,34 +17,35 @@ import pytest
 
 from reports.record.bundle import record_files
 from reports.record.record import load
-from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from runner.launch.files import LAUNCH, WorkerState
 from runner.records.command_json import CommandDocument, command_document_of
-from tests.patience import PATIENCE_S
+from tests.patience import NEVER_S, PATIENCE_S
+from tests.runner.launch.held_jobs import HeldJobs
 from tests.runner.launch.slurm_cluster import Cluster, why_not
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
-SWEEP = ("world_size=2", "sizes=[1M]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
-"""A job of one case that takes about a second, so that a worker can be met at work. A worker takes seconds to start, so
+SWEEP = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
+"""A job of one short case; a test that has to meet a worker at work holds the job. A worker takes seconds to start, so
 there are few."""
 
 
-def begun(slurm: Cluster, folder: Path, *overrides: str) -> subprocess.Popen[str]:
+def begun(environment: dict[str, str], folder: Path, *overrides: str) -> subprocess.Popen[str]:
     """A sweep that is under way, in a folder."""
     line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", *overrides]
     return subprocess.Popen(
         line,
         cwd=folder,
-        env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PYTHONPATH": os.pathsep.join(sys.path), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def ended(process: subprocess.Popen[str], patience_s: float = PATIENCE_S) -> str:
+def ended(process: subprocess.Popen[str]) -> str:
     """What a command has said, once it has ended."""
-    said, _ = process.communicate(timeout=patience_s)
+    said, _ = process.communicate(timeout=NEVER_S)
     return said
 
 
@@ -63,14 +66,18 @@ def folder_of(records: Path) -> Path:
     return found
 
 
-def at_work(folder: Path) -> list[WorkerState]:
-    """The workers that do a job now."""
-    return [one for one in LaunchFiles(folder).states() if one.job is not None and not one.ended]
+def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
+    """So many workers that wait in a job, once there are."""
+    found = waited(lambda: workers if len(workers := held.workers(folder)) == count else None)
+    assert isinstance(found, list)
+    return found
 
 
 def is_step_daemon(process: int) -> bool:
     """Whether a process is Slurm's daemon of a step, which itself has no variable of Slurm's."""
-    return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"slurmstepd")
+    with contextlib.suppress(OSError):  # it has ended
+        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"slurmstepd")
+    return False
 
 
 def document(folder: Path) -> CommandDocument:
@@ -83,21 +90,25 @@ def resumed(slurm: Cluster, folder: Path, *options: str) -> subprocess.Completed
     environment = {**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     line = [sys.executable, "-m", "symlab", "resume", str(folder), *options]
     return subprocess.run(
-        line, env=environment, cwd=folder.parent.parent, capture_output=True, text=True, timeout=PATIENCE_S
+        line, env=environment, cwd=folder.parent.parent, capture_output=True, text=True, timeout=NEVER_S
     )
 
 
 def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_path: Path) -> None:
-    process = begun(slurm, tmp_path, f"seed={','.join(map(str, range(1, 13)))}", "hydra.launcher.array_parallelism=4")
+    held = HeldJobs(tmp_path / "held", range(8))
+    begun_in = held.environment(slurm.environment)
+    process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=4")
     folder = folder_of(tmp_path / "records")
-    first = waited(lambda: [one for one in at_work(folder) if one.node == "node1"])[0]
+    by_node = {one.node: one for one in at_work(held, folder, 4)}
+    first, other = by_node["node1"], by_node["node2"]
     slurm.said("scancel", first.submission)
-    other = waited(lambda: [one for one in at_work(folder) if one.node == "node2"])[0]
+    waited(lambda: not any(line.startswith(f"{first.submission} ") for line in slurm.queue(with_completing=True)))
     assert any(is_step_daemon(one) for one in slurm.processes_of("node2"))
-    slurm.kill_node("node2")
-    assert slurm.processes_of("node2") == []
-    slurm.start_node("node2")
-    said = ended(process)
+    with slurm.node_lost("node2"):
+        assert slurm.processes_of("node2") == []
+        slurm.start_requeued()
+        held.release()
+        said = ended(process)
     found = document(folder)
     workers = {one.number: one for one in found.workers}
     assert workers[first.number].how.startswith("CANCELLED"), said
@@ -114,12 +125,12 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_
     assert not (folder / LAUNCH).exists()
     assert slurm.queue() == []
     before = {path: path.stat().st_mtime_ns for path in record_files(folder)}
-    assert len(before) == 12 - len(found.end.cases_not_run) >= 4
+    assert len(before) == 8 - len(found.end.cases_not_run) >= 4
     if lost:
         again = resumed(slurm, folder)
         assert again.returncode == 0, again.stdout + again.stderr
     after = {path: path.stat().st_mtime_ns for path in record_files(folder)}
-    assert len(after) == 12
+    assert len(after) == 8
     # Two workers of one core each may be on a node of two.
     assert {(load(path).environment.launch or {})["worker"]["beside"] > 1 for path in before} == {True}
     assert {path: after[path] for path in before} == before
@@ -128,11 +139,15 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_
 
 def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
     """It begins again with the job that it had, runs none twice, and nothing is lost."""
-    process = begun(slurm, tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
+    held = HeldJobs(tmp_path / "held", (1,))
+    process = begun(held.environment(slurm.environment), tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
     folder = folder_of(tmp_path / "records")
-    waited(lambda: record_files(folder))
-    first = waited(lambda: at_work(folder))[0]
+    (first,) = at_work(held, folder, 1)
+    assert len(record_files(folder)) == 1
     slurm.said("scontrol", "requeue", first.submission)
+    slurm.start_requeued()
+    waited(lambda: [one for one in held.workers(folder) if one.starts == 2])
+    held.release()
     said = ended(process)
     assert process.returncode == 0, said
     assert "was requeued and goes on (start 2)" in said
@@ -147,9 +162,11 @@ def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path) -> None:
-    process = begun(slurm, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
+    held = HeldJobs(tmp_path / "held", range(2, 8))
+    begun_in = held.environment(slurm.environment)
+    process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
     folder = folder_of(tmp_path / "records")
-    waited(lambda: at_work(folder) and record_files(folder))
+    at_work(held, folder, 2)
     process.send_signal(signal.SIGINT)
     said = ended(process)
     assert process.returncode == 130, said
@@ -158,7 +175,7 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path
     assert found.end is not None
     assert (found.end.outcome, found.end.why) == ("interrupted", "SIGINT")
     left = set(found.end.cases_not_run)
-    assert 0 < len(left) < 8
+    assert {job for job, _ in left} == set(range(2, 8))
     before = set(record_files(folder))
     again = resumed(slurm, folder, "--launcher", "joblib", "--launcher", "hydra.launcher.n_jobs=2")
     assert again.returncode == 0, again.stdout + again.stderr
@@ -170,7 +187,7 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path
         env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=NEVER_S,
     )
     assert (audit.returncode, audit.stdout.splitlines()[-1][:20]) == (0, "VERIFIED: consistent"), audit.stdout
 
@@ -179,7 +196,7 @@ def test_two_sweeps_at_once_keep_to_themselves(slurm: Cluster, tmp_path: Path) -
     processes = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        processes.append(begun(slurm, tmp_path / name, "seed=1,2", "hydra.launcher.array_parallelism=1"))
+        processes.append(begun(slurm.environment, tmp_path / name, "seed=1,2", "hydra.launcher.array_parallelism=1"))
     for process, name in zip(processes, ("one", "other"), strict=True):
         said = ended(process)
         assert process.returncode == 0, said
@@ -191,9 +208,19 @@ def test_two_sweeps_at_once_keep_to_themselves(slurm: Cluster, tmp_path: Path) -
 
 
 def test_a_second_interrupt_says_what_is_still_there(slurm: Cluster, tmp_path: Path) -> None:
-    process = begun(slurm, tmp_path, "seed=1,2,3,4", "hydra.launcher.array_parallelism=1")
+    """The command's scancel waits until the second one has come: the real one is over in no time."""
+    held, programs = HeldJobs(tmp_path / "held", range(4)), tmp_path / "programs"
+    waits, scancel = tmp_path / "scancel-waits", shutil.which("scancel")
+    waits.touch()
+    programs.mkdir()
+    lines = ("#!/bin/sh", f"while [ -e '{waits}' ]; do sleep 0.05; done", f'exec {scancel} "$@"')
+    (programs / "scancel").write_text("\n".join(lines))
+    (programs / "scancel").chmod(0o755)
+    environment = held.environment(slurm.environment)
+    environment["PATH"] = os.pathsep.join([str(programs), environment["PATH"]])
+    process = begun(environment, tmp_path, "seed=1,2,3,4", "hydra.launcher.array_parallelism=1")
     folder = folder_of(tmp_path / "records")
-    waited(lambda: at_work(folder))
+    at_work(held, folder, 1)
     process.send_signal(signal.SIGINT)
     waited(lambda: (folder / LAUNCH / "stop").exists())
     process.send_signal(signal.SIGINT)
@@ -201,4 +228,5 @@ def test_a_second_interrupt_says_what_is_still_there(slurm: Cluster, tmp_path: P
     assert process.returncode == 130, said
     assert "symlab: left at once; still there: Slurm jobs " in said
     assert "scancel --name=symlab-" in said
+    waits.unlink()
     waited(lambda: not slurm.queue())

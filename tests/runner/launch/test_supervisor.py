@@ -7,13 +7,15 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.launch.files import LaunchFiles
+from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.supervisor import Returned, Supervisor
+from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
 
@@ -23,6 +25,18 @@ def supervised(folder: Path, steps: list[tuple[Any, ...]], **changes: Any) -> Re
     LaunchFiles(folder).create("a token")
     fields: dict[str, Any] = {"token": "a token", "first": 3, **changes}
     return Supervisor(STUB, pickle.dumps(steps), str(folder), **fields)(3)
+
+
+def ended(work: Callable[[], Returned], meanwhile: Callable[[], None] = lambda: None) -> WorkerState:
+    """The last state of a worker that would wait for ever. It works in a thread, so that the test ends if nothing ends
+    the worker."""
+    found: list[Returned] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    meanwhile()
+    thread.join(PATIENCE_S)
+    assert found, "the worker does not end"
+    return found[0].state
 
 
 def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> None:
@@ -54,17 +68,21 @@ def test_a_worker_that_is_started_again_counts_it(tmp_path: Path) -> None:
 
 
 def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
-    timer = threading.Timer(0.5, LaunchFiles(tmp_path).stop)
-    timer.start()
-    assert supervised(tmp_path, [("wait",)]).state.how == "SIGINT"
+    files = LaunchFiles(tmp_path)
+
+    def stop() -> None:
+        until((tmp_path / "did-0.json").exists, "the worker's start")
+        files.stop()
+
+    assert ended(lambda: supervised(tmp_path, [("job", 0), ("wait",)]), stop).how == "SIGINT"
 
 
 def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
     command = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     command.kill()
     command.wait()
-    state = supervised(tmp_path, [("wait",)], host=socket.gethostname(), process=command.pid).state
-    assert state.how == "SIGINT"
+    here = socket.gethostname()
+    assert ended(lambda: supervised(tmp_path, [("wait",)], host=here, process=command.pid)).how == "SIGINT"
 
 
 def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> None:
