@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobStatus
 
-from memory.owned_folder import is_alive
+from memory.owned_folder import began_at, is_alive
 from reports.record.record import load
 from reports.record.shared import Known
 from reports.table.text import counted
@@ -216,6 +216,7 @@ class Launched:
             first=first,
             host=socket.gethostname() if is_here else "",
             process=os.getpid() if is_here else 0,
+            began=(began_at(os.getpid()) or 0) if is_here else 0,
         )
         for number in numbers:
             self._seen[number] = _Seen(number, alive_s=time.monotonic())

@@ -55,8 +55,9 @@ class Supervisor:
     """Work of one launch, for every worker of it (runner.launch.started.Work).
 
     module has main(), which reads what to do from its standard input: a pickle of Orders. folder is that of the
-    command's records, token its launch's. environments are variables by worker. host and process are those of the
-    command, if workers must end with it: those of this machine; "" and 0 for others, which end by their scheduler.
+    command's records, token its launch's. environments are variables by worker. host, process and began (see
+    memory.owned_folder.began_at) are those of the command, if workers must end with it: those of this machine; "" and 0
+    for others, which end by their scheduler.
     """
 
     module: str
@@ -67,6 +68,7 @@ class Supervisor:
     first: int = 0
     host: str = ""
     process: int = 0
+    began: int = 0
 
     def __call__(self, worker: int) -> Returned:
         with contextlib.ExitStack() as stack:
@@ -172,7 +174,8 @@ class _Watch:
         if self._files.is_stopped:
             return True
         launch = self._launch
-        return launch.process > 0 and launch.host == socket.gethostname() and not is_alive(launch.process)
+        is_ours = launch.process > 0 and launch.host == socket.gethostname()
+        return is_ours and not is_alive(launch.process, launch.began)
 
     def _take(self) -> None:
         """Take what the process said of itself."""

@@ -147,7 +147,6 @@ def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...
     for number in signals[1:]:
         until(LaunchFiles(folder).folder.joinpath("stop").exists, "the first signal's effect")
         process.send_signal(number)
-    process.wait(NEVER_S)  # before reading to the end: until then a killed command is there for its workers
     said, _ = process.communicate(timeout=NEVER_S)
     for one in workers:
         with contextlib.suppress(ProcessLookupError):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.supervisor import Returned, Supervisor
 from tests.patience import PATIENCE_S, until
@@ -78,11 +79,14 @@ def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
 
 
 def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
+    """Also with one whose parent has not noticed yet: that may wait for the workers, which have its output."""
     command = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here, began = socket.gethostname(), began_at(command.pid) or 0
     command.kill()
+    until(lambda: began_at(command.pid) is None, "the command's end")
+    fields = {"host": here, "process": command.pid, "began": began}
+    assert ended(lambda: supervised(tmp_path, [("wait",)], **fields)).how == "SIGINT"
     command.wait()
-    here = socket.gethostname()
-    assert ended(lambda: supervised(tmp_path, [("wait",)], host=here, process=command.pid)).how == "SIGINT"
 
 
 def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> None:
