@@ -113,7 +113,8 @@ def test_a_users_kernel_is_compiled_here(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def symlab(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`symlab run` with all it keeps below a folder, and an empty cache there."""
+    """`symlab run` with all it keeps below a folder, and an empty cache there. A closed terminal ends it, even
+    if the tests were started under nohup."""
     (folder / "tmp").mkdir()
     given = (*MANY, f"records={folder}/records", f"cache_dir={folder}/cache", *arguments)
     return subprocess.Popen(
@@ -123,6 +124,7 @@ def symlab(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
 
 
