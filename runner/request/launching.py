@@ -177,7 +177,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         _check_joblib(options)
     elif re.search(r"[\s,]", jobs := str(options.get("name") or "")):
         raise RequestError(
-            f"'{jobs}': Slurm takes a comma for the end of a name (hydra.launcher.name), write it with -"
+            f"'{jobs}': squeue takes it for several names (hydra.launcher.name), leave out spaces and commas"
         )
 
 

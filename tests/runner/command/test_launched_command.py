@@ -209,7 +209,7 @@ def test_workers_that_were_just_started_are_named() -> None:
 
 
 def test_workers_that_start_during_an_interrupt_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else none of them would be cancelled."""
+    """A command cancels the workers that it knows: these are among them."""
     monkeypatch.setattr(Handed, "became", staticmethod(lambda folder, workers: os.kill(os.getpid(), signal.SIGTERM)))
     launch = launching(asked_for("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), Said())
     with pytest.raises(Interrupted), interruptible():

@@ -15,7 +15,7 @@ import pytest
 
 from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.supervisor import Returned, Supervisor
+from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor
 from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
@@ -102,3 +102,15 @@ def test_a_folder_of_another_launch_is_not_this_ones(tmp_path: Path, token: str)
     launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path), "a token")
     assert list(launch(0).files) == ["did-7.json"]
     assert not (tmp_path / "did-7.json").exists()
+
+
+def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
+    """And not without end: what kills each of them may be the machine."""
+    LaunchFiles(tmp_path).create("a token")
+    steps = [("killed",)] * (MOST_STARTS_BETWEEN - 1) + [("job", 1)]
+    launch = Supervisor(STUB, pickle.dumps(steps), str(tmp_path), "a token")
+    assert launch(0).state.how == "finished"
+    assert (tmp_path / "did-1.json").exists()
+    steps = [("killed",)] * MOST_STARTS_BETWEEN
+    launch = Supervisor(STUB, pickle.dumps(steps), str(tmp_path), "a token")
+    assert launch(1).state.how == "its process was ended by SIGKILL"

@@ -1,0 +1,96 @@
+"""Ctrl-C in a terminal under joblib and submitit_local: the signal comes to all processes of its foreground group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from tests.patience import NEVER_S, until
+
+pytestmark = pytest.mark.slow
+
+SWEEP = ("world_size=2", "sizes=[1M]", "algorithms=[one_shot]", "fabric=simulator", "track=none", "seed=range(1,60)")
+
+Met = TypeVar("Met")
+
+
+def symlab(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A command in a session of its own, as one that a terminal starts."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "symlab", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def interrupted(folder: Path, words: Sequence[str], met: Callable[[int], Met]) -> tuple[Met, str]:
+    """Interrupt a sweep once met(its process) is true. Return what that was, and what the sweep said."""
+    process = symlab(folder, "run", "-m", *SWEEP, *words)
+    found: list[Met] = []
+    try:
+        until(lambda: found.append(met(process.pid)) or found[-1], "what the interrupt waits for")
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=NEVER_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert "Warning" not in said, said
+    (records,) = (folder / "records").iterdir()
+    assert not (records / LAUNCH).exists()
+    return found[-1], said
+
+
+def at_work(place: Path) -> list[WorkerState]:
+    found = [one for folder in place.glob("records/*") for one in LaunchFiles(folder).states()]
+    return [one for one in found if one.job is not None and one.process]
+
+
+def loky_processes(command: int) -> list[int]:
+    """joblib's two workers and its tracker, by /proc; none until all three have started."""
+    found = []
+    for task in Path(f"/proc/{command}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may have ended
+            for child in (task / "children").read_text().split():
+                if b"loky" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found if len(found) > 2 else []
+
+
+def blocked_by(process: int) -> int:
+    """The signals that a process blocks, a bit each."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
+
+
+def test_the_command_ends_submitits_workers(tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    interrupted(tmp_path, ["hydra/launcher=submitit_local"], lambda _: at_work(tmp_path))
+
+
+def test_joblibs_workers_are_silent_while_they_start(tmp_path: Path) -> None:
+    words = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    processes, _ = interrupted(tmp_path, words, loky_processes)
+    until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "the end of joblib's processes")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_take_an_interrupt_of_their_own(tmp_path: Path, workers: int) -> None:
+    """Their processes are told to end by a closed input, which interrupts them: one that blocks SIGINT would not."""
+    words = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={workers}"]
+    masks, _ = interrupted(tmp_path, words, lambda _: [blocked_by(one.process) for one in at_work(tmp_path)])
+    assert not any(mask & 1 << signal.SIGINT - 1 for mask in masks)
