@@ -39,6 +39,7 @@ check: $(INSTALLED)
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
+	@$(RUN) tests.lint
 
 # Whether kernels compile to the code that kernels/matrix/codes.json says, which the matrix judges proofs by: some minutes.
 codes: $(INSTALLED)
