@@ -31,7 +31,7 @@ from memory.fabric import (
 )
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
-from tests import compiled_kernels, cuda_programs, layers
+from tests import compiled_kernels, cuda_programs, layers, skipping
 from tests.browser import browser as browser
 from tests.patience import PATIENCE_S
 
@@ -53,6 +53,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    skipping.pytest_configure(config)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """One process of a run looks after the folder of compiled kernels."""
     is_worker = hasattr(session.config, "workerinput")
@@ -61,6 +65,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    skipping.pytest_addoption(parser)
     parser.addoption(
         "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
     )
