@@ -31,7 +31,7 @@ from memory.fabric import (
 )
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
-from tests import compiled_kernels, cuda_programs, layers, skipping
+from tests import compiled_kernels, cuda_programs, layers, planned, skipping
 from tests.browser import browser as browser
 from tests.patience import PATIENCE_S
 
@@ -55,6 +55,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     skipping.pytest_configure(config)
+    planned.pytest_configure(config)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -66,15 +67,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     skipping.pytest_addoption(parser)
+    parser.addoption("--plan", metavar="FILE", help="Run the rows of a plan, and record them (tests/selection.py).")
     parser.addoption(
         "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
     )
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before pytest looks at -m."""
     layers.mark(items, layers.Durations.stored())
+    planned.keep(config, items)
 
 
 SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")

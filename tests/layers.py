@@ -34,7 +34,7 @@ FUNCTION_S = 0.5
 MAX_CASES = 16
 
 LEAST_S = 0.01
-"""Durations below are not stored: they count as 0."""
+"""Durations below are not stored, but for those of functions with many cases: they count as 0."""
 
 _GOLDEN = 0.6180339887498949
 
@@ -49,11 +49,11 @@ class Durations:
     def stored(cls, place: Path = PLACE) -> Durations:
         return cls(json.loads(place.read_text(encoding="utf-8")) if place.exists() else {})
 
-    def of(self, test: str) -> float:
+    def of(self, test: str, unknown: float = 0.0) -> float:
         """Seconds of a test, by its node id."""
         file, _, name = test.partition("::")
         row = self.rows.get(file, {})
-        return row.get(name, row.get(name.partition("[")[0], 0.0))
+        return row.get(name, row.get(name.partition("[")[0], unknown))
 
 
 def function_of(test: str) -> str:
@@ -153,15 +153,14 @@ def _place(name: str) -> list[str]:
 
 
 def rows_of(tests: Mapping[str, float]) -> dict[str, float]:
-    """What is stored of a file's tests: each function's median, and cases that deviate from it by more than half of
-    it and by 0.05 s."""
+    """What is stored of a file's tests: functions' medians, and cases that deviate by over a half of it and 0.05 s."""
     functions: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for test, seconds in tests.items():
         functions[function_of(test)][test] = seconds
     rows = {}
     for function, cases in functions.items():
         median = statistics.median_low(cases.values())
-        if median >= LEAST_S:
+        if median >= LEAST_S or len(cases) > MAX_CASES:
             rows[function] = round(median, 2)
         for test, seconds in cases.items():
             if test != function and abs(seconds - median) > max(0.05, median / 2):
