@@ -67,6 +67,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     skipping.pytest_addoption(parser)
+    parser.addoption("--by-marks", action="store_true", help="Slow is only what files mark: to measure all others.")
     parser.addoption("--plan", metavar="FILE", help="Run the rows of a plan, and record them (tests/selection.py).")
     parser.addoption(
         "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
@@ -76,7 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before pytest looks at -m."""
-    layers.mark(items, layers.Durations.stored())
+    if not config.getoption("--by-marks"):
+        layers.mark(items, layers.Durations.stored())
     planned.keep(config, items)
 
 

@@ -6,6 +6,7 @@ test was skipped for a tool that SYMLAB_TESTS_WITHOUT does not name, or for a re
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ class Tool:
 
 
 TOOLS = (
+    Tool("root", r"mounted by root|needs root", "run the tests as root"),
     Tool("foreign", r"make foreign|--cutlass-checkout", "make foreign"),
     Tool("chromium", r"^no Chromium here", "apt-get install chromium"),
     Tool("g++", r"g\+\+|C compiler", "apt-get install g++"),
@@ -35,7 +37,6 @@ TOOLS = (
     ),
     Tool("zsh", r"^\S+ is not installed here", "apt-get install zsh"),
     Tool("git", r"no git|git has no|git does not have", "git fetch --unshallow, in a clone"),
-    Tool("root", r"mounted by root|needs root", "run the tests as root"),
     Tool("gpus", r"^needs \d+ GPUs|GPU|multicast", "run them on GPUs (pytest -m gpu)"),
 )
 """The first whose pattern a reason has."""
@@ -86,7 +87,7 @@ def block(reasons: Mapping[str, int]) -> Iterator[str]:
 def complaints(reasons: Iterable[str], without: Iterable[str]) -> list[str]:
     """What makes a strict run fail: tools that are missing and not named, and reasons that are not listed."""
     found = []
-    allowed = {*without, "gpus"}
+    allowed = {*without, "gpus"} | ({"root"} if os.geteuid() else set())
     for reason in sorted(set(reasons)):
         tool = tool_of(reason)
         if not is_known(reason):
