@@ -12,24 +12,32 @@ BRIEFLY = { grep --line-buffered -oE '(Downloading|Using cached) [^ ]+ \([0-9.]+
 
 # Bytecode is kept, whatever the user's environment says: the tests start some hundreds of Python processes. Each test
 # computes on one thread: there is a worker for every core.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(RUN) pytest -q -n auto --dist loadfile --durations=5
+ENVIRONMENT := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
+# In CI a test may be skipped only for reasons that are known (tests/skips.py).
+STRICT := $(if $(filter true,$(CI)),--strict-skips)
+MINUTES ?= 9
 
-.PHONY: demo test test-slow test-all foreign check codes audit bench clean
+.PHONY: demo test test-changed test-all durations foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
 
-# All tests but those that take a second or more: ten minutes or so on two cores.
+# The quick tests: three minutes or so on two cores. tests/README.md says which these are.
 test: $(INSTALLED)
-	@$(PYTEST) -m 'not gpu and not slow'
+	@$(ENVIRONMENT) $(RUN) pytest -q -n auto --dist loadfile --durations=5 $(STRICT) -m 'not gpu and not slow'
 
-# The long ones: walks through the documentation, whole sweeps, servers and browsers. MINUTES=30 skips those that would begin later.
-test-slow: $(INSTALLED)
-	@$(PYTEST) -rs -m 'slow and not gpu' $(if $(MINUTES),--minutes $(MINUTES) --no-loadscope-reorder)
+# Of all other tests what changed since it passed, and a part that rotates with the commit, in MINUTES=9.
+test-changed: $(INSTALLED)
+	@$(ENVIRONMENT) $(RUN) tests.selection --minutes $(MINUTES) -- -n auto $(STRICT)
 
-# All tests, and every cell of the matrix of kernels, data types, reductions and worlds: some hours on two cores, six minutes on 46.
-test-all: test test-slow
-	@$(RUN) tests.matrix
+# All tests, and the matrix of each kernel that no proof covers: what has not passed as it is now. Cut it at any time.
+test-all: test
+	@$(ENVIRONMENT) $(RUN) tests.selection -- -n auto $(STRICT)
+
+# How long tests take, which decides what is quick: on a quiet machine, with kernels compiled before.
+durations: $(INSTALLED)
+	@$(ENVIRONMENT) $(RUN) pytest -q -n auto --dist loadfile --by-marks -m 'not gpu and not slow' --junit-xml .pytest_cache/durations.xml
+	@$(RUN) tests.layers .pytest_cache/durations.xml
 
 # Compilers and kernels of others, in an environment of their own, which tests/foreign compiles with: 3.3 GB on disk, some minutes, once.
 foreign: $(FOREIGN)
@@ -39,6 +47,7 @@ check: $(INSTALLED)
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
+	@$(RUN) tests.lint
 
 # Whether kernels compile to the code that kernels/matrix/codes.json says, which the matrix judges proofs by: some minutes.
 codes: $(INSTALLED)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
-import random
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +31,17 @@ from memory.fabric import (
 )
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests import compiled_kernels, cuda_programs, layers, planned, skipping
 from tests.browser import browser as browser
 from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts jobs in the background with Ctrl-C ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if (_programs := cuda_programs.folder()) is not None:
+    # Before what the machine has: tests hold the simulator to the locked ptxas and nvcc.
+    os.environ["PATH"] = f"{_programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for the workers of pytest-xdist
     os.environ.pop(_size, None)
@@ -50,32 +53,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    skipping.pytest_configure(config)
+    planned.pytest_configure(config)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """One process of a run looks after the folder of compiled kernels."""
+    is_worker = hasattr(session.config, "workerinput")
+    if not is_worker and (place := compiled_kernels.folder(session.config)) is not None:
+        compiled_kernels.bound(place)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    skipping.pytest_addoption(parser)
+    parser.addoption("--by-marks", action="store_true", help="Slow is only what files mark: to measure all others.")
+    parser.addoption("--plan", metavar="FILE", help="Run the rows of a plan, and record them (tests/selection.py).")
     parser.addoption(
         "--cutlass-checkout", metavar="DIR", help="Run the kernels of a checkout of NVIDIA/cutlass (tests/foreign)."
     )
-    parser.addoption(
-        "--minutes", metavar="M", type=float, help="Skip tests that would begin after M minutes; draw files' order."
-    )
 
 
-BEGAN_S = time.monotonic()
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the order of files where time is limited, so that each run skips others. All processes draw the same."""
-    if config.getoption("minutes") is None:
-        return
-    files = sorted({item.path for item in items})
-    random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).shuffle(files)
-    place = {path: number for number, path in enumerate(files)}
-    items.sort(key=lambda item: place[item.path])
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    minutes = item.config.getoption("minutes")
-    if minutes is not None and time.monotonic() - BEGAN_S >= 60 * minutes:
-        pytest.skip(f"it would begin after the {minutes:g} minutes of --minutes")
+    """Before pytest looks at -m."""
+    if not config.getoption("--by-marks"):
+        layers.mark(items, layers.Durations.stored())
+    planned.keep(config, items)
 
 
 SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
@@ -380,15 +384,10 @@ def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of compiled kernels for this run of the tests, which all of its workers share: a cache may be shared by
-    processes, and a kernel that tests of several files launch is compiled once."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    folder /= "compiled-kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+def compile_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of compiled kernels that all workers share, kept from run to run: its entries are named by all that
+    decides the code (kernels/compile.py). tests/kernels/test_compile.py compiles into folders of its own."""
+    return compiled_kernels.folder(request.config) or tmp_path_factory.mktemp("compiled-kernels", numbered=False)
 
 
 @pytest.fixture

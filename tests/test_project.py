@@ -1,8 +1,10 @@
-"""The project as a whole: whose packages these are, what is locked, imports, length of functions, the wheel."""
+"""The project as a whole: whose packages these are, what is locked, imports, the wheel.
+
+What is checked file by file is in tests/lint.py.
+"""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.metadata
 import os
@@ -20,12 +22,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SOURCES = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
+from tests.lint import PACKAGES, ROOT
 
-MAX_FUNCTION_LINES = 60
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def is_installed() -> bool:
@@ -122,11 +121,6 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_import_rules_hold() -> None:
-    result = lint_imports(ROOT)
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
 @pytest.mark.parametrize(
     ("file", "line", "rule"),
     [
@@ -178,13 +172,6 @@ def test_what_is_not_needed_is_not_imported(module: str, unwanted: set[str]) -> 
     assert found.stdout.split() == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_functions_stay_short(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, node.name
-
-
 @pytest.mark.parametrize(
     ("pattern", "place"),
     [
@@ -199,112 +186,6 @@ def test_there_is_one_of_each(pattern: str, place: str) -> None:
     files = [path for package in ("symlab", "runner", "reports") for path in (ROOT / package).rglob("*.py")]
     found = [path for path in files if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)]
     assert [path.relative_to(ROOT).as_posix() for path in found] == [place]
-
-
-CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
-SMALLER = {ast.Lt: 0, ast.LtE: 0, ast.Gt: 1, ast.GtE: 1}
-"""By comparison: which of its two sides is the smaller one."""
-
-TOOK = {"wall_s", "duration_s", "seconds", "elapsed_s"}
-"""Attributes that hold how long something took."""
-
-PATIENT = {"PATIENCE_S", "NEVER_S"}
-"""Limits of tests/patience.py, which no busy machine reaches."""
-
-SHORT_S = range(1, 120)
-WAITS = {"run", "call", "check_call", "check_output", "communicate", "wait", "wait_for", "join"}
-
-
-def reads_a_clock(node: ast.AST) -> bool:
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
-    return bool({name.removesuffix("_ns") for name in names} & CLOCKS)
-
-
-def is_lapse(node: ast.AST, lapses: set[str]) -> bool:
-    """Whether an expression has a clock's value, a name of `lapses`, which hold differences of two of them, or what a
-    result says it took."""
-    return reads_a_clock(node) or any(
-        (isinstance(one, ast.Name) and one.id in lapses) or (isinstance(one, ast.Attribute) and one.attr in TOOK)
-        for one in ast.walk(node)
-    )
-
-
-def is_patient(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in PATIENT
-
-
-def upper_bounds(tree: ast.AST) -> list[int]:
-    """Lines that assert that a clock, or a difference of two of its values, is below something else than the limits of
-    tests/patience.py."""
-    lapses = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Sub) for one in ast.walk(node.value))
-        for target in node.targets
-        if isinstance(target, ast.Name) and reads_a_clock(node.value)
-    }
-    found = []
-    for node in ast.walk(tree):
-        for one in ast.walk(node.test) if isinstance(node, ast.Assert) else ():
-            if isinstance(one, ast.Compare):
-                sides = [one.left, *one.comparators]
-                smaller = [at + SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                larger = [at + 1 - SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                pairs = [(sides[at], sides[beyond]) for at, beyond in zip(smaller, larger, strict=True)]
-                found += [node.lineno for side, limit in pairs if is_lapse(side, lapses) and not is_patient(limit)]
-    return found
-
-
-def short_waits(tree: ast.AST) -> list[int]:
-    """Lines that wait for a process, a thread, a world or an event, and give up after 1 to 119 seconds."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
-            last = (
-                node.args[-1:] if node.func.attr != "run" or len(node.args) == 3 else []
-            )  # world.run(program, x, 20.0)
-            given = [word.value for word in node.keywords if word.arg == "timeout"] + last
-            numbers = [one.value for one in given if isinstance(one, ast.Constant) and type(one.value) in (int, float)]
-            found += [node.lineno for number in numbers if SHORT_S.start <= number < SHORT_S.stop]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("text", "bounds", "waits"),
-    [
-        ("began = time.monotonic()\nassert time.monotonic() - began < 3", [2], []),
-        ("assert 9 > perf_counter_ns() - began, 'slow'", [1], []),
-        ("took = time.process_time() - began\nassert job.ran and took / 100 <= limit", [2], []),
-        ("assert time.monotonic() < ends_s", [1], []),
-        ("took = time.monotonic() - began\nassert took >= 0.2", [], []),
-        ("assert 0.2 <= time.monotonic() - began < 15", [1], []),
-        ("assert before_s <= after_s", [], []),
-        ("assert outcome.wall_s < 3\nassert all(one.duration_s < 0.3 for one in records)", [1, 2], []),
-        ("assert 0.5 <= done.seconds < 30\nassert outcome.wall_s < PATIENCE_S\nassert done.seconds >= 1", [1], []),
-        ("subprocess.run(line, timeout=20)\nprocess.wait(5)\nthread.join(59.5)", [], [1, 2, 3]),
-        ("process.wait(PATIENCE_S)\nready.wait(0.02)\nprocess.communicate(timeout=120)\n', '.join(x)", [], []),
-        ("world.run(program, None, 20.0)\nworld.run(squared, 7)\nworld.run(program, None, NEVER_S)", [], [1]),
-    ],
-)
-def test_what_asserts_speed_is_found(text: str, bounds: list[int], waits: list[int]) -> None:
-    tree = ast.parse(text)
-    assert (upper_bounds(tree), short_waits(tree)) == (bounds, waits)
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in SOURCES if path.is_relative_to(ROOT / "tests")], ids=lambda path: path.name
-)
-def test_no_test_asserts_that_something_is_fast(path: Path) -> None:
-    """A busy machine would refuse what is right: tests/patience.py has limits, tests/benchmarks measure."""
-    if path.parent.name == "benchmarks" or path.name == "patience.py":
-        return
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    assert upper_bounds(tree) == [], "count work, look at the order of events, or use tests.patience.within"
-    assert short_waits(tree) == [], "use PATIENCE_S of tests/patience.py"
-    if path != Path(__file__).resolve():
-        assert not re.search(r"process_time|perf_counter", text), "also in the text of a program that a test starts"
 
 
 def test_the_tree_names_every_room() -> None:
@@ -394,21 +275,6 @@ def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> N
         check=True,
     )
     assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
-
-
-def test_tests_that_share_the_mlflow_database_share_no_experiment() -> None:
-    """Two files with one experiment pass alone and fail where one worker runs both."""
-    files: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for name in re.findall(r"track\.experiment=([\w-]+)\"", path.read_text(encoding="utf-8")):
-            files.setdefault(name, set()).add(path.name)
-    assert {name: names for name, names in files.items() if len(names) > 1} == {}
-
-
-def test_file_names_of_tests_are_unique() -> None:
-    common = ("conftest.py", "__main__.py")
-    names = [path.name for path in SOURCES if path.is_relative_to(ROOT / "tests") and path.name not in common]
-    assert sorted(names) == sorted(set(names))
 
 
 def test_the_changelog_begins_with_this_version() -> None:

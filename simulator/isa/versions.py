@@ -136,7 +136,8 @@ def _conversions(instruction: Instruction, words: frozenset[str]) -> Version:
 
 def _fences(instruction: Instruction, words: frozenset[str]) -> Version:
     if "proxy" not in words:
-        return FIRST
+        is_one_sided = not words.isdisjoint({"acquire", "release"}) and "mbarrier_init" not in words
+        return (8, 6) if is_one_sided else FIRST
     is_async = any(word.startswith("async") for word in words)
     return (8, 0) if is_async else (7, 5)
 

@@ -26,10 +26,6 @@ SECTIONS = README.replace("excerpt", "published")
 READMES = {"README.md": README, f"{publish.PLACE.as_posix()}/README.md": SECTIONS}
 
 
-def test_what_is_committed_is_what_the_bundles_make() -> None:
-    publish.refresh(ROOT, is_check=True)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with one machine whose files were just made; not to be changed."""

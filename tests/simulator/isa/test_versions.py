@@ -16,7 +16,7 @@ from simulator.ptx.assembler import find_ptxas
 from simulator.ptx.parse import entries_of, parse_kernel
 
 FORMS: dict[str, str] = {
-    "fence.acquire.sys": "7.0",
+    "fence.acq_rel.sys": "7.0",
     "cp.async.ca.shared::cta.global [%r1], [%d1], 4": "7.0",
     "cp.async.ca.shared.global [%r1], [%d1], 4, %r2": "7.0",
     "redux.sync.add.s32 %r1, %r2, -1": "7.0",
@@ -29,7 +29,7 @@ FORMS: dict[str, str] = {
     "fence.proxy.alias": "7.5",
     "bmsk.clamp.b32 %r1, %r2, %r3": "7.6",
     "isspacep.param %p1, %d1": "7.7",
-    "fence.release.cluster": "7.8",
+    "fence.acq_rel.cluster": "7.8",
     "ld.relaxed.cluster.b32 %r1, [%d2]": "7.8",
     "ld.shared::cta.b32 %r1, [%r2]": "7.8",
     "add.bf16x2 %r1, %r2, %r3": "7.8",
@@ -55,6 +55,8 @@ FORMS: dict[str, str] = {
     "atom.global.exch.b128 %q1, [%d1], %q2": "8.3",
     "mbarrier.arrive.relaxed.cta.shared::cta.b64 %d1, [%r1]": "8.6",
     "mbarrier.test_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], 0": "8.6",
+    "fence.acquire.sys": "8.6",
+    "fence.release.cluster": "8.6",
     "fence.acquire.sync_restrict::shared::cluster.cluster": "8.6",
     "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2]": "8.6",
     "redux.sync.min.abs.NaN.f32 %f1, %f2, -1": "8.6",

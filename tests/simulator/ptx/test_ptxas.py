@@ -1,14 +1,12 @@
 """The assembler is the arbiter of what is legal: a generated set of forms gets the same yes and no from ptxas and from the
-simulator's table. Skipped without ptxas (PyPI: nvidia-cuda-nvcc; or a CUDA toolkit on PATH).
+simulator's table. The locked ptxas is the first on PATH (tests/cuda_programs.py).
 
 Forms that ptxas takes and the simulator does not have are allowed only where MISSING names them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from itertools import product
@@ -20,21 +18,14 @@ import simulator_forms_cluster as cluster
 from simulator_families import FAMILIES, bench_of
 from simulator_harness import module
 
+from simulator.ptx.assembler import find_ptxas
 from simulator.run.decode import unsupported_forms
 
 ARCH = "sm_100a"
 """It has all forms; sm_90a lacks those of two f32 side by side."""
 
 
-def _ptxas() -> str | None:
-    found = importlib.util.find_spec("nvidia")
-    for folder in found.submodule_search_locations if found and found.submodule_search_locations else ():
-        for one in sorted(Path(folder).glob("c*/bin/ptxas")):
-            return str(one)
-    return shutil.which("ptxas")
-
-
-PTXAS = _ptxas()
+PTXAS = find_ptxas()
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc)")
 LITERALS_OF_PAIRS = "vectors give literals to packed types, of which ptxas takes none"
 NOT_FOR_PTXAS = {
@@ -54,7 +45,7 @@ def refused(ptx: str, folder: Path, arch: str = ARCH) -> dict[int, str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "fatal   : Parsing" not in done.stderr, done.stderr
     if "Unsupported .version" in done.stderr:
-        pytest.skip(f"this ptxas is too old: {done.stderr.splitlines()[0].partition('fatal   : ')[2]}")
+        pytest.skip("ptxas is too old: nvidia-cuda-nvcc is not installed here")
     found = re.findall(r"line (\d+); error\s*: (.*)", done.stderr)
     assert bool(found) == bool(done.returncode), done.stderr[:2000]
     return {int(line): reason for line, reason in found}

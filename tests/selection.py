@@ -1,0 +1,340 @@
+"""The full layer in parts: what runs now, by what changed since it passed, within a time; and what is left.
+
+`python -m tests.selection` runs every row that has not passed as the code is now, and fails while rows are left; it may
+be cut at any time. With `--minutes M` it chooses what fits: first rows whose own files, kernel or room changed, then
+rows of which anything else that they depend on did, then a part that rotates with the commit.
+
+A row is a file of tests; of a file whose cases name kernels, one kernel's cases; of a function with very many cases, an
+eighth of them. tests/full_layer.json has, for each row that passed, three digests: of the tests (and the kernel's
+code), of what they import themselves and of their room, and of all else that they depend on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+
+from tests.depends import ALWAYS, ROOT, Depends
+from tests.layers import Durations, function_of
+
+PLACE = ROOT / "tests" / "full_layer.json"
+CODES = ROOT / "kernels" / "matrix" / "codes.json"
+PROVEN = ROOT / "kernels" / "proven" / "simulator.json"
+
+UNMEASURED_S = 1.4
+"""What a slow test takes on average: 68 core minutes for 3,025 of them."""
+
+MANY_CASES = 24
+PARTS = 8
+KERNELS_AT_A_TIME = 8
+CHANGED_SHARE = 0.75
+"""Of the time, for what changed; the rest rotates."""
+
+SELECTED = "slow and not gpu"
+PROGRAMS = {"codes": ("make", "codes")}
+CODES_S = 300.0
+MATRIX_S = 600.0
+
+
+class Why(IntEnum):
+    """Why a row is to run, the most relevant first."""
+
+    TESTS = 0
+    NEAR = 1
+    NEW = 2
+    FAR = 3
+    ROTATES = 4
+
+
+WORDS = {
+    Why.TESTS: "its tests, or its kernel's code, changed",
+    Why.NEAR: "what it imports itself, or its room, changed",
+    Why.NEW: "never passed",
+    Why.FAR: "something else that it depends on changed",
+    Why.ROTATES: "rotates with the commit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of the full layer. tests: node ids, none for a program. digests: see above. kernel: "" for none."""
+
+    name: str
+    tests: tuple[str, ...]
+    digests: tuple[str, ...]
+    seconds: float
+    kernel: str = ""
+
+    @property
+    def file(self) -> str:
+        return self.name.partition(" ")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Rows that run, each with its reason, and those that are left."""
+
+    chosen: tuple[tuple[Row, Why], ...]
+    left: tuple[tuple[Row, Why], ...]
+
+
+def kernel_of(test: str, kernels: Iterable[str]) -> str:
+    """The first kernel that a test's case names, such as all_reduce/one_shot; "" if it names none."""
+    known = set(kernels)
+    case = test.partition("[")[2]
+    return next((one for one in re.findall(r"[a-z_]+/[a-z0-9_]+", case) if one in known), "")
+
+
+def rows_of(
+    tests: Iterable[str], depends: Depends, codes: Mapping[str, str], seconds: Mapping[str, float], durations: Durations
+) -> list[Row]:
+    """The rows of collected tests. codes: digest of each kernel's code; seconds: by row, as last measured."""
+    tests = list(tests)
+    numbers = Counter(map(function_of, tests))
+    parts: defaultdict[str, list[str]] = defaultdict(list)
+    kernel: dict[str, str] = {}
+    for test in tests:
+        name = test.partition("::")[0]
+        if found := kernel_of(test, codes):
+            name = f"{name} {found}"
+            kernel[name] = found
+        elif numbers[function_of(test)] >= MANY_CASES:
+            name += f" {zlib.crc32(test.encode()) % PARTS + 1}/{PARTS}"
+        parts[name].append(test)
+    digests = Digests(depends, codes)
+    made = []
+    for name, members in sorted(parts.items()):
+        guess = sum(durations.of(one, UNMEASURED_S) for one in members)
+        of_kernel = kernel.get(name, "")
+        found_digests = digests.of(name.partition(" ")[0], of_kernel)
+        made.append(Row(name, tuple(members), found_digests, seconds.get(name, guess), of_kernel))
+    return made
+
+
+class Digests:
+    """The three digests of files' rows."""
+
+    def __init__(self, depends: Depends, codes: Mapping[str, str]) -> None:
+        self.depends = depends
+        self.codes = codes
+        self._of_file: dict[str, tuple[set[str], set[str], set[str]]] = {}
+
+    def of(self, file: str, kernel: str) -> tuple[str, str, str]:
+        """Of a kernel's row, the kernel's code stands for all of kernels/."""
+        if file not in self._of_file:
+            self._of_file[file] = self._files(file)
+        own, near, far = self._of_file[file]
+        if kernel:
+            near, far = ({one for one in found if not one.startswith("kernels/")} for found in (near, far))
+        code = self.codes.get(kernel, "")
+        return self.depends.digest(own, code), self.depends.digest(near), self.depends.digest(far)
+
+    def _files(self, file: str) -> tuple[set[str], set[str], set[str]]:
+        found = self.depends.of_test(file) | set(ALWAYS)
+        folder = file.rpartition("/")[0] + "/"
+        own = {one for one in found if one == file or (one.startswith(folder) and "/test_" not in one)}
+        own -= set(ALWAYS)
+        imported = {other for one in own if one.endswith(".py") for other in self.depends.direct(one)} | {
+            one for one in found if one.startswith("tests/") and one not in ALWAYS
+        }
+        room = folder.removeprefix("tests/")
+        near = {one for one in found if one in imported or (room and one.rpartition("/")[0] + "/" == room)} - own
+        return own, near, found - own - near
+
+
+def why(row: Row, passed: Sequence[str] | None) -> Why | None:
+    """Why a row is to run, by the digests with which it passed; None if it passed as it is."""
+    if passed is None:
+        return Why.NEW
+    reasons = (Why.TESTS, Why.NEAR, Why.FAR)
+    return next((one for one, now, then in zip(reasons, row.digests, passed, strict=True) if now != then), None)
+
+
+def rotating(names: Iterable[str], commit: str) -> list[str]:
+    """Names in an order that the commit decides."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).hexdigest())
+
+
+def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str, minutes: float, cores: int) -> Choice:
+    """The rows that the time has room for, by known seconds: what changed, the most relevant first, then what rotates.
+
+    Of kernels whose code did not change, only some that rotate have their turn. A file runs in one process, so that
+    none takes longer than the time. What changed and found no room is left.
+    """
+    order = {name: at for at, name in enumerate(rotating((row.name for row in rows), commit))}
+    turn = set(rotating({row.kernel for row in rows} - {""}, commit)[:KERNELS_AT_A_TIME])
+    reasons = {row.name: why(row, passed.get(row.name)) for row in rows}
+    chosen: list[tuple[Row, Why]] = []
+    total_s, by_file = 0.0, Counter[str]()
+
+    def take(row: Row, reason: Why, share: float) -> None:
+        nonlocal total_s
+        fits = total_s + row.seconds <= share * minutes * 60 * cores and by_file[row.file] + row.seconds <= minutes * 60
+        if fits:
+            chosen.append((row, reason))
+            total_s += row.seconds
+            by_file[row.file] += row.seconds
+
+    def has_turn(row: Row) -> bool:
+        return not row.kernel or reasons[row.name] is Why.TESTS or row.kernel in turn
+
+    changed = [row for row in rows if reasons[row.name] is not None and has_turn(row)]
+    for row in sorted(changed, key=lambda one: (reasons[one.name], order[one.name])):
+        take(row, reasons[row.name] or Why.NEW, CHANGED_SHARE)
+    taken = {row.name for row, _ in chosen}
+    for row in sorted(rows, key=lambda one: order[one.name]):
+        if row.name not in taken and has_turn(row):
+            take(row, Why.ROTATES, 1.0)
+    taken = {row.name for row, _ in chosen}
+    left = [(row, reason) for row in rows if (reason := reasons[row.name]) is not None and row.name not in taken]
+    return Choice(tuple(chosen), tuple(left))
+
+
+def everything(rows: Sequence[Row], passed: Mapping[str, Sequence[str]]) -> Choice:
+    """All rows that have not passed as they are."""
+    found = [(row, reason) for row in rows if (reason := why(row, passed.get(row.name))) is not None]
+    return Choice(tuple(sorted(found, key=lambda one: one[1])), ())
+
+
+def said(choice: Choice) -> list[str]:
+    """Lines: what runs and why, then what is left, by file."""
+    lines = []
+    for heading, rows in (("run", choice.chosen), ("are left (make test-all runs them)", choice.left)):
+        seconds = sum(row.seconds for row, _ in rows)
+        tests = sum(len(row.tests) for row, _ in rows)
+        lines.append(
+            f"Of the full layer {len(rows)} rows {heading}: {tests} tests, about {seconds / 60:.0f} core minutes"
+        )
+        for reason in Why:
+            files = Counter(row.file for row, one in rows if one is reason)
+            if files:
+                named = ", ".join(
+                    f"{file} ({number})" if number > 1 else file for file, number in sorted(files.items())
+                )
+                lines.append(f"  {WORDS[reason]}: {named}")
+    return lines
+
+
+# The program
+
+
+def collected() -> list[str]:
+    """Node ids of all tests of the full layer, as pytest collects them. SystemExit if it can't."""
+    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", SELECTED]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout[-4000:] + done.stderr[-4000:])
+    return [one for one in done.stdout.splitlines() if "::" in one]
+
+
+def programs(depends: Depends, codes: Mapping[str, str], seconds: Mapping[str, float]) -> list[Row]:
+    """Rows that are no tests: whether kernels compile to codes.json, and the matrix of each kernel that the simulator's
+    proof does not have as it is."""
+    sources = {one for one in depends.files if one.startswith("kernels/") and one.endswith((".py", "codes.json"))}
+    whole = depends.digest(sources | {"constraints.txt"})
+    made = [Row("codes", (), (whole, "", ""), seconds.get("codes", CODES_S))]
+    proven = json.loads(PROVEN.read_text(encoding="utf-8"))["specs"] if PROVEN.exists() else {}
+    for name, code in codes.items():
+        if proven.get(name, {}).get("code") != code:
+            row = f"matrix {name}"
+            made.append(Row(row, (), (code[:24], "", ""), seconds.get(row, MATRIX_S), name))
+    return made
+
+
+def command_of(row: Row) -> list[str]:
+    """What runs a row that is no tests."""
+    if row.name in PROGRAMS:
+        return list(PROGRAMS[row.name])
+    return [sys.executable, "-m", "tests.matrix", "--kernel", row.kernel]
+
+
+def ran(choice: Choice, arguments: Sequence[str]) -> int:
+    """Run what was chosen and record what passes; return the first exit code that is not 0."""
+    code = 0
+    tests = [row for row, _ in choice.chosen if row.tests]
+    if tests:
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Path(folder) / "plan.json"
+            rows = {row.name: {"tests": row.tests, "digests": row.digests} for row in tests}
+            plan.write_text(json.dumps({"place": str(PLACE), "rows": rows}), encoding="utf-8")
+            files = sorted({row.file for row in tests})
+            line = [sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--durations=5", "-m", SELECTED]
+            done = subprocess.run([*line, "--plan", str(plan), *arguments, *files], cwd=ROOT, check=False)
+            code = done.returncode
+    for row in (row for row, _ in choice.chosen if not row.tests):
+        print(f"{row.name}:", flush=True)
+        done = subprocess.run(command_of(row), cwd=ROOT, check=False)
+        if done.returncode == 0:
+            record(PLACE, {row.name: [*row.digests, row.seconds]})
+        code = code or done.returncode
+    return code
+
+
+def stored(place: Path = PLACE) -> dict[str, list[str | float]]:
+    """Rows that passed: their three digests and seconds. Nothing if the file is missing."""
+    return json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+
+
+def record(place: Path, rows: Mapping[str, Sequence[str | float]]) -> None:
+    """Add rows that passed to the file, one a line so that branches merge."""
+    known = stored(place) | {name: list(row) for name, row in rows.items()}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(known.items()))
+    new = place.with_suffix(".new")
+    new.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+    new.replace(place)
+
+
+def commit() -> str:
+    """HEAD, which the rotation goes by; "" without git."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def main(line: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.selection", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--minutes", type=float, help="choose what fits into this time; without it all that is left runs"
+    )
+    parser.add_argument("--list", action="store_true", help="print the choice, and run nothing")
+    parser.add_argument("rest", nargs="*", help="options of pytest, after --")
+    given = parser.parse_args(line)
+    codes = {name: str(one["code"]) for name, one in json.loads(CODES.read_text(encoding="utf-8")).items()}
+    known = stored()
+    seconds = {name: float(row[3]) for name, row in known.items()}
+    passed = {name: [str(one) for one in row[:3]] for name, row in known.items()}
+    depends = Depends()
+    rows = rows_of(collected(), depends, codes, seconds, Durations.stored())
+    others = programs(depends, codes, seconds)
+    cores = len(os.sched_getaffinity(0))
+    if given.minutes is None:
+        choice = everything([*rows, *others], passed)
+    else:
+        choice = choose(rows, passed, commit(), given.minutes, cores)
+        compiles = everything([row for row in others if row.name in PROGRAMS], passed)
+        choice = replace(choice, chosen=(*choice.chosen, *compiles.chosen))
+    print("\n".join(said(choice)), flush=True)
+    if given.list:
+        return 0
+    code = ran(choice, given.rest)
+    if given.minutes is None:
+        after = {name: [str(one) for one in row[:3]] for name, row in stored().items()}
+        if left := everything([*rows, *others], after).chosen:
+            print(f"{len(left)} rows are left, such as {left[0][0].name}: run make test-all again", file=sys.stderr)
+            code = code or 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

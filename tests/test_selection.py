@@ -1,0 +1,250 @@
+"""What of the full layer runs, and why; what passed is recorded row by row, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import planned, selection
+from tests.layers import Durations
+from tests.selection import KERNELS_AT_A_TIME, MANY_CASES, Choice, Row, Why, choose, everything, kernel_of, said, why
+
+pytest_plugins = ["pytester"]
+CODES = {"all_reduce/one_shot": "sha256:1", "all_reduce/one_shot_rotated": "sha256:2"}
+NOW = ("own", "near", "far")
+
+
+def row(name: str, seconds: float = 10.0, kernel: str = "", digests: tuple[str, ...] = NOW) -> Row:
+    return Row(name, (f"{name}::test_x",), digests, seconds, kernel)
+
+
+def names(choice: Choice) -> list[str]:
+    return [one.name for one, _ in choice.chosen]
+
+
+class Invented:
+    """Dependencies of files that are not there."""
+
+    def __init__(self, direct: Mapping[str, set[str]], versions: Mapping[str, int] | None = None) -> None:
+        self.of = direct
+        self.versions = versions or {}
+
+    def of_test(self, path: str) -> set[str]:
+        found, todo = {path}, [path]
+        while todo:
+            new = self.direct(todo.pop()) - found
+            found |= new
+            todo += new
+        return found
+
+    def direct(self, path: str) -> set[str]:
+        return self.of.get(path, set())
+
+    def digest(self, paths: Any, *more: str) -> str:
+        return str([*sorted((one, self.versions.get(one, 0)) for one in paths), *more])
+
+
+TREE = {
+    "tests/runner/case/test_a.py": {"runner/case/program.py", "tests/runner/case/bench.py"},
+    "runner/case/program.py": {"runner/case/inputs.py", "simulator/world.py", "kernels/spec.py"},
+}
+TEST = "tests/runner/case/test_a.py"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (TEST, Why.TESTS),
+        ("tests/runner/case/bench.py", Why.TESTS),
+        ("runner/case/program.py", Why.NEAR),
+        ("runner/case/inputs.py", Why.NEAR),
+        ("simulator/world.py", Why.FAR),
+        ("pyproject.toml", Why.FAR),
+        ("tests/conftest.py", Why.FAR),
+        ("reports/table.py", None),
+    ],
+)
+def test_why_a_row_runs(changed: str, reason: Why | None) -> None:
+    def of(versions: Mapping[str, int]) -> Row:
+        (made,) = selection.rows_of([f"{TEST}::test_x"], Invented(TREE, versions), CODES, {}, Durations({}))  # type: ignore[arg-type]
+        return made
+
+    passed = of({}).digests
+    assert why(of({changed: 1}), passed) is reason
+    assert why(of({changed: 1}), None) is Why.NEW
+
+
+def test_a_kernels_row_goes_by_its_code_and_not_by_the_files_of_kernels() -> None:
+    def of(versions: Mapping[str, int], codes: Mapping[str, str]) -> Row:
+        tests = [f"{TEST}::test_x[2-all_reduce/one_shot]"]
+        (made,) = selection.rows_of(tests, Invented(TREE, versions), codes, {}, Durations({}))  # type: ignore[arg-type]
+        return made
+
+    before = of({}, CODES)
+    assert (before.name, before.kernel) == (f"{TEST} all_reduce/one_shot", "all_reduce/one_shot")
+    assert why(of({"kernels/spec.py": 1}, CODES), before.digests) is None
+    assert why(of({}, CODES | {"all_reduce/one_shot": "sha256:3"}), before.digests) is Why.TESTS
+    assert why(of({}, CODES | {"all_reduce/one_shot_rotated": "sha256:3"}), before.digests) is None
+    assert why(of({"simulator/world.py": 1}, CODES), before.digests) is Why.FAR
+
+
+def test_the_kernel_of_a_case_is_the_whole_name() -> None:
+    assert kernel_of("tests/a.py::test_x[all_reduce/one_shot_rotated-2]", CODES) == "all_reduce/one_shot_rotated"
+    assert kernel_of("tests/all_reduce/one_shot.py::test_x", CODES) == ""
+    assert kernel_of("tests/a.py::test_x[runner/case]", CODES) == ""
+
+
+def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one() -> None:
+    tests = [f"{TEST}::test_many[{at}]" for at in range(MANY_CASES)] + [f"{TEST}::test_one", f"{TEST}::test_two[1]"]
+    rows = selection.rows_of(tests, Invented(TREE), CODES, {TEST: 7.0}, Durations({}))  # type: ignore[arg-type]
+    assert sorted(test for one in rows for test in one.tests) == sorted(tests)
+    whole = next(one for one in rows if one.name == TEST)
+    assert (whole.tests, whole.seconds) == ((f"{TEST}::test_one", f"{TEST}::test_two[1]"), 7.0)
+    assert len(rows) > 2
+    assert {one.file for one in rows} == {TEST}
+
+
+def test_what_changed_comes_first_and_by_relevance() -> None:
+    rows = [row("far"), row("near"), row("own"), row("new"), row("same")]
+    passed = {"far": ("own", "near", "-"), "near": ("own", "-", "far"), "own": ("-", "near", "far"), "same": NOW}
+    assert names(choose(rows, passed, "c", 10, 1)) == ["own", "near", "new", "far", "same"]
+    short = choose(rows, passed, "c", 40 / 60, 1)
+    assert names(short)[:3] == ["own", "near", "new"]
+    assert [reason for _, reason in short.chosen][3:] == [Why.ROTATES]
+    assert {one.name for one, _ in short.left} == {"far", "near", "own", "new"} - set(names(short))
+
+
+def test_the_time_is_kept_for_all_and_for_each_file() -> None:
+    rows = [row(f"tests/a.py {at}", 30) for at in range(10)] + [row(f"tests/{at}.py", 30) for at in range(10)]
+    choice = choose(rows, {}, "c", 1, 2)
+    assert sum(one.seconds for one, _ in choice.chosen) <= 120
+    assert sum(one.seconds for one, _ in choice.chosen if one.file == "tests/a.py") <= 60
+    assert len(choice.chosen) + len(choice.left) == len(rows)
+    assert choose([row("tests/long.py", 1000)], {}, "c", 1, 2).chosen == ()
+
+
+def test_what_is_unchanged_rotates_with_the_commit() -> None:
+    rows = [row(f"tests/{at}.py", 10) for at in range(100)]
+    passed = {one.name: NOW for one in rows}
+    first, again, other = (set(names(choose(rows, passed, commit, 1, 1))) for commit in ("a", "a", "b"))
+    assert first == again != other
+    assert len(first) == 6
+    assert not choose(rows, passed, "a", 1, 1).left
+
+
+def test_of_unchanged_kernels_some_have_their_turn() -> None:
+    kernels = [f"op/k{at}" for at in range(30)]
+    rows = [row(f"tests/a.py {name}", 0.1, name) for name in kernels]
+    passed = {one.name: ("own", "near", "-") for one in rows} | {"tests/a.py op/k7": ("-", "near", "far")}
+    turns = []
+    for commit in ("a", "b"):
+        found = names(choose(rows, passed, commit, 10, 2))
+        assert found[0] == "tests/a.py op/k7"
+        assert KERNELS_AT_A_TIME <= len(found) <= KERNELS_AT_A_TIME + 1
+        turns.append(set(found))
+    assert turns[0] != turns[1]
+
+
+def test_without_a_time_all_that_has_not_passed_runs() -> None:
+    rows = [row("a"), row("b"), row("c", kernel="op/k")]
+    assert names(everything(rows, {"a": NOW})) == ["b", "c"]
+    assert names(everything(rows, {"a": NOW, "b": ("-", "near", "far"), "c": NOW})) == ["b"]
+
+
+def test_the_choice_and_what_is_left_are_printed_by_file() -> None:
+    choice = Choice(
+        ((row("tests/a.py op/k", 60), Why.TESTS), (row("tests/a.py op/l", 60), Why.TESTS)),
+        ((row("tests/b.py"), Why.FAR),),
+    )
+    lines = "\n".join(said(choice))
+    assert "2 rows run: 2 tests, about 2 core minutes" in lines
+    assert "its kernel's code, changed: tests/a.py (2)" in lines
+    assert "1 rows are left (make test-all runs them)" in lines
+    assert "tests/b.py" in lines
+
+
+def report(test: str, when: str = "call", **more: Any) -> Any:
+    values = {"nodeid": test, "when": when, "duration": 1.0, "failed": False, "skipped": False, "longrepr": None}
+    return SimpleNamespace(**{**values, **more})
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """recorder(*reports): what is recorded of a plan of two rows, a (of tests 1 and 2) and b (of test 3)."""
+    rows = {"a": {"tests": ["1", "2"], "digests": NOW}, "b": {"tests": ["3"], "digests": NOW}}
+
+    def run(*reports: Any) -> dict[str, Any]:
+        made = planned.Recorder({"place": str(tmp_path / "full.json"), "rows": rows})
+        for one in reports:
+            made.pytest_runtest_logreport(one)
+        return selection.stored(tmp_path / "full.json")
+
+    return run
+
+
+def test_a_row_is_recorded_once_all_of_it_passed(recorder: Callable[..., dict[str, Any]]) -> None:
+    first = [report("1"), report("1", "teardown"), report("3"), report("3", "teardown")]
+    assert recorder(*first) == {"b": [*NOW, 2.0]}
+    assert recorder(*first, report("2"), report("2", "teardown")) == {"a": [*NOW, 4.0], "b": [*NOW, 2.0]}
+
+
+@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
+def test_a_failure_records_nothing(when: str, recorder: Callable[..., dict[str, Any]]) -> None:
+    assert recorder(report("3", when, failed=True), report("3", "teardown", failed=when == "teardown")) == {}
+
+
+def test_a_skip_for_want_of_a_tool_is_no_pass(recorder: Callable[..., dict[str, Any]]) -> None:
+    for reason, count in (("there is no .venv-foreign (make foreign)", 0), ("one core compiles in one process", 1)):
+        skipped = report("3", "setup", skipped=True, longrepr=("file", 1, f"Skipped: {reason}"))
+        assert len(recorder(skipped, report("3", "teardown"))) == count
+
+
+def test_rows_are_added_to_the_file_a_line_each(tmp_path: Path) -> None:
+    place = tmp_path / "full.json"
+    selection.record(place, {"b": ["1", "2", "3", 4.0]})
+    selection.record(place, {"a": ["1", "2", "3", 4.0], "b": ["5", "2", "3", 4.0]})
+    assert place.read_text() == '{\n"a": ["1", "2", "3", 4.0],\n"b": ["5", "2", "3", 4.0]\n}\n'
+    assert selection.stored(tmp_path / "missing.json") == {}
+
+
+def test_a_plan_runs_its_tests_alone(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        from tests import planned
+
+        def pytest_addoption(parser):
+            parser.addoption("--plan")
+
+        def pytest_configure(config):
+            planned.pytest_configure(config)
+
+        def pytest_collection_modifyitems(config, items):
+            planned.keep(config, items)
+        """
+    )
+    pytester.makepyfile(test_it="def test_a(): pass\ndef test_b(): assert False\n")
+    place = pytester.path / "full.json"
+    rows = {"test_it.py": {"tests": ["test_it.py::test_a"], "digests": NOW}}
+    plan = pytester.path / "plan.json"
+    plan.write_text(json.dumps({"place": str(place), "rows": rows}))
+    done = pytester.runpytest("-q", "-p", "no:cacheprovider", "-W", "ignore", "--plan", str(plan))
+    done.assert_outcomes(passed=1, deselected=1)
+    assert list(selection.stored(place)) == ["test_it.py"]
+
+
+def test_programs_are_rows_until_they_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    proven = tmp_path / "simulator.json"
+    proven.write_text(json.dumps({"specs": {"op/a": {"code": "sha256:1"}, "op/b": {"code": "sha256:0"}}}))
+    monkeypatch.setattr(selection, "PROVEN", proven)
+    depends = SimpleNamespace(files=["kernels/a.py", "runner/b.py"], digest=lambda paths: str(sorted(paths)))
+    made = selection.programs(depends, {"op/a": "sha256:1", "op/b": "sha256:2"}, {})  # type: ignore[arg-type]
+    assert [one.name for one in made] == ["codes", "matrix op/b"]
+    assert made[0].digests[0] == "['constraints.txt', 'kernels/a.py']"
+    assert selection.command_of(made[0]) == ["make", "codes"]
+    assert selection.command_of(made[1])[1:] == ["-m", "tests.matrix", "--kernel", "op/b"]
+    assert names(everything(made, {"codes": list(made[0].digests)})) == ["matrix op/b"]
