@@ -44,7 +44,8 @@ def _found(material: Material) -> Iterator[Contradiction]:
         yield from bound_machine.contradictions(world)
         yield from bound_samples.contradictions(world)
         if material.file_alone is None:
-            yield from bound_machine.strangers(world)
+            not_run = material.not_run.get(world[0].request.command, ())
+            yield from bound_machine.strangers(world, [case for _, case in not_run])
         yield from bound_repository.contradictions(world)
     for folder, document in material.commands.items():
         name = str(document.get("command", folder.name))

@@ -22,7 +22,8 @@ class Level:
     recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
     the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
     words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
-    has_times: whether a record states times, which no software can verify.
+    has_times: whether a record states times, which no software can verify. not_run: number of cases that interrupted
+    commands did not come to.
     """
 
     recomputed: int
@@ -37,6 +38,7 @@ class Level:
     ended: int = 0
     is_changed: bool = False
     has_times: bool = False
+    not_run: int = 0
 
     @property
     def is_verified(self) -> bool:
@@ -52,9 +54,10 @@ class Level:
         consistent = "" if self.findings else "consistent; "
         lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
         changed = f", {self.unexplained} changed since" if self.unexplained else ""
+        interrupted = f"interrupted, {counted(self.not_run, 'case')} not run; " if self.not_run else ""
         tree = "changed tree; " if self.is_changed else ""
         data = f"data recomputed in {self.recomputed:,} of {self.total:,}{lacking}{changed}"
-        return f"{found}{data}; {times}{consistent}{tree}{self.signed}"
+        return f"{found}{data}; {interrupted}{times}{consistent}{tree}{self.signed}"
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
@@ -139,6 +142,7 @@ def level_of(
     signed: str,
     is_changed: bool = False,
     has_times: bool = False,
+    not_run: int = 0,
 ) -> Level:
     """Return the level of a set. again: the worker's answer; None if it gave none. The others: see Level."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
@@ -156,6 +160,7 @@ def level_of(
         signed=signed,
         is_changed=is_changed,
         has_times=has_times,
+        not_run=not_run,
     )
 
 

@@ -133,6 +133,26 @@ def _dropped_case(folder: Path) -> None:
     command(put("counts.PASSED", lambda count: count - 1))(folder)
 
 
+def _left_out(folder: Path) -> None:
+    """A record is gone, and command.json says that the command was interrupted before."""
+    _dropped_case(folder)
+    path = sorted(folder.rglob("command.json"))[0]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    case = next(one.stem for one in record_paths(folder) if "one_shot" in one.name).replace("one_shot", "two_shot")
+    document["jobs"][0]["cases"].append(case)
+    document |= {
+        "outcome": "interrupted",
+        "exit_code": 130,
+        "why": "SIGINT",
+        "cases_not_run": [{"job": 0, "case": case}],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    known = {json.loads(one.read_text(encoding="utf-8"))["kernel"]["ptx_digest"][7:] for one in record_paths(folder)}
+    for one in folder.rglob("*.ptx"):
+        if one.stem not in known:
+            one.unlink()
+
+
 def _unsealed(change: Change) -> Change:
     """Change files, and put the manifests back as they were."""
 
@@ -810,6 +830,10 @@ UNFINDABLE = (
     Kind(
         "a slow world left out", "measured", _dropped_world, NOWHERE,
         "no file of the others names it; a signature over all worlds, or the tracker that it was sent to",
+    ),
+    Kind(
+        "a record that is gone, of a command said to have been interrupted", "run", _left_out, NOWHERE,
+        "an interrupted command may not have come to it; the last line says how many did not run; a signature",
     ),
     Kind(
         "temperatures and power", "measured", every(put("timing.devices.0.before.temperature_c", 20)), NOWHERE,
