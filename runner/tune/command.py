@@ -50,12 +50,12 @@ from runner.request.schema import TimingMode
 from runner.request.sizes import format_bytes
 from runner.request.validate import CONF
 from runner.request_error import RequestError
-from runner.tune import compare
 from runner.tune.candidates import Candidates
 from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import regrets, report, unseen_sizes
+from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Search
 from runner.tune.state import State, searched_in
 from runner.tune.ties import TIE
@@ -94,8 +94,8 @@ class Options:
     exhaustive: bool = False
     model_seconds: float | None = None
     gpu: str = ""
-    compare: tuple[Path, ...] = ()
-    records: tuple[Path, ...] = ()
+    sample: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,9 @@ def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None
     """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
     if options.regret:
         return _show_regret(options.regret)
-    if options.compare:
-        return _compare(options, given, seams or Seams())
     tuning = _Tuning(options, given, seams or Seams())
+    if options.sample:
+        return tuning.measure_sample()
     return tuning.measure_unseen() if options.unseen else tuning.run()
 
 
@@ -131,26 +131,6 @@ def _show_regret(places: Sequence[Path]) -> int:
         raise RequestError(f"{error} (--regret)") from None
     print(said)
     return 0 if is_small else 1
-
-
-def _compare(options: Options, given: Sequence[str], seams: Seams) -> int:
-    """Compare two tables' choices: with overrides after both ran side by side, else by the records that there are."""
-    from reports.record.bundle import read as read_records
-
-    try:
-        first, second = map(read, options.compare)
-        places = list(options.records)
-        if options.overrides:
-            places += _Tuning(options, given, seams).measure_both(first, second)
-        said, is_met = compare.report(
-            compare.compared(first, second, read_records(places) if places else ()), first.unit
-        )
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} (--compare)") from None
-    print(said)
-    return 0 if is_met else 1
 
 
 @dataclass(slots=True)
@@ -183,7 +163,7 @@ class _Tuning:
         fabric = next(iter(fabrics))
         own = fabric.gpu.name if fabric.gpu is not None else SIMULATED
         self.gpu = own if fabric.simulated else self.seams.gpu() or "unknown GPU"
-        if not (self.options.unseen or self.options.compare):
+        if not (self.options.unseen or self.options.sample):
             self._choose_way(folders)
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
@@ -259,22 +239,20 @@ class _Tuning:
             return 0
         return _show_regret([folder])
 
-    def measure_both(self, first: Table, second: Table) -> list[Path]:
-        """Run two tables' choices side by side where they differ; the folder of their records, none if there are no
-        such cases."""
+    def measure_sample(self) -> int:
+        """Run random tunings beside the catalogue's own, some at each size, for a score of the model."""
         composed = []
+        with closing(OpenBench(self.seams, self.options.processes)) as bench:
+            points = list(_points(self.jobs))
+            places = [Candidates(one.case, one.job.request.algorithms, bench.at(one.job)[1]) for one in points]
+        counts = shares(self.options.sample or 0, len(points))
         with hydra_over(self.options.config_dir):
-            for number, point in enumerate(_points(self.jobs)):
-                entries = [compare.entry_for(table, point.case) for table in (first, second)]
-                names = dict.fromkeys(one.choice.name for one in entries if one is not None)
-                if None not in entries and len(names) == len(entries):
-                    place = f"placement={point.case.placement}"
-                    composed.append(self._composed(point.job, list(names), [point.case.size_bytes], number, [place]))
-        if not composed:
-            return []
-        folder = self._ran(composed)
-        print(f"records: {folder}")
-        return [folder]
+            for number, (point, place, count) in enumerate(zip(points, places, counts, strict=True)):
+                names = [one.algorithm for one in (*place.own(), *drawn(place, count, self.options.seed))]
+                more = [f"placement={point.case.placement}", *_unless(point.job, SAMPLE_TIMING)]
+                composed.append(self._composed(point.job, names, [point.case.size_bytes], number, more))
+        print(f"records: {self._ran(composed)}")
+        return 0
 
     def _unseen(self, job: PreparedJob, table: Table, number: int) -> ComposedJob:
         """The job of sizes that were not searched. RequestError for an op that the table does not have."""
@@ -629,6 +607,12 @@ def _entries(
 def _series(case: Case) -> tuple[object, ...]:
     """What cases of one series of sizes have in common."""
     return dataclasses.astuple(dataclasses.replace(case, size_bytes=0))
+
+
+def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:
+    """Overrides for keys that a job's command line does not give."""
+    given = {line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
+    return [f"{key}={value}" for key, value in usual.items() if key not in given and "timing" not in given]
 
 
 def _saved(state: State) -> None:

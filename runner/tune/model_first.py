@@ -24,12 +24,12 @@ from runner.gpu.reading import gpu_type, type_of_device
 from runner.predict.case_work import CaseWork
 from runner.predict.predictable import check_predictable, check_ranks
 from runner.predict.predicting import terms_for
+from runner.predict.profiles import Found, Unprofiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.request.validate import Request
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
-from runner.tune.profiles import Found, Unprofiled
 from runner.tune.search import BEST_OF_A_RUNG
 
 MEASURED = 3

@@ -17,11 +17,11 @@ from kernels.tuned.table import read
 from kernels.tuned_name import base_of, step_of
 from runner.gpu.names import CONF
 from runner.predict.case_work import CaseWork
+from runner.predict.profiles import Found, Unprofiled
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.tune.command import SIZES, Options, Seams, tune
 from runner.tune.model_first import MEASURED, Ranking, blocks_of, model_for
-from runner.tune.profiles import Found, Unprofiled
 from runner.tune.search import Measured
 from runner.world.fabrics import HostOffer
 from symlab.command import main

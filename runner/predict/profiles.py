@@ -54,7 +54,7 @@ class SharedClock:
     """The simulator's clock, asked once for each launch of a code on a message, whatever the tuning's name is.
 
     Tunings that differ in their blocks alone have one code. Their flags have room for other numbers of blocks, which
-    changes no path (tests/runner/tune/test_profiles.py holds profiles made so against those made one by one).
+    changes no path (tests/runner/predict/test_profiles.py holds profiles made so against those made one by one).
     """
 
     budget: Budget = field(default_factory=lambda: Budget(math.inf))
