@@ -36,6 +36,7 @@ from kernels.tuned.table import (
     slug_of,
 )
 from memory.atomic_file import replacing
+from memory.fabric import Traits
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.case.best import SIMULATED
@@ -56,7 +57,7 @@ from runner.tune.model_first import MEASURED, Model, Ranking, model_for, ranking
 from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import regrets, report, unseen_sizes
 from runner.tune.sample import SAMPLE_TIMING, drawn, shares
-from runner.tune.search import Search
+from runner.tune.search import Found, Search
 from runner.tune.state import State, searched_in
 from runner.tune.ties import TIE
 from runner.world.fabrics import HostOffer, resolve
@@ -355,7 +356,7 @@ class _Tuning:
             is_late=lambda: until is not None and self.seams.now() >= until,
             say=lambda line: print(f"  {point.label}: {line}", file=sys.stderr, flush=True),
         )
-        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking)):
+        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking, traits)):
             return found
         try:
             done = search.run(earlier)
@@ -365,17 +366,19 @@ class _Tuning:
             raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
         plain = {"how": EXHAUSTIVE, "model": "", "ranked": 0, "predicted": []}
         counts = {"timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
-        return {"best": list(done.best), **counts, **plain}
+        return {"best": list(done.best), "own": _own(point, traits, done), **counts, **plain}
 
-    def _among(self, search: Search, point: Point, ranking: Ranking) -> dict[str, Any] | None:
-        """Search those that the model ranks best; None, with the reason said, if all candidates have to be measured."""
+    def _among(self, search: Search, point: Point, ranking: Ranking, traits: Traits) -> dict[str, Any] | None:
+        """Search the catalogue's own tunings and those that the model ranks best; None, with the reason said, if all
+        candidates have to be measured."""
         if not (ranking.us or ranking.unpredicted):
             late = " in time" if ranking.left_out else ""
             search.say(f"nothing was predicted{late}, so all candidates are measured")
             return None
         guesses = ranking.best(point.case)
         try:
-            done = search.among([*(one.name for one in guesses), *ranking.unpredicted])
+            own = [one.algorithm for one in Candidates(point.case, point.job.request.algorithms, traits).own()]
+            done = search.among(dict.fromkeys([*own, *(one.name for one in guesses), *ranking.unpredicted]))
         except RequestError:
             raise
         except ValueError as error:
@@ -383,6 +386,7 @@ class _Tuning:
             return None
         return {
             "best": list(done.best),
+            "own": _own(point, traits, done),
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
@@ -417,8 +421,9 @@ class _Tuning:
         composed = []
         with hydra_over(self.options.config_dir):
             for number, point in enumerate(points):
-                names, place = _finalists(points, found, number), f"placement={point.case.placement}"
-                composed.append(self._composed(point.job, names, [point.case.size_bytes], number, [place]))
+                names, more = _finalists(points, found, number), [f"placement={point.case.placement}"]
+                sizes, libraries = [point.case.size_bytes], self._baselines(point.job)
+                composed.append(self._composed(point.job, names, sizes, number, more, libraries))
         return self._ran(composed)
 
     def _composed(
@@ -515,7 +520,10 @@ class _Tuning:
         print(f"symlab tune: {counted(len(points), 'case')} {where}; table: {self.place}", flush=True)
         if self.model is not None:
             of = self.model.known.name
-            print(f"the model of {of} ranks the candidates; of each size the best {MEASURED} are measured")
+            print(
+                f"the model of {of} ranks the candidates; of each size the best {MEASURED} and the catalogue's own "
+                "tunings are measured"
+            )
         elif self.no_model:
             print(f"all candidates are measured: {self.no_model}")
         if state.note:
@@ -568,10 +576,17 @@ def _points(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
                 yield Point(job, wanted)
 
 
+def _own(point: Point, traits: Traits, done: Found) -> list[str]:
+    """The catalogue's kernels with their own tunings that take a case, without those that failed."""
+    every = Candidates(point.case, point.job.request.algorithms, traits).own()
+    return [one.algorithm for one in every if one.algorithm not in done.failed]
+
+
 def _finalists(points: Sequence[Point], found: Sequence[Mapping[str, Any]], number: int) -> list[str]:
-    """The names that are run at a point: its own best, and those of the next smaller and the next larger size."""
+    """The names that are run at a point: its own best, those of the next smaller and the next larger size, and all
+    tunings of the catalogue's own."""
     own = points[number].case
-    names = dict.fromkeys(found[number]["best"][:OWN_FINALISTS])
+    names = dict.fromkeys([*found[number]["best"][:OWN_FINALISTS], *found[number]["own"]])
     for beside in (number - 1, number + 1):
         if not 0 <= beside < len(points) or dataclasses.replace(points[beside].case, size_bytes=own.size_bytes) != own:
             continue
@@ -593,9 +608,10 @@ def _entries(
     ties.chosen."""
     entries, measured = [], []
     keys = [_series(point.case) for point in points]
-    options = [options_of(point.case, kept.get(number, ())) for number, point in enumerate(points)]
-    for number, name in enumerate(chosen_names(keys, options, tie)):
-        point, finalists = points[number], kept.get(number, ())
+    measured_at = [kept.get(number, ()) for number in range(len(points))]
+    options = [options_of(point.case, finalists) for point, finalists in zip(points, measured_at, strict=True)]
+    for number, name in enumerate(chosen_names(keys, options, tie, measured_at)):
+        point, finalists = points[number], measured_at[number]
         if not name:
             print(f"symlab: {point.label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
         else:
@@ -641,7 +657,7 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
     """The new entries as a table."""
     lines = []
     for one in entries:
-        other = one.runner_up
+        other, library = one.runner_up, one.library
         lines.append(
             Line(
                 {
@@ -654,11 +670,13 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
                     "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
                     "runner-up": other.name if other is not None else "-",
                     "its": f"{other.value:.6g}" if other is not None else "-",
+                    "library": library.name if library is not None else "-",
+                    "library's": f"{library.value:.6g}" if library is not None else "-",
                     "timed": str(one.searched.timed),
                     "found": one.searched.found(one.choice.name),
                 }
             )
         )
     columns = tuple(lines[0].cells)
-    numeric = frozenset({"ranks", "size", unit, "its", "timed"})
+    numeric = frozenset({"ranks", "size", unit, "its", "library's", "timed"})
     return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()

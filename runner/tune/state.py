@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from kernels.tuned.table import WAYS, Guess, Searched
-from kernels.tuned_name import step_of
+from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from memory.atomic_file import replacing
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 64 << 20
 
-FOUND = ("best", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
-"""What is kept of the finished search of a point: names by time, the best first, and what a table says of the search
+FOUND = ("best", "own", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
+"""What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
+the case and did not fail; and what a table says of the search
 (kernels.tuned.table.Searched; predicted: names and microseconds)."""
 
 
@@ -115,6 +116,14 @@ def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
     )
 
 
+def _check_name(name: str) -> None:
+    """ValueError for what is no kernel's name, or has a tuning that can't be read."""
+    if not base_of(name).isidentifier():
+        raise ValueError(f"{name!r} is no kernel's name")
+    if has_tuning(name) and not is_dependent_alone(name):
+        step_of(name)
+
+
 def _check(point: Any) -> None:
     """ValueError, KeyError, TypeError or AttributeError for a point that no search wrote."""
     if set(point) != {"rungs", "found"}:
@@ -122,7 +131,7 @@ def _check(point: Any) -> None:
     for rung, scores in point["rungs"].items():
         int(rung)
         for name, score in scores.items():
-            step_of(name)
+            _check_name(name)
             if not isinstance(score, str) and not (type(score) in (int, float) and math.isfinite(score) and score > 0):
                 raise ValueError(f"{name} has the score {score!r}")
     found = point["found"]
@@ -130,7 +139,7 @@ def _check(point: Any) -> None:
         if set(found) != set(FOUND) or not found["best"]:
             raise ValueError("what a point found has other keys")
         searched_in(found)
-        for name in found["best"]:
-            step_of(name)
+        for name in (*found["best"], *found["own"]):
+            _check_name(name)
         if not all(type(found[key]) is int for key in ("timed", "failed", "left_out", "ranked")):
             raise ValueError("what a point found has other numbers")

@@ -127,7 +127,9 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     expected = (2.0 + (large - small) / 256) / (1 / 6e3 - 1 / 3e5)
     assert table.entries[1].up_to_bytes == pytest.approx(expected, rel=0.001)
     assert [job.request.sizes_bytes for job in finals.composed] == [(size,) for size in SIZES]
-    assert {job.request.baselines for job in finals.composed} == {()}
+    assert {job.request.baselines for job in finals.composed} == {"auto"}
+    assert all({"lamport", "two_shot"} <= set(job.request.algorithms) for job in finals.composed[:5])
+    assert all("two_shot" in job.request.algorithms for job in finals.composed)
     said = capsys.readouterr().out
     assert f"symlab tune: 10 cases on {GPU}" in said
     assert "algorithms=best" in said
