@@ -55,7 +55,7 @@ from runner.tune.candidates import Candidates
 from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
-from runner.tune.regret import regrets, report, unseen_sizes
+from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
 from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Found, Search
 from runner.tune.state import State, searched_in
@@ -116,18 +116,18 @@ class Point:
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
     """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
     if options.regret:
-        return _show_regret(options.regret)
+        return _show_regret(options.regret, WORLDS)
     tuning = _Tuning(options, given, seams or Seams())
     if options.sample:
         return tuning.measure_sample()
     return tuning.measure_unseen() if options.unseen else tuning.run()
 
 
-def _show_regret(places: Sequence[Path]) -> int:
+def _show_regret(places: Sequence[Path], least_worlds: int) -> int:
     from reports.record.bundle import read as read_records
 
     try:
-        said, is_small = report(regrets(read_records(places)))
+        said, is_small = report(regrets(read_records(places)), least_worlds)
     except ValueError as error:
         raise RequestError(f"{error} (--regret)") from None
     print(said)
@@ -238,7 +238,7 @@ class _Tuning:
         if self.is_simulated:
             print("the simulator has no clock: there are no times, so there is no regret")
             return 0
-        return _show_regret([folder])
+        return _show_regret([folder], 1)
 
     def measure_sample(self) -> int:
         """Run random tunings beside the catalogue's own, some at each size, for a score of the model."""
