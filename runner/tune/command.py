@@ -14,15 +14,15 @@ import functools
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kernels.catalogue import SPECS, find
-from kernels.spec import Case, Counts
+from kernels.catalogue import SPECS
+from kernels.spec import Counts
 from kernels.stress import NO_STRESS
 from kernels.tuned.table import (
     EXHAUSTIVE,
@@ -53,12 +53,13 @@ from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
 from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.finals import Final, Point, finals_of, parts, points_of
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
 from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Found, Search
-from runner.tune.state import State, searched_in
+from runner.tune.state import State, searched_in, state_key
 from runner.tune.ties import TIE
 from runner.world.fabrics import HostOffer, resolve
 
@@ -68,9 +69,6 @@ SUFFIX = ".search"
 SIZES = tuple(1 << power for power in range(10, 29, 2))
 SIMULATED_SIZES = SIZES[:4]
 """Sizes that are searched where none are given: 1K, 4K, .. 256M; in the simulator up to 64K."""
-
-OWN_FINALISTS = 2
-"""How many of a size's best are run again for the table, at this size and at those next to it."""
 
 MODELS_SHARE = 0.5
 """The most of --seconds that the model takes, where --model-seconds does not say."""
@@ -97,20 +95,6 @@ class Options:
     gpu: str = ""
     sample: int | None = None
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One case to search: the job it is of, and the case with the algorithm "best"."""
-
-    job: PreparedJob
-    case: Case
-
-    @property
-    def label(self) -> str:
-        case = self.case
-        placement = " in place" if case.placement == "in_place" else ""
-        return f"{case.op} {case.dtype} {format_bytes(case.size_bytes)} n{case.world_size}{placement}"
 
 
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
@@ -203,18 +187,20 @@ class _Tuning:
         earlier = self._earlier_table()
         place = self.place.with_name(self.place.name + SUFFIX)
         state = State(place, self._key(), lambda: self.seams.now() - self.begun)
-        points = list(_points(self.jobs))
+        points = list(points_of(self.jobs))
         self._say_begin(state, points)
         try:
             found = self._search(points, state)
-            folder = self._finals(points, found)
+            finals = finals_of(points, found, between=not self.is_simulated)
+            folders = self._finals(finals, state)
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)
             return exit_code_of(interrupt)
         spent_s = state.earlier_s + self.seams.now() - self.begun
-        entries = _entries(points, found, kept_in(folder), spent_s / len(points), 0.0 if self.is_simulated else TIE)
+        kept = {number: records for folder in folders for number, records in kept_in(folder).items()}
+        entries = _entries(finals, kept, spent_s / len(finals), 0.0 if self.is_simulated else TIE)
         if not entries:
-            raise RequestError(f"no finalist passed, see {folder} (algorithms), nothing is written")
+            raise RequestError(f"no finalist passed, see {folders[0]} (algorithms), nothing is written")
         print(_text(entries, INSTRUCTIONS if self.is_simulated else MICROSECONDS))
         if self.is_simulated and not self.options.simulated:
             print(
@@ -222,9 +208,9 @@ class _Tuning:
                 "(--simulated writes one, for simulated runs only)"
             )
         else:
-            self._write(earlier, entries, folder)
+            self._write(earlier, entries, folders, kept)
         state.remove()
-        return 0 if len(entries) == len(points) else 1
+        return 0 if len(entries) == len(finals) else 1
 
     def measure_unseen(self) -> int:
         """Run the table's choices at sizes that were not searched, beside all contestants, and print the regret."""
@@ -244,7 +230,7 @@ class _Tuning:
         """Run random tunings beside the catalogue's own, some at each size, for a score of the model."""
         composed = []
         with closing(OpenBench(self.seams, self.options.processes)) as bench:
-            points = list(_points(self.jobs))
+            points = list(points_of(self.jobs))
             places = [Candidates(one.case, one.job.request.algorithms, bench.at(one.job)[1]) for one in points]
         counts = shares(self.options.sample or 0, len(points))
         with hydra_over(self.options.config_dir):
@@ -281,7 +267,7 @@ class _Tuning:
         with closing(bench):
             ranked = self._ranked([one for one in points if state.found(one.case.id) is None], bench)
             for number, point in enumerate(points):
-                key = _series(point.case)
+                key = point.series
                 one = state.found(point.case.id)
                 if one is None:
                     if self.model is None:
@@ -415,16 +401,28 @@ class _Tuning:
 
     # The finalists
 
-    def _finals(self, points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> Path:
-        """Run the finalists of each point side by side with those of the sizes next to it, by which it is known where
-        one choice is to follow another; the folder of their records."""
-        composed = []
-        with hydra_over(self.options.config_dir):
-            for number, point in enumerate(points):
-                names, more = _finalists(points, found, number), [f"placement={point.case.placement}"]
-                sizes, libraries = [point.case.size_bytes], self._baselines(point.job)
-                composed.append(self._composed(point.job, names, sizes, number, more, libraries))
-        return self._ran(composed)
+    def _finals(self, finals: Sequence[Final], state: State) -> list[Path]:
+        """Run the finals, in some commands; the folders of their records. Of those that a command ran which was
+        interrupted later the records are taken."""
+        folders = []
+        for part in parts(finals):
+            key = state_key([[finals[at].point.case.id, list(finals[at].names)] for at in part])
+            folder = Path(state.finals.get(key, ""))
+            if not (key in state.finals and folder.is_dir()):
+                with hydra_over(self.options.config_dir):
+                    composed = [self._final(finals[at], at) for at in part]
+                folder = self._ran(composed).absolute()
+                state.finals[key] = str(folder)
+                _saved(state)
+            folders.append(folder)
+        return folders
+
+    def _final(self, final: Final, number: int) -> ComposedJob:
+        """The job of a final. Inside hydra_over."""
+        job, case = final.point.job, final.point.case
+        more = [f"placement={case.placement}", *_unless(job, FINALS_USUAL)]
+        libraries = self._baselines(job) if final.is_searched else "none"
+        return self._composed(job, final.names, [case.size_bytes], number, more, libraries)
 
     def _composed(
         self,
@@ -436,18 +434,18 @@ class _Tuning:
         baselines: str = "none",
     ) -> ComposedJob:
         """A job of the same settings with other algorithms and sizes. Inside hydra_over."""
-        own = {one.lstrip("+~").partition("=")[0].partition(".")[0] for one in more}
-        lines = [line for line in job.composed.overrides if _key_of(line) not in (*OURS, "baselines", *own)]
+        own = {one.partition("=")[0] for one in more}
+        given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
+        lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
         lines += [
             f"algorithms=[{','.join(names)}]",
             f"sizes=[{','.join(map(str, sizes))}]",
             f"baselines={baselines}",
             *more,
         ]
-        given = [line.lstrip("+~").partition("=")[0] for line in job.composed.overrides]
-        if not any(key.partition(".")[0] == "track" for key in given):
+        if not any(key.partition(".")[0] == "track" for key in given.values()):
             lines.append("track=none")
-        if "timing.limit" not in given:
+        if "timing.limit" not in given.values():
             lines.append("timing.limit=none")
         (composed,) = compose_jobs(lines, False)
         return dataclasses.replace(composed, number=number)
@@ -485,8 +483,13 @@ class _Tuning:
             )
         return table
 
-    def _write(self, earlier: Table | None, entries: Sequence[Entry], folder: Path) -> None:
-        kept = kept_in(folder)
+    def _write(
+        self,
+        earlier: Table | None,
+        entries: Sequence[Entry],
+        folders: Sequence[Path],
+        kept: Mapping[int, Sequence[Kept]],
+    ) -> None:
         first = next(iter(kept.values()))[0].record
         fabric = first.fabric
         assert fabric is not None
@@ -494,7 +497,7 @@ class _Tuning:
         made = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "commit": commit,
-            "records": folder.name,
+            "records": ", ".join(folder.name for folder in folders)[:200],
             "with": shlex.join(["symlab", "tune", *self.given])[:200] or "symlab tune",
         }
         table = Table(
@@ -512,7 +515,7 @@ class _Tuning:
             raise RequestError(f"{self.place}: {error.strerror} (-o), give a file that can be written") from None
         ranges = counted(ranges_in(table.entries), "range")
         print(f"table: {self.place} ({counted(len(table.entries), 'choice')}, {ranges}, {digest_of(written)})")
-        print(f"records of the finalists: {folder}")
+        print(f"records of the finalists: {', '.join(map(str, folders))}")
         print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(self.place))} ..")
 
     def _say_begin(self, state: State, points: Sequence[Point]) -> None:
@@ -565,64 +568,32 @@ def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJ
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
 
-def _points(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
-    """The cases to search, each once: by job, and by size."""
-    seen = set()
-    for job in jobs:
-        for case in sorted(job.cases, key=lambda one: one.size_bytes):
-            wanted = dataclasses.replace(case, algorithm=BEST)
-            if wanted not in seen and wanted.size_bytes:
-                seen.add(wanted)
-                yield Point(job, wanted)
-
-
 def _own(point: Point, traits: Traits, done: Found) -> list[str]:
     """The catalogue's kernels with their own tunings that take a case, without those that failed."""
     every = Candidates(point.case, point.job.request.algorithms, traits).own()
     return [one.algorithm for one in every if one.algorithm not in done.failed]
 
 
-def _finalists(points: Sequence[Point], found: Sequence[Mapping[str, Any]], number: int) -> list[str]:
-    """The names that are run at a point: its own best, those of the next smaller and the next larger size, and all
-    tunings of the catalogue's own."""
-    own = points[number].case
-    names = dict.fromkeys([*found[number]["best"][:OWN_FINALISTS], *found[number]["own"]])
-    for beside in (number - 1, number + 1):
-        if not 0 <= beside < len(points) or dataclasses.replace(points[beside].case, size_bytes=own.size_bytes) != own:
-            continue
-        for name in found[beside]["best"][:OWN_FINALISTS]:
-            most = find(f"{own.op}/{name}").max_size_bytes
-            if most is None or own.size_bytes <= most:
-                names[name] = None
-    return list(names)
-
-
-def _entries(
-    points: Sequence[Point],
-    found: Sequence[Mapping[str, Any]],
-    kept: Mapping[int, Sequence[Kept]],
-    seconds: float,
-    tie: float,
-) -> list[Entry]:
-    """The entries of the points of which a finalist passed. seconds: what finding took, of each; tie: see
+def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float, tie: float) -> list[Entry]:
+    """The entries of the finals of which a finalist passed. seconds: what finding took, of each; tie: see
     ties.chosen."""
     entries, measured = [], []
-    keys = [_series(point.case) for point in points]
-    measured_at = [kept.get(number, ()) for number in range(len(points))]
-    options = [options_of(point.case, finalists) for point, finalists in zip(points, measured_at, strict=True)]
+    keys = [final.point.series for final in finals]
+    measured_at = [kept.get(number, ()) for number in range(len(finals))]
+    options = [options_of(final.point.case, ran) for final, ran in zip(finals, measured_at, strict=True)]
     for number, name in enumerate(chosen_names(keys, options, tie, measured_at)):
-        point, finalists = points[number], measured_at[number]
+        final, finalists = finals[number], measured_at[number]
         if not name:
-            print(f"symlab: {point.label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
+            label = final.point.label
+            print(f"symlab: {label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
         else:
-            entries.append(entry_of(point.case, finalists, searched_in(found[number], seconds), name))
+            entries.append(entry_of(final.point.case, finalists, searched_in(final.found, seconds), name))
             measured.append(finalists)
     return crossed(entries, measured)
 
 
-def _series(case: Case) -> tuple[object, ...]:
-    """What cases of one series of sizes have in common."""
-    return dataclasses.astuple(dataclasses.replace(case, size_bytes=0))
+FINALS_USUAL = {"launches": 1, "deadline_s": 30}
+"""What finals take unless it is given: results were checked before, and a library that does not finish waits less."""
 
 
 def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:

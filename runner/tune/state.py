@@ -5,6 +5,7 @@ The file is of one machine, one set of kernels and one way to measure (its key);
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -26,13 +27,14 @@ the case and did not fail; and what a table says of the search
 
 class State:
     """The points of a search by the id of their case. note says why an earlier file was of no use; "" if it was, or if
-    there is none. earlier_s: what the commands took that measured what the file has, in seconds; spent_s: what this one
-    took so far."""
+    there is none. finals: folders of the records of finals that were run, by what was run (state_key). earlier_s: what
+    the commands took that measured what the file has, in seconds; spent_s: what this one took so far."""
 
     def __init__(self, path: Path, key: dict[str, Any], spent_s: Callable[[], float] = lambda: 0.0) -> None:
         self.path = path
         self.note = ""
         self.earlier_s = 0.0
+        self.finals: dict[str, str] = {}
         self._spent_s = spent_s
         self._key = json.loads(json.dumps(key))
         self._points: dict[str, Any] = {}
@@ -63,6 +65,7 @@ class State:
         """Write the file, whole or not at all. OSError if that can't be done."""
         seconds = self.earlier_s + self._spent_s()
         document = {"symlab_search": VERSION, "key": self._key, "seconds": seconds, "points": self._points}
+        document["finals"] = self.finals
         with replacing(self.path) as beside:
             beside.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
 
@@ -92,11 +95,19 @@ class State:
             seconds = document["seconds"]
             if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
                 raise ValueError(f"it has the seconds {seconds!r}")
-            self.earlier_s = float(seconds)
+            finals = document["finals"]
+            if not all(isinstance(one, str) for pair in finals.items() for one in pair):
+                raise ValueError("its finals are no folders")
+            self.earlier_s, self.finals = float(seconds), finals
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return {}
         return points
+
+
+def state_key(what: Any) -> str:
+    """Return a digest of plain values."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
