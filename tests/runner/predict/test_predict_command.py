@@ -348,7 +348,7 @@ def test_best_is_what_the_table_has(one, tmp_path):
     entry = {
         "op": "all_reduce", "dtype": "bfloat16", "accumulator": "float32", "reduction": "sum",
         "placement": "out_of_place", "ranks": 2, "size_bytes": 1024, "from_bytes": 0, "up_to_bytes": 2048,
-        "choice": figure, "runner_up": None, "searched": dataclasses.asdict(Searched(1, 0, 0)),
+        "choice": figure, "runner_up": None, "library": None, "searched": dataclasses.asdict(Searched(1, 0, 0)),
         "records": [],
     }  # fmt: skip
     place = tmp_path / "table.json"
