@@ -48,7 +48,7 @@ from simulator.races.clocks import (
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
-from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
+from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, SHARED_MEMORY, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
     PREVIOUS,
@@ -281,7 +281,7 @@ class Races(Listener):
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
             size_bytes = run.blocks * run.row_bytes
-            run.shared = Shadow("shared memory", 0, size_bytes, row_bytes=run.row_bytes, spare=self.spare)
+            run.shared = Shadow(SHARED_MEMORY, 0, size_bytes, row_bytes=run.row_bytes, spare=self.spare)
         return run.shared
 
     # Accesses
@@ -552,7 +552,7 @@ class Races(Listener):
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
-            self.last_store = (run, lanes, info, "shared memory")
+            self.last_store = (run, lanes, info, SHARED_MEMORY)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())
         self._touch(self._shared(run), run, lanes, offsets, is_affine, info, entries)
@@ -630,6 +630,10 @@ class Races(Listener):
         for one in announced:
             one.made = 0
         self.fresh = [pair for pair in self.fresh if pair[1].made]
+        who, every = Lanes(run, lanes), np.arange(len(lanes))
+        for one in (barrier for maker, barrier in self.fresh if maker is run):  # copies by these lanes may, too
+            known = ~self.order.unknown(who, every, np.full(len(lanes), one.made), GENERIC)
+            one.counts.update(actors[known].tolist())
 
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
@@ -829,7 +833,7 @@ class Races(Listener):
                 is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
                 made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
                 byte = key[1] * ROW_BYTES + key[2]
-                what = (barrier.made, made, actor, one.info["write"], "shared memory", byte, ASYNC)
+                what = (barrier.made, made, actor, one.info["write"], SHARED_MEMORY, byte, ASYNC)
                 self.found.add(Pair(*what, not is_race, False), 1)
 
     def _copies_at(self, moments: list[Moment], width: int) -> None:
@@ -933,6 +937,8 @@ class Races(Listener):
             over = [one for one in copies.values() if one.run is run and one.first in chosen]
             if not is_all:
                 over = [one for one in over if 0 <= one.group < self._made(run, True, one.first) - event.allowed]
+            if event.reads_only:
+                self.found.read_alone.update(one.info["write"].number for one in over)
             self._stand_for_bulk(over, event.reads_only)
             if not event.reads_only:
                 for one in over:
