@@ -110,6 +110,19 @@ class UnderWay:
 
 
 @dataclass(slots=True, eq=False)
+class Overwriting:
+    """Strong stores that release and take effect before the next event. index: bytes of Space.memory, one an element;
+    before: what was there; links: what the write released that was there. Of no other lanes at the same place."""
+
+    index: Numbers
+    width: int
+    before: Any
+    links: Numbers
+    actors: Numbers
+    stamp: int
+
+
+@dataclass(slots=True, eq=False)
 class Moment:
     """A copy reads or writes size_bytes from a byte of a shadow on."""
 
@@ -145,6 +158,7 @@ class Races(Listener):
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
+        self.overwriting: Overwriting | None = None
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
@@ -163,6 +177,7 @@ class Races(Listener):
     def forget(self) -> None:
         """Drop the findings."""
         self.settle_copies()
+        self.found.alike.clear()
         self.found.found.clear()
 
     def expect(self, ptx: str, shared_bytes: int) -> None:
@@ -303,11 +318,59 @@ class Races(Listener):
         if run.calls_nvshmem and event.space == "global" and promised.is_meeting(event, self.space):
             by = lanes - lanes % run.launched.block  # by the first thread of each one's block
         entries = self._released(run, by, info) if info.is_strong and info.is_write else None
+        if entries is not None and (entries[:, ROW] >= 0).any():
+            self._note_values(run, lanes, index, event, entries)
         if event.space == "multicast":
             self._access_replicas(run, lanes, index, event, info, entries)
         else:
             self._access_at(run, lanes, index, event.is_affine, info, entries)
         run.note_access(event.lanes, stamp)
+
+    def _note_values(self, run: Running, lanes: Numbers, index: Numbers, event: Access, entries: Numbers) -> None:
+        """Keep what strong stores are about to overwrite."""
+        some = np.flatnonzero(entries[:, ROW] >= 0)
+        lanes, index = lanes[some], index[some]
+        if event.space == "multicast":
+            shifts = np.arange(self.space.world_size) * self.space.capacity
+            lanes, index = np.tile(lanes, len(shifts)), (shifts[:, None] + index).ravel()
+        index, first, counts = np.unique(index, return_index=True, return_counts=True)
+        index, lanes = index[counts == 1], lanes[first[counts == 1]]
+        each = index[:, None] + np.arange(event.width_bytes)
+        known = (self.space.written[each] != 0).all(axis=1)
+        index, lanes, each = index[known], lanes[known], each[known]
+        if not len(index):
+            return
+        links = np.zeros(len(index), np.int64)
+        for shadow, at, units in self._shadows_of(index):
+            if shadow.links is not None:
+                links[at] = shadow.links[units]
+        what = (index, event.width_bytes, self.space.memory[each], links, run.actors[lanes])
+        self.overwriting = Overwriting(*what, self.accesses.stamp)
+
+    def _shadows_of(self, index: Numbers) -> list[tuple[Shadow, Numbers, Numbers]]:
+        """Return the shadows of bytes of memory: of each the positions in index that are there, and their units."""
+        numbers = self.space.granules.take(index // self.space.granule_bytes)
+        found = []
+        for number in distinct(numbers).tolist():
+            shadow, shift = self._place(number)
+            at = np.flatnonzero(numbers == number)
+            found.append((shadow, at, (index[at] - shift) // shadow.unit))
+        return found
+
+    def _settle_values(self) -> None:
+        """A store of the value that was there releases nothing: who waits for the value goes on without it, too."""
+        one, self.overwriting = self.overwriting, None
+        assert one is not None
+        now = self.space.memory[one.index[:, None] + np.arange(one.width)]
+        same = np.flatnonzero((now == one.before).all(axis=1))
+        if not len(same):
+            return
+        self.found.alike[one.stamp] = one.actors[same]
+        for shadow, at, units in self._shadows_of(one.index[same]):
+            if shadow.links is not None:
+                each = max(one.width // shadow.unit, 1)
+                places = (units[:, None] + np.arange(each)).ravel()
+                shadow.links[places] = np.repeat(one.links[same[at]], each)
 
     def _access_replicas(
         self, run: Running, lanes: Numbers, index: Numbers, event: Access, info: Info, entries: Numbers | None
@@ -796,7 +859,10 @@ class Races(Listener):
         one.is_done |= not is_read
 
     def settle_copies(self) -> None:
-        """Check the copies whose moments came since the last other event: nothing orders them with each other."""
+        """Check the copies whose moments came since the last other event: nothing orders them with each other. What
+        the last event stored is there now."""
+        if self.overwriting is not None:
+            self._settle_values()
         if self.issued:
             for run in dict.fromkeys(one.run for _, one, _ in self.issued):
                 some = [found for found in self.issued if found[1].run is run]

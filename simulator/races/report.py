@@ -32,6 +32,7 @@ ASSUMPTIONS = {
 
 SHARED_MEMORY = "shared memory"
 """What findings name as the tensor of accesses to shared memory."""
+NEW_VALUE = "a new value of the flag (an earlier store of the same value ends the wait, too)"
 WAIT_WRITTEN = "cp.async.bulk.wait_group without .read"
 _ONE_SIZE = "one size of both accesses"
 
@@ -150,6 +151,8 @@ class Findings:
     watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
     of_parts: set[int] = field(default_factory=set)
     """Numbers of infos of which a warp accessed a part of 128 aligned bytes, kept for the assumption warp_128."""
+    alike: dict[int, np.ndarray] = field(default_factory=dict)
+    """By stamp of strong stores, the actors of those that stored the value that was there: they release nothing."""
     read_alone: set[int] = field(default_factory=set)
     """Numbers of infos of writes by bulk copies of which some thread waited for the reads alone."""
 
@@ -169,6 +172,7 @@ class Findings:
     def forget(self, settled: int) -> None:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
         self.watched = {key: one for key, one in self.watched.items() if one.stamp > settled}
+        self.alike = {stamp: actors for stamp, actors in self.alike.items() if stamp > settled}
 
     def _judged(self, pair: Pair, assumption: str) -> tuple[str, str]:
         """Severity and what is missing. assumption: the one that explains it, or ""."""
@@ -218,7 +222,7 @@ class Findings:
                 found |= self._lacking(one, pair.epoch, mine, is_own)
             if found:
                 break
-        order = ("a wider scope", "an acquire", "a release")
+        order = (NEW_VALUE, "a wider scope", "an acquire", "a release")
         known = next((what for what in order if what in found), "")
         if not known and pair.is_of_one_rank and not pair.is_of_one_stream:
             return "an event between the streams"
@@ -235,6 +239,8 @@ class Findings:
         at = direct if direct.any() or not is_own else at & (writers != readers)
         if not at.any():
             return set()
+        if any(epoch & LOW_MASK in self.alike.get(epoch >> STAMP_SHIFT, ()) for epoch in set(one.epochs[at].tolist())):
+            return {NEW_VALUE}
         if not (one.links[at] > 0).any():
             return {"a release"}
         acquired, acquired_scopes = one.run.acquires_of(one.lanes[at])
