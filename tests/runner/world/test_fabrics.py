@@ -126,7 +126,7 @@ def test_gpus_go_round_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranks_that_share_gpus_unevenly_have_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their processes' environments said before: NVSHMEM does not start where some use NCCL and others don't."""
+    """Whatever their environments said before: NVSHMEM does not start where some ranks use NCCL and others don't."""
     told: list[str | None] = []
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
