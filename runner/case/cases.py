@@ -183,7 +183,7 @@ def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
     baseline = find_baseline(algorithm)
     if baseline is None or request.op not in baseline.ops:
         return tuple(wanted)
-    return tuple(dict.fromkeys(baseline.placement(request.op, one) for one in wanted))
+    return tuple(dict.fromkeys(baseline.placement(request.op, one, request.world_size) for one in wanted))
 
 
 def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: str) -> Case:

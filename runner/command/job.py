@@ -66,7 +66,7 @@ from runner.world.world import World, WorldFailure
 if TYPE_CHECKING:
     import torch
 
-    from runner.case.flashinfer_modules import Brought
+    from runner.case.library_modules import Brought
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
@@ -247,7 +247,7 @@ class _Run:
             try:
                 found = self._means.brought(world, module)
             except WorldFailure as failure:
-                from runner.case.flashinfer_modules import Brought
+                from runner.case.library_modules import Brought
 
                 found = Brought(f"bringing {module} to the ranks: {failure.message.splitlines()[0]}")
         self._modules[module] = (world, found)
@@ -616,8 +616,8 @@ def _measured_custom(
 
 
 def _brought(world: World, module: str) -> Brought:
-    """Bring a module of flashinfer's onto the ranks of a world."""
-    from runner.case.flashinfer_modules import LOAD_LIMIT_S, ModulePlan, bring_module
+    """Bring a library's module onto the ranks of a world."""
+    from runner.case.library_modules import LOAD_LIMIT_S, ModulePlan, bring_module
 
     plan = ModulePlan(module)
     found = world.run(bring_module, plan, plan.limit_s + LOAD_LIMIT_S)[0]

@@ -108,10 +108,15 @@ class HostOffer:
     devices: tuple[str, ...] = ()
 
 
+WITHOUT_NCCL = "NVSHMEM_DISABLE_NCCL"
+"""Keeps NVSHMEM from using NCCL. Of ranks that share GPUs unevenly some would use it and others not, and NVSHMEM then
+does not start."""
+
+
 @dataclass(frozen=True, slots=True)
 class NvshmemOpener:
     """Opens NVSHMEM's fabric in a rank's process; joined: in one that a launcher started, not this program. With
-    share_gpus the GPUs that there are go round."""
+    share_gpus the GPUs that there are go round, and NVSHMEM does without NCCL on every rank."""
 
     heap_bytes: int
     joined: bool = False
@@ -123,6 +128,7 @@ class NvshmemOpener:
         device = _joined_device(self.share_gpus) if self.joined else rank
         if self.share_gpus:
             device %= torch.cuda.device_count()  # asks NVML, not the driver
+            os.environ[WITHOUT_NCCL] = "1"
         # Before anything touches the driver: what does, makes a context on the device that is set.
         torch.cuda.set_device(device)
         from memory.nvshmem import open_fabric
@@ -234,8 +240,6 @@ def _joined_device(share_gpus: bool) -> int:
     A launcher may show each process its own GPU alone: then that is number 0. (If it is not its own, the ranks find
     that out when they meet: memory.nvshmem_fabric.connect.)
     """
-    import os
-
     import torch
 
     from runner.world.launcher import find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings
+from runner.world.fabrics import WITHOUT_NCCL, FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings
 from runner.world.launcher import Outer
 
 FOUR = HostOffer(4, "", True)
@@ -115,12 +116,32 @@ def test_gpus_go_round_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[int, bool]] = []
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
+    monkeypatch.setenv(WITHOUT_NCCL, "1")  # the opener sets it: taken back after the test
     nvshmem = ModuleType("memory.nvshmem")
     nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append((device, share_gpus))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
     for rank in range(5):
         NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 5)
     assert opened == [(0, True), (1, True), (0, True), (1, True), (0, True)]
+
+
+def test_ranks_that_share_gpus_unevenly_have_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their environments said before: NVSHMEM does not start where some ranks use NCCL and others don't."""
+    told: list[str | None] = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
+    nvshmem = ModuleType("memory.nvshmem")
+    nvshmem.open_fabric = lambda *_, **__: told.append(os.environ.get(WITHOUT_NCCL))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
+    for rank, before in enumerate((None, "0", "1", None, "")):
+        monkeypatch.delenv(WITHOUT_NCCL, raising=False)
+        if before is not None:
+            monkeypatch.setenv(WITHOUT_NCCL, before)
+        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 5)
+    assert told == ["1"] * 5
+    monkeypatch.delenv(WITHOUT_NCCL)
+    NvshmemOpener(1 << 20)(cast(Any, None), 0, 4)
+    assert told[-1] is None, "a rank that has its GPU alone keeps NVSHMEM's own choice"
 
 
 @pytest.mark.parametrize(
