@@ -75,7 +75,6 @@ def body(frame: Frame) -> None:
     way.between()
     frame.copy(source, mine, chunk, push=True)
     frame.each_peer(others, receive)
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:

@@ -143,12 +143,11 @@ def body(frame: Frame) -> None:
     halves = Halves(frame)
     last_units, unit_bytes, ranks = halves.round.last_units, slots.UNIT_BYTES, frame.world_size
     frame.each_peer(halves.others, halves.contribute)
-    halves.round.grant()
+    halves.round.hand_over(halves.source.count)
     halves.parts.clear((last_units + ranks - 1) // ranks * unit_bytes)
     halves.results.clear(last_units * unit_bytes)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
-    halves.round.end(halves.source.count)
 
 
 def owner(case: Case, rank: int) -> torch.Tensor:

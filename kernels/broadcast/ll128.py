@@ -66,7 +66,6 @@ def body(frame: Frame) -> None:
     way.between()
     frame.when(is_root, lambda: frame.copy(source, output, frame.size, push=True))
     frame.when(frame.rank != frame.root, receive)
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class OneWay:
-    """A launch's inbox, with a number of rows. Send, then call between, then receive or reduce, then end. Made while a
-    kernel is traced.
+    """A launch's inbox, with a number of rows. Send, then call between, then receive or reduce. Made while a kernel is
+    traced.
 
     sender(row) is the rank that stores into a row. is_flagged: the form is Flagged, else Sentinel.
     """
@@ -98,14 +98,11 @@ class OneWay:
 
         own.units(Int64(0), own.count * UNIT_BYTES, frame.index, frame.lanes, store, beside=output)
 
-    def between(self) -> None:
-        """While the data is under way: give the all-clear, and set back what the launch before has read."""
-        self.round.grant()
+    def between(self, units: Any = 0) -> None:
+        """While the data is under way: hand over to the next launch from this one, in which a row's message had a number of units, and set
+        back what the launch before has read; units is for the form Sentinel."""
+        self.round.hand_over(units)
         self.inbox.clear(self.round.last_units * UNIT_BYTES)
-
-    def end(self, units: Any) -> None:
-        """End the launch, in which a row's message had a number of units."""
-        self.round.end(units)
 
 
 def reduce_on_all(frame: Frame, is_flagged: bool) -> None:
@@ -113,6 +110,5 @@ def reduce_on_all(frame: Frame, is_flagged: bool) -> None:
     source, output = Message(frame, frame.address("input")), Message(frame, frame.address("output"))
     way = OneWay(frame, frame.world_size, is_flagged)
     way.send_to_all(source)
-    way.between()
+    way.between(source.count)
     way.reduce_rows(output)
-    way.end(source.count)

@@ -66,9 +66,8 @@ def body(frame: Frame) -> None:
     way = OneWay(frame, frame.world_size - 1, is_flagged=False, sender=lambda row: frame.after(frame.root, row + 1))
     own = Message(frame, source)
     way.send(own, frame.root, row, frame.index, frame.lanes, frame.rank != frame.root)
-    way.between()
+    way.between(own.count)
     frame.when(is_root, lambda: way.reduce(own, Message(frame, output)))
-    way.end(own.count)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:

@@ -65,7 +65,6 @@ def body(frame: Frame) -> None:
     way.send(own, frame.root, row, frame.index, frame.lanes, frame.rank != frame.root)
     way.between()
     frame.when(is_root, lambda: way.reduce(own, Message(frame, output)))
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:

@@ -68,9 +68,8 @@ def body(frame: Frame) -> None:
         way.send(Message(frame, source + chunk * peer, chunk), peer, others - 1 - number, index, lanes)
 
     frame.each_peer(others, send)
-    way.between()
+    way.between(own.count)
     way.reduce(own, Message(frame, output, chunk))
-    way.end(own.count)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:

@@ -68,7 +68,6 @@ def body(frame: Frame) -> None:
     frame.each_peer(others, send)
     way.between()
     way.reduce(own, LineMessage(frame, output, chunk))
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
