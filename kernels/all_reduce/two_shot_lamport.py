@@ -141,11 +141,11 @@ def body(frame: Frame) -> None:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     halves = Halves(frame)
-    last_units, unit_bytes, ranks = halves.round.last_units, slots.UNIT_BYTES, frame.world_size
     frame.each_peer(halves.others, halves.contribute)
     halves.round.hand_over(halves.source.count)
-    halves.parts.clear((last_units + ranks - 1) // ranks * unit_bytes)
-    halves.results.clear(last_units * unit_bytes)
+    last_units, ranks = halves.round.last_units, frame.world_size
+    halves.parts.clear((last_units + ranks - 1) // ranks)
+    halves.results.clear(last_units)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
 

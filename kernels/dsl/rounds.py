@@ -69,35 +69,43 @@ class Round:
         self.grants: bool = frame.choice("all_clear", True)
         self.thread = frame.threads - 1 - frame.thread
         self.turns = frame.address("turns") if is_set_back else None
+        self.last_units: Any = Int32(0)
+        """Of the launch before; known after hand_over."""
         frame.epoch += 1
         self.bank = frame.epoch & (self.banks - 1)
         self.last_bank = (frame.epoch - 1) & (self.banks - 1)
-        self.last_units = Int64(0)
-        if self.turns is not None:
-            self.last_units = Int64(device.load_word(self.turns + Int64(frame.block) * 4))
 
     def hand_over(self, units: Any) -> None:
-        """Once the data is on its way, hand over to the next launch: write down its epoch, and the units of its message for who
-        sets the bank back; tell all peers that the launches before this one are over here, and wait for their grants
-        that the next launch needs, each if it is this launch's turn."""
+        """Once the data is on its way: tell all peers that the launches before this one are over here; write down this
+        launch's epoch, and the units of its message for who sets the bank back; and wait for the grants that the next
+        launch needs. Grants are given, and awaited, if it is this launch's turn."""
         frame = self.frame
+        if self.turns is not None:
+            self.last_units = device.load_word(self.turns + Int64(frame.block) * 4)
+        granted = self._place()
         cute.arch.sync_threads()  # all threads of the block have read what is overwritten now
+        self._in_turn(frame.epoch, partial(give_grant, self.thread, granted, frame.epoch, frame.world_size))
         kept = [(frame.address("epochs"), frame.epoch)]
         if self.turns is not None:
             kept.append((self.turns, Int32(units)))
         keep_words(frame.thread, frame.block, frame.blocks, kept, frame.choice("max_blocks"), frame.threads)
-        if not self.grants:
-            return
-        give = partial(give_grant, self.thread, frame.table("signals"), frame.rank, frame.epoch, frame.world_size)
-        self._in_turn(frame.epoch, give)
         oldest = frame.epoch + (self.behind - self.banks)
         needed = (oldest + (self.every - 1)) & -self.every
         flag = frame.address("signals") + Int64(self.thread) * 4
         wait = partial(await_peer, self.thread, flag, needed, EXIT, frame.watch, frame.world_size)
         self._in_turn(oldest - 1, wait)  # else the launch before has waited for the same
 
+    def _place(self) -> Any:
+        """Where thread t tells rank t: signals is int32[world_size] here, each rank's last grant. All threads look it
+        up, for few give grants, and who does not have data to send does so before it knows the epoch."""
+        frame = self.frame
+        peer = cutlass.select_(self.thread < frame.world_size, self.thread, Int32(0))
+        return frame.peer("signals", peer) + Int64(frame.rank) * 4
+
     def _in_turn(self, number: Any, body: Any) -> None:
         """Call body in the last block where number is a multiple of grant_every."""
+        if not self.grants:
+            return
         frame = self.frame
         is_last = frame.block == frame.blocks - 1
         if self.every > 1:
@@ -107,15 +115,11 @@ class Round:
 
 @cute.jit
 def give_grant(
-    thread: cutlass.Int32,
-    table: cutlass.Int64,
-    rank: cutlass.Int32,
-    epoch: cutlass.Int32,
-    world_size: cutlass.Constexpr,
+    thread: cutlass.Int32, granted: cutlass.Int64, epoch: cutlass.Int32, world_size: cutlass.Constexpr
 ) -> None:
-    """Thread t tells rank t. signals is int32[world_size] here: each rank's last grant."""
+    """Thread t tells rank t."""
     if thread < world_size:
-        device.signal(device.load_address(table, thread) + Int64(rank) * 4, epoch)
+        device.signal(granted, epoch)
 
 
 @cute.jit

@@ -348,7 +348,7 @@ def test_data_is_loaded_before_an_epoch_or_an_address_is_used(
     loads = re.findall(r"ld\.global\.(\S+) \{?(%\w+)[^\[]*\[(%\w+)\]", before)
     addresses = 1 if algorithm == "two_shot_lamport" else 2
     assert [kind for kind, _, _ in loads if kind != "b32"] == ["v4.b32", *["b64"] * addresses]
-    assert sum(kind == "b32" for kind, _, _ in loads) == (1 if algorithm == "ll" else 2)
+    assert sum(kind == "b32" for kind, _, _ in loads) == 1
     assert len(re.findall(r"\bbra\b", before)) == 2
     loaded = {register for _, register, _ in loads}
     assert not loaded & {address for _, _, address in loads}
