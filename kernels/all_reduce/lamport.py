@@ -10,9 +10,10 @@ begins at no 16-byte boundary. The stores to peers begin with the next rank, so 
 
 Protocol: a data half is its own flag; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps
 a fast rank from storing where a slow one still reads, or sets back. A thread's first data, the launch's number and the
-peers' addresses are loaded together. While the data is under way a rank sets back the bank of the launch before. In
-place is fine: a unit of the output is
-written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes from there.
+peers' addresses are loaded together. While the data is under way a rank hands over to its next launch, and sets back
+the bank of the launch before: so the last thing that a thread does is to store its output. In place is fine: a unit of
+the output is written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes
+from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits. A contribution of -0.0 counts as +0.0; sums
 that round to -0.0 stay so. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
@@ -36,9 +37,10 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
-# Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
-# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads: with an all-clear in each launch, which the
-# kernel had then. No run since, and none on 8 GPUs.
+# The smallest step rests on bare kernels in plain CUDA on 2 and 4 H100 (NVLink 4, 27 November 2026), not on runs of
+# this kernel with other steps. The second and third were measured on 4 H200 on 21 November 2026 (bfloat16, CUDA graphs
+# of 6 to 200 calls, medians of the slowest rank, 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads), when the
+# kernel had an all-clear in each launch; no run since, and none on 8 GPUs.
 TUNING = Tuning(
     (
         Step(
@@ -46,8 +48,8 @@ TUNING = Tuning(
             blocks=64,
             loads_in_flight=2,
             up_to_bytes=64 << 10,
-            up_to_ranks=2,
-            reason="a unit a thread; 2 H200 took 0.1 to 0.2 us less with small blocks, in plain CUDA (2026-11-22)",
+            up_to_ranks=4,
+            reason="a unit a thread; 512 threads took 0.40 us more at 16 KiB on 4 H100, and 0.14 on 2",
         ),
         Step(
             threads=512,
@@ -60,7 +62,14 @@ TUNING = Tuning(
             threads=256,
             blocks=32,
             loads_in_flight=8,
+            up_to_bytes=256 << 10,
             reason="64 KiB takes 4.2 us (512 threads: 4.4, 1024: 6.0)",
+        ),
+        Step(
+            threads=512,
+            blocks=128,
+            loads_in_flight=4,
+            reason="a unit a thread at 1 MiB on 2 ranks, as SGLang's push has it; never measured",
         ),
     )
 )
@@ -98,6 +107,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         reductions=FLOAT_REDUCTIONS,
         positive_zero="inputs",
         max_size_bytes=256 << 10,
+        max_sizes={2: 2 << 20, 3: 512 << 10, 4: 512 << 10},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: case.world_size,

@@ -78,6 +78,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         assumptions=("warp_128",),
         fold="rank_order",
         max_size_bytes=512 << 10,
+        max_sizes={2: 2 << 20},
         why_not={"sizes": "take all_reduce/two_shot"},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, count(case)),

@@ -598,7 +598,7 @@ def _finalists(points: Sequence[Point], found: Sequence[Mapping[str, Any]], numb
         if not 0 <= beside < len(points) or dataclasses.replace(points[beside].case, size_bytes=own.size_bytes) != own:
             continue
         for name in found[beside]["best"][:OWN_FINALISTS]:
-            most = find(f"{own.op}/{name}").max_size_bytes
+            most = find(f"{own.op}/{name}").limit_bytes(own.world_size)
             if most is None or own.size_bytes <= most:
                 names[name] = None
     return list(names)
