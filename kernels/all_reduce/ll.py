@@ -3,14 +3,14 @@
 When it wins: where lamport would, but for any data type and with every bit of the inputs kept: no value is spare, and
 nothing is set back. It moves twice the bytes.
 
-Memory: an inbox of n rows, four banks in turn (kernels/dsl/inbox.py), 8 n times the message in symmetric memory. Each
+Memory: an inbox of n rows, 16 banks in turn (kernels/dsl/inbox.py), 32 n times the message in symmetric memory. Each
 16 bytes of the message become two slots (word, flag, word, flag), stored as two 64-bit elements: each of them is
 single-copy atomic in the PTX model, so a word whose flag is the launch's is the launch's. One 16-byte access for all
 four is not (it is four scalar ones), though NCCL's protocol of this name relies on it in hardware.
 
 Protocol: no barrier; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps a fast rank from
 storing where a slow one still reads. The flag is twice the launch's epoch plus 1: never zero, as the inboxes begin, and
-never what the launch four before this one wrote. In place is fine: a unit of the output is written by the thread that
+never what was written in this bank before. In place is fine: a unit of the output is written by the thread that
 stored that unit of the input to all inboxes, and everything it reduces comes from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits; nothing else is done to them. Precision and
@@ -86,7 +86,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: 2 * case.world_size,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -77,6 +77,10 @@ TUNING = Tuning(
 )
 
 
+ROUNDS = slots.Rounds(banks=8, grant_every=4, slots=1)
+"""Half the banks of slots.SET_BACK: messages are larger, and a grant's time counts for less than the memory."""
+
+
 class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
@@ -158,7 +162,7 @@ def owner(case: Case, rank: int) -> torch.Tensor:
     return torch.repeat_interleave(torch.arange(case.world_size), lengths // case.itemsize)[: case.numel]
 
 
-def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
+def spec_of(tuning: Tuning, rounds: slots.Rounds = ROUNDS) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
 
     def longest(case: Case) -> int:
@@ -196,7 +200,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         vectors=lambda case: slots.lanes(case, longest(case), groups(case)),
         loads_per_vector=lambda case: max(case.world_size - 1, 1),
         groups=groups,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 
