@@ -207,7 +207,7 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
             meet = following is not None and following.from_bytes == one.up_to_bytes + 1
             middle = one.up_to_bytes if meet else math.isqrt(one.size_bytes * after)
             end = min(middle, ANY_SIZE, max(after - 1, one.size_bytes))
-            most = find(f"{one.op}/{one.choice.name}").max_size_bytes
+            most = find(f"{one.op}/{one.choice.name}").limit_bytes(one.ranks)
             end = max(one.size_bytes, min(end, most if most is not None else end))
             found.append(replace(one, from_bytes=begin, up_to_bytes=end))
             begin = end + 1

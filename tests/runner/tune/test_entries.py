@@ -155,14 +155,14 @@ def test_half_the_interval_is_a_share_of_the_median() -> None:
 
 
 def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:
-    sizes = (1 << 10, 1 << 12, 1 << 18, 1 << 20)
+    sizes = (1 << 10, 1 << 12, 1 << 20, 1 << 24)
     names = ("lamport@t128b4l8", "lamport@t128b4l8", "lamport@t256b32l8", "two_shot@t512b64l8p")
     found = with_ranges(entry(name, size, size, size) for name, size in zip(names, sizes, strict=True))
     assert [(one.from_bytes, one.up_to_bytes) for one in found] == [
         (512, 2048),
-        (2049, 32768),
-        (32769, 256 << 10),  # lamport takes no more
-        ((256 << 10) + 1, 2 << 20),
+        (2049, 64 << 10),
+        ((64 << 10) + 1, 2 << 20),  # lamport takes no more on 2 ranks
+        ((2 << 20) + 1, 32 << 20),
     ]
 
 
