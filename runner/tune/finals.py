@@ -97,7 +97,7 @@ def _names(case: Case, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The best of each search, and then all tunings of the catalogue's own, as far as they take the size."""
     best = [name for one in found for name in one["best"][:OWN_FINALISTS]]
     names = dict.fromkeys([*best, *(name for one in found for name in one["own"])])
-    most = {name: find(f"{case.op}/{name}").max_size_bytes for name in names}
+    most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 
