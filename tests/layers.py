@@ -28,7 +28,7 @@ FIRST_S = 0.5
 FURTHER_S = 0.25
 """Each further case that is quick takes less than this."""
 
-FUNCTION_S = 0.5
+FUNCTION_S = 0.4
 """All further cases end at this sum of a function's seconds."""
 
 MAX_CASES = 16

@@ -74,7 +74,7 @@ class Row:
     name: str
     tests: tuple[str, ...]
     digests: tuple[str, ...]
-    seconds: float
+    cost_s: float
     kernel: str = ""
 
     @property
@@ -181,11 +181,11 @@ def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str
 
     def take(row: Row, reason: Why, share: float) -> None:
         nonlocal total_s
-        fits = total_s + row.seconds <= share * minutes * 60 * cores and by_file[row.file] + row.seconds <= minutes * 60
+        fits = total_s + row.cost_s <= share * minutes * 60 * cores and by_file[row.file] + row.cost_s <= minutes * 60
         if fits:
             chosen.append((row, reason))
-            total_s += row.seconds
-            by_file[row.file] += row.seconds
+            total_s += row.cost_s
+            by_file[row.file] += row.cost_s
 
     def has_turn(row: Row) -> bool:
         return not row.kernel or reasons[row.name] is Why.TESTS or row.kernel in turn
@@ -212,7 +212,7 @@ def said(choice: Choice) -> list[str]:
     """Lines: what runs and why, then what is left, by file."""
     lines = []
     for heading, rows in (("run", choice.chosen), ("are left (make test-all runs them)", choice.left)):
-        seconds = sum(row.seconds for row, _ in rows)
+        seconds = sum(row.cost_s for row, _ in rows)
         tests = sum(len(row.tests) for row, _ in rows)
         lines.append(
             f"Of the full layer {len(rows)} rows {heading}: {tests} tests, about {seconds / 60:.0f} core minutes"
@@ -277,7 +277,7 @@ def ran(choice: Choice, arguments: Sequence[str]) -> int:
         print(f"{row.name}:", flush=True)
         done = subprocess.run(command_of(row), cwd=ROOT, check=False)
         if done.returncode == 0:
-            record(PLACE, {row.name: [*row.digests, row.seconds]})
+            record(PLACE, {row.name: [*row.digests, row.cost_s]})
         code = code or done.returncode
     return code
 

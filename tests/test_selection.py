@@ -104,7 +104,7 @@ def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one() -> None:
     rows = selection.rows_of(tests, Invented(TREE), CODES, {TEST: 7.0}, Durations({}))  # type: ignore[arg-type]
     assert sorted(test for one in rows for test in one.tests) == sorted(tests)
     whole = next(one for one in rows if one.name == TEST)
-    assert (whole.tests, whole.seconds) == ((f"{TEST}::test_one", f"{TEST}::test_two[1]"), 7.0)
+    assert (whole.tests, whole.cost_s) == ((f"{TEST}::test_one", f"{TEST}::test_two[1]"), 7.0)
     assert len(rows) > 2
     assert {one.file for one in rows} == {TEST}
 
@@ -122,8 +122,8 @@ def test_what_changed_comes_first_and_by_relevance() -> None:
 def test_the_time_is_kept_for_all_and_for_each_file() -> None:
     rows = [row(f"tests/a.py {at}", 30) for at in range(10)] + [row(f"tests/{at}.py", 30) for at in range(10)]
     choice = choose(rows, {}, "c", 1, 2)
-    assert sum(one.seconds for one, _ in choice.chosen) <= 120
-    assert sum(one.seconds for one, _ in choice.chosen if one.file == "tests/a.py") <= 60
+    assert sum(one.cost_s for one, _ in choice.chosen) <= 120
+    assert sum(one.cost_s for one, _ in choice.chosen if one.file == "tests/a.py") <= 60
     assert len(choice.chosen) + len(choice.left) == len(rows)
     assert choose([row("tests/long.py", 1000)], {}, "c", 1, 2).chosen == ()
 

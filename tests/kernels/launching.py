@@ -395,7 +395,7 @@ SAMPLE = (
 
 
 def some_slow(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
-    """The values of pytest.mark.parametrize, those for which quick() is false for `make test-slow` alone. A tuple has
+    """The values of pytest.mark.parametrize, those for which quick() is false for `make test-all` alone. A tuple has
     a value for each name."""
     made = []
     for one in values:

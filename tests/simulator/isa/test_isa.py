@@ -12,10 +12,10 @@ from simulator.isa import TABLE
 from simulator.isa.registry import Operation
 
 LONG = ("atomic", "space", "bulk", "within_shared", "mbarriers", "cluster")
-"""Families that take seconds a shape: `make test` runs them in one shape, `make test-slow` in the others."""
+"""Families that take seconds a shape: `make test` runs them in one shape, `make test-all` in the others."""
 
 LONGEST = ("atomic", "cluster")
-"""Families that take seconds in any shape, which `make test-slow` alone runs."""
+"""Families that take seconds in any shape, which `make test-all` alone runs."""
 
 RUNS = [
     pytest.param(
