@@ -85,9 +85,12 @@ def _versions(record: Record) -> Iterator[str]:
 
 
 def _loads_another_nccl(record: Record) -> bool:
-    """Whether the record's job had its ranks load an NCCL that is not the installed package's."""
+    """Whether the record's job had its ranks load an NCCL that is not the installed package's: by library.nccl, or by
+    the variable that preloads libraries."""
     asked = (record.request.configuration or {}).get("library")
-    return isinstance(asked, dict) and asked.get("nccl") is not None
+    allowed = (record.environment.variables or {}).get("allowed")
+    preloaded = str(allowed.get("LD_PRELOAD", "")) if isinstance(allowed, dict) else ""
+    return (isinstance(asked, dict) and asked.get("nccl") is not None) or "nccl" in preloaded
 
 
 def _is_package(package: str, prefix: str) -> bool:

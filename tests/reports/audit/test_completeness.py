@@ -241,6 +241,15 @@ def test_an_exit_code_of_0_needs_cases_that_passed(tmp_path: Path) -> None:
     assert Outcome.FINDING not in outcomes(audited(place=stopped), 17)
 
 
+def test_a_library_that_did_not_finish_is_in_no_exit_code(tmp_path: Path) -> None:
+    late = broken(
+        Status.TIMEOUT, size_bytes=4096, kernel=None, library="NVSHMEM 0.0.0", request={"command": "command0", "job": 0}
+    )
+    place = with_command(kept(tmp_path, [*records(1), late]), counts={"PASSED": 2, "TIMEOUT": 1})
+    for code in (0, 1):  # 1: of commands of before
+        assert Outcome.FINDING not in outcomes(audited(place=with_command(place, exit_code=code)), 17)
+
+
 def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
     """In a bundle, too, where there is no command.json."""
     members = [with_request(record, jobs=3) for record in records(1)]
