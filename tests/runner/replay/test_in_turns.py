@@ -20,7 +20,8 @@ from runner.__main__ import main
 from runner.environment import worktree as worktrees
 from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import in_turns, replay
-from runner.replay.in_turns import Bounds, Turn, order, run_recorded
+from runner.replay.in_turns import Turn, order, run_recorded
+from runner.replay.recorded_code import Bounds, run_code
 from tests.patience import NEVER_S, within
 from tests.reports.synthetic import record
 from tests.runner.conftest import Outcome, Script
@@ -171,8 +172,7 @@ def test_an_interrupt_of_bounded_code_is_raised(
 
     threading.Thread(target=interrupt, daemon=True).start()
     with within(), pytest.raises(KeyboardInterrupt):
-        run_recorded(repository, [record()], (), tmp_path, Bounds(NEVER_S, 8 << 30, 1 << 30))
-    assert [path.name for path in tmp_path.glob(".recorded-*")] == []
+        run_code(repository, [], Bounds(NEVER_S, 8 << 30, 1 << 30))
 
 
 class Turns:
