@@ -16,7 +16,8 @@ from runner.__main__ import main
 from runner.environment import worktree as worktrees
 from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import in_turns, replay
-from runner.replay.in_turns import Bounds, Turn, order, run_recorded
+from runner.replay.in_turns import Turn, order, run_recorded
+from runner.replay.recorded_code import Bounds, run_code
 from tests.patience import NEVER_S, pressed, within
 from tests.reports.synthetic import record
 from tests.runner.conftest import Outcome, Script
@@ -155,8 +156,7 @@ def test_an_interrupt_of_bounded_code_is_raised(
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
 
     with within(), pytest.raises(KeyboardInterrupt), pressed(said.exists):
-        run_recorded(repository, [record()], (), tmp_path, Bounds(NEVER_S, 8 << 30, 1 << 30))
-    assert [path.name for path in tmp_path.glob(".recorded-*")] == []
+        run_code(repository, [], Bounds(NEVER_S, 8 << 30, 1 << 30))
 
 
 class Turns:
