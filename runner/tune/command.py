@@ -52,7 +52,7 @@ from runner.request.sizes import format_bytes
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
-from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.entries import GAIN, Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
 from runner.tune.finals import Final, Point, finals_of, parts, points_of
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
@@ -352,7 +352,7 @@ class _Tuning:
             raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
         plain = {"how": EXHAUSTIVE, "model": "", "ranked": 0, "predicted": []}
         counts = {"timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
-        return {"best": list(done.best), "own": _own(point, traits, done), **counts, **plain}
+        return {**_kept_of(point, traits, done), **counts, **plain}
 
     def _among(self, search: Search, point: Point, ranking: Ranking, traits: Traits) -> dict[str, Any] | None:
         """Search the catalogue's own tunings and those that the model ranks best; None, with the reason said, if all
@@ -371,8 +371,7 @@ class _Tuning:
             search.say(f"none of the {MODEL}'s best passed, so all candidates are measured: {error}")
             return None
         return {
-            "best": list(done.best),
-            "own": _own(point, traits, done),
+            **_kept_of(point, traits, done),
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
@@ -568,19 +567,22 @@ def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJ
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
 
-def _own(point: Point, traits: Traits, done: Found) -> list[str]:
-    """The catalogue's kernels with their own tunings that take a case, without those that failed."""
+def _kept_of(point: Point, traits: Traits, done: Found) -> dict[str, list[str]]:
+    """The names that a search hands on: the best, the catalogue's own tunings that take the case and did not fail, and
+    those of them that are close to the best."""
     every = Candidates(point.case, point.job.request.algorithms, traits).own()
-    return [one.algorithm for one in every if one.algorithm not in done.failed]
+    own = [one.algorithm for one in every if one.algorithm not in done.failed]
+    return {"best": list(done.best), "own": own, "close": [name for name in own if name in done.close]}
 
 
 def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float, tie: float) -> list[Entry]:
     """The entries of the finals of which a finalist passed. seconds: what finding took, of each; tie: see
-    ties.chosen."""
+    ties.chosen, 0 where figures are exact."""
     entries, measured = [], []
     keys = [final.point.series for final in finals]
     measured_at = [kept.get(number, ()) for number in range(len(finals))]
-    options = [options_of(final.point.case, ran) for final, ran in zip(finals, measured_at, strict=True)]
+    gain = GAIN if tie else 0.0
+    options = [options_of(final.point.case, ran, gain) for final, ran in zip(finals, measured_at, strict=True)]
     for number, name in enumerate(chosen_names(keys, options, tie, measured_at)):
         final, finalists = finals[number], measured_at[number]
         if not name:
@@ -592,8 +594,9 @@ def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], second
     return crossed(entries, measured)
 
 
-FINALS_USUAL = {"launches": 1, "deadline_s": 30}
-"""What finals take unless it is given: results were checked before, and a library that does not finish waits less."""
+FINALS_USUAL = {"launches": 1, "deadline_s": 30, "timing.samples": 30}
+"""What finals take unless it is given: results were checked before, a library that does not finish waits less, and of
+the turns fifteen choose and fifteen judge."""
 
 
 def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:

@@ -31,6 +31,10 @@ from runner.tune.halves import choosing, judging
 from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen
 
+GAIN = 0.01
+"""What a tuning has to be quicker than the catalogue's own to take its place: at unseen sizes less is not told from
+nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -40,9 +44,10 @@ class Kept:
     digest: str
 
 
-def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
+def options_of(case: Case, finalists: Sequence[Kept], gain: float = GAIN) -> list[Option]:
     """Return what can be chosen at a case, whose algorithm does not matter, by the turns that choose; the quickest
-    first. What lost to a tuning of the catalogue's own is none, in the turns that choose or in those that judge."""
+    first. What is not quicker by gain than all tunings of the catalogue's own is none, in the turns that choose and in
+    those that judge; then it is the best of these."""
     scores = {
         one.record.case.algorithm: (choosing_us, figure.value)
         for one in finalists
@@ -51,8 +56,13 @@ def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
     ours = {name: both for name, both in scores.items() if is_known(f"{case.op}/{name}")}
     if own := [name for name in ours if is_own(name)]:
         limits = [min(ours[name][half] for name in own) for half in range(2)]
-        unbeaten = {name for name, both in ours.items() if both[0] <= limits[0] and both[1] <= limits[1]}
-        left = unbeaten or {min(own, key=lambda name: ours[name])}
+        least = {name: 0.0 if name in own else gain for name in ours}
+        better = {
+            name
+            for name, both in ours.items()
+            if all(us <= limit * (1 - least[name]) for us, limit in zip(both, limits, strict=True))
+        }
+        left = better or {min(own, key=lambda name: ours[name])}
         ours = {name: both for name, both in ours.items() if name in left}
     options = [Option(name, both[0], blocks_of(case, name)) for name, both in ours.items()]
     return sorted(options, key=lambda option: option.value)

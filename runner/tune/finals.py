@@ -1,8 +1,8 @@
 """What is searched, and what is then run side by side for the table: points, and the finals at them and between them.
 
 At each searched size its best run beside those of the sizes next to it, the catalogue's own tunings and the libraries.
-Half way to the next size both sizes' best run once more beside the catalogue's own, so that the table knows what is
-best between two sizes that are a factor of four apart, too.
+Half way to the next size both sizes' best run once more beside those of the catalogue's own that were close to them, so
+that the table knows what is best between two sizes that are a factor of four apart, too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]], betwe
             size = _middle(point.case, points[number + 1].case)
             if size is not None:
                 case = dataclasses.replace(point.case, size_bytes=size)
-                names = _names(case, [found[number], found[number + 1]])
+                names = _names(case, [found[number], found[number + 1]], "close")
                 finals.append(Final(Point(point.job, case), names, found[number], False))
     return finals
 
@@ -93,10 +93,11 @@ def parts(finals: Sequence[Final]) -> list[range]:
     return [range(at, min(at + PART, len(finals))) for at in range(0, len(finals), PART)]
 
 
-def _names(case: Case, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The best of each search, and then all tunings of the catalogue's own, as far as they take the size."""
+def _names(case: Case, found: Sequence[Mapping[str, Any]], which: str = "own") -> tuple[str, ...]:
+    """The best of each search, and then the catalogue's own tunings, all ("own") or those close to the best ("close"),
+    as far as they take the size."""
     best = [name for one in found for name in one["best"][:OWN_FINALISTS]]
-    names = dict.fromkeys([*best, *(name for one in found for name in one["own"])])
+    names = dict.fromkeys([*best, *(name for one in found for name in one[which])])
     most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 

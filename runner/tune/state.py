@@ -19,9 +19,9 @@ from memory.atomic_file import replacing
 VERSION = 3
 MAX_BYTES = 64 << 20
 
-FOUND = ("best", "own", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
+FOUND = ("best", "own", "close", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
 """What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
-the case and did not fail; and what a table says of the search
+the case and did not fail; close, those of them that are close to the best; and what a table says of the search
 (kernels.tuned.table.Searched; predicted: names and microseconds)."""
 
 
@@ -150,7 +150,7 @@ def _check(point: Any) -> None:
         if set(found) != set(FOUND) or not found["best"]:
             raise ValueError("what a point found has other keys")
         searched_in(found)
-        for name in (*found["best"], *found["own"]):
+        for name in (*found["best"], *found["own"], *found["close"]):
             _check_name(name)
         if not all(type(found[key]) is int for key in ("timed", "failed", "left_out", "ranked")):
             raise ValueError("what a point found has other numbers")

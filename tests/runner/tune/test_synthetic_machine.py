@@ -223,9 +223,8 @@ def test_the_search_on_a_machine_whose_law_is_known(tmp_path: Path, kind: str) -
         assert names <= bench.names[size], "the catalogue's own are measured"
         assert names <= finals.names[size], "and finalists"
     for one in table.entries:
-        assert {name for name in finals.names[one.size_bytes] if "@" not in name} == {
-            one.algorithm for one in own(one.size_bytes)
-        }
+        quickest = min(own(one.size_bytes), key=true_us).algorithm
+        assert quickest in finals.names[one.size_bytes], "between two sizes, too"
         library = one.library.name if one.library is not None else ""
         assert library == ("nccl" if one.size_bytes in SIZES else "")
         catalogue_us = min(map(true_us, own(one.size_bytes)))

@@ -133,8 +133,8 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert table.entries[3].up_to_bytes == pytest.approx(expected, rel=0.001)
     assert [job.request.sizes_bytes for job in finals.composed] == [(size,) for size in FINALS]
     assert [job.request.baselines for job in finals.composed] == (["auto", ()] * 10)[:-1]
-    assert all({"lamport", "two_shot"} <= set(job.request.algorithms) for job in finals.composed[:9])
-    assert all("two_shot" in job.request.algorithms for job in finals.composed)
+    assert all({"lamport", "two_shot"} <= set(job.request.algorithms) for job in finals.composed[:9:2])
+    assert all("two_shot" in job.request.algorithms for job in finals.composed[::2])
     said = capsys.readouterr().out
     assert f"symlab tune: 10 cases on {GPU}" in said
     assert "algorithms=best" in said
