@@ -15,8 +15,8 @@ from symlab.loading import Records
 class Experiment:
     """How an experiment ended; experiment() returns it.
 
-    exit_code is the command's: 0 if all cases passed or were refused and at least one passed, else 1. folder has the
-    records' files.
+    exit_code is the command's: 0 if at least one case passed, and all others passed, were refused or are of a library
+    that did not finish; else 1. folder has the records' files.
     """
 
     exit_code: int

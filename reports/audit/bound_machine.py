@@ -28,7 +28,7 @@ RANKS_APART = 1000.0
 RANGES = {"sm_mhz": (0, 5000), "memory_mhz": (0, 20000), "power_w": (0, 3000), "temperature_c": (-40, 150)}
 """What sensors of a GPU can read: beyond, one is broken, or the figure is invented."""
 
-_LIBRARIES = (("NCCL", "nvidia-nccl-cu"), ("NVSHMEM", "nvidia-nvshmem-cu"), ("PyTorch", "torch"))
+_LIBRARIES = (("NCCL", "nvidia-nccl-cu"), ("NVSHMEM", "nvidia-nvshmem-cu"), ("PyTorch", "torch"), ("SGLang", "sglang"))
 """The beginning of a record's library, and that of its package's name."""
 
 _IN_FABRIC = (("libnvshmem", "nvidia-nvshmem-cu"), ("nvshmem4py", "nvshmem4py-cu"))

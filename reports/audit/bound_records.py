@@ -47,7 +47,7 @@ _ROUNDING = 1e-9
 _ABOUT_A_HANG = re.compile(TIMED_WITHOUT.format(r"\w+/[\w/@.=,:+-]+") + "|" + re.escape(TIMED_APART))
 """A reason after a hang."""
 
-_LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch"}
+_LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch", "flashinfer": "flashinfer", "sglang": "SGLang"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
 KERNELS, DATA, METHOD, SAMPLES, COUNTS, COMMAND = 3, 9, 10, 11, 16, 17

@@ -219,7 +219,7 @@ def run_arguments(plan: Plan, experiment: str) -> list[str]:
 
 
 def _worlds_table(stored: Sequence[StoredWorld]) -> list[str]:
-    lines = ["| bundle | begun (UTC) | took | cases | passed | refused | wrong or failed |"]
+    lines = ["| bundle | begun (UTC) | took | cases | passed | refused | wrong, failed or late |"]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for one in stored:
         begun = min(record.started for record in one.records)[:19].replace("T", " ")

@@ -35,5 +35,10 @@ def test_the_variable_that_preloads_libraries_explains_it(preload: str, explains
     assert (said(made) == []) is explains
 
 
+def test_a_version_of_sglang_that_is_not_the_packages_is_found() -> None:
+    made = with_environment(replace(record("nccl"), library="SGLang 0.5.14 (nvcc 13.0)"), packages={"sglang": "0.5.13"})
+    assert list(_versions(made)) == ["SGLang 0.5.14 (nvcc 13.0) is recorded, and the package sglang 0.5.13"]
+
+
 def test_the_key_explains_it() -> None:
     assert said(with_request(another(), configuration={"library": {"nccl": "/opt/libnccl.so.2"}})) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernels import sglang, toolkit
 from runner.case import library_modules, sglang_build
 from runner.case.sglang_build import command, load, main, place_of
+from runner.request.validate import CONF
 
 NVCC = """#!/bin/sh
 if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0; fi
@@ -116,3 +120,66 @@ def test_its_own_process_compiles_it(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         library_modules.compiled.cache_clear()
     assert commands == [[sys.executable, "-m", "runner.case.sglang_build", "sglang_pull"]]
+
+
+FOREIGN = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/sglang"))
+needs_sglang = pytest.mark.skipif(not FOREIGN, reason="sglang is not installed in .venv-foreign (make foreign)")
+
+
+@needs_sglang
+def test_the_table_has_sglangs_own_thresholds_and_grids() -> None:
+    distributed = FOREIGN[-1] / "jit_kernel" / "csrc" / "distributed"
+    push, pull = (
+        (distributed / f"custom_all_reduce_{one}.cuh").read_text(encoding="utf-8") for one in ("push", "pull")
+    )
+    assert "for (const auto t : {128u, 256u, 512u}) {" in push
+    assert "if (t * num_blocks * 2 * kVecSize >= num_items) return t;" in push
+    assert sglang.PUSH_THREADS == (128, 256, 512, 1024)
+    assert "const auto output = input;" in push, "it works in place"
+    assert "const auto num_blocks = std::min(needed_blocks, m_num_cta);" in pull
+    python = (FOREIGN[-1] / "jit_kernel" / "all_reduce.py").read_text(encoding="utf-8")
+    assert f"MAX_THREADS = {sglang.PULL_THREADS}" in python
+    place = FOREIGN[-1] / "srt/distributed/device_communicators/custom_all_reduce_v2.py"
+    text = place.read_text(encoding="utf-8")
+    blackwell, hopper = (
+        {
+            int(ranks): int(number) << (20 if unit == "MB" else 10)
+            for ranks, number, unit in re.findall(r"(\d): ModeConfig\((\d+) \* (KB|MB)", part)
+        }
+        for part in text.partition("if is_sm100_supported():")[2].split("else:")[:2]
+    )
+    assert {ranks: hopper[ranks] for ranks in sglang.WORLD_SIZES} == sglang.PUSH_BYTES
+    assert {ranks: blackwell[ranks] for ranks in sglang.WORLD_SIZES} == sglang.PUSH_BYTES_SM100
+    assert "max_pull_size = 16 * 1024 * 1024" in text
+    assert sglang.MOST_BYTES == 16 << 20
+    assert "2: ModeConfig(2 * MB, INF)" in text, "on two ranks every pull is in one shot"
+
+
+@needs_sglang
+@pytest.mark.slow
+@pytest.mark.parametrize("module", sorted(sglang.MODULES.values()))
+def test_our_functions_compile_with_sglangs_headers(
+    module: str, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For Hopper, by the nvcc of .venv-foreign: every dtype and number of ranks has its kernel, and nothing else."""
+    packages = FOREIGN[-1].parent
+    toolkit_home = packages / "nvidia" / "cu13"
+    monkeypatch.setattr(sglang, "sources", lambda: FOREIGN[-1] / "jit_kernel")
+    monkeypatch.setattr(sglang, "tvm_ffi", lambda: packages / "tvm_ffi")
+    monkeypatch.setattr(toolkit, "nvcc", lambda: str(toolkit_home / "bin" / "nvcc"))
+    monkeypatch.setenv("LIBRARY_PATH", str(toolkit_home / "lib"))
+    forget()
+    assert main(module) == 0
+    library: Any = load(module)
+    addresses, null = (ctypes.c_void_p * 8)(*[4096] * 8), ctypes.c_void_p(0)
+
+    def status(type_: int, ranks: int) -> int:
+        if module == sglang.MODULES[sglang.PUSH]:
+            given = (type_, ranks, 0, addresses, null, null, null, 512, 2 << 20, 132, 128, null)
+            return int(library.symlab_push(*given))
+        return int(library.symlab_pull(type_, ranks, 0, 2, addresses, null, null, 512, 1, 512, null))
+
+    invalid = 1  # cudaErrorInvalidValue: there is no such kernel; else this machine has no driver, or takes the launch
+    assert {status(type_, ranks) for type_, ranks in ((3, 2), (0, 3), (0, 9))} == {invalid}
+    if not torch.cuda.is_available():
+        assert invalid not in {status(type_, ranks) for type_ in range(3) for ranks in sglang.WORLD_SIZES}

@@ -330,6 +330,21 @@ def test_libraries_that_hang_take_no_time_from_our_kernels() -> None:
     assert exit_code_for(shelf.records) == 0
 
 
+def test_a_library_that_is_late_in_its_check_costs_only_itself() -> None:
+    late = WorldFailure("TIMEOUT", 1, "rank 1: the deadline of 60 s passed")
+    shelf = done(Shelf(), Script({"nvshmem": late}), "sizes=8", "baselines=[nccl,nvshmem]")
+    assert shelf.measured == [(8, ("one_shot", "two_shot", "nccl"), None)]
+    assert [(name, status, timed) for _, name, status, timed in shelf.told] == [
+        *((name, "PASSED", True) for name in ("one_shot", "two_shot", "nccl")),
+        ("nvshmem", "TIMEOUT", False),
+    ]
+    assert len(shelf.worlds) == 2, "the world that it broke is replaced"
+    assert shelf.records[-1].reason == "rank 1: the deadline of 60 s passed"
+    assert exit_code_for(shelf.records) == 0
+    ours = done(Shelf(), Script({"two_shot": late}), "sizes=8", "baselines=[nccl]")
+    assert exit_code_for(ours.records) == 1
+
+
 def test_libraries_beside_three_hangs_get_no_time_and_our_kernels_do() -> None:
     class Hanging(Shelf):
         def measure(self, world: Any, contestants: Any, *rest: Any) -> Any:
