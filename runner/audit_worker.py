@@ -1,7 +1,7 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
+{"records": [..], "shared": environments and requests, which records name by their places, "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
 records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
 runner/replay/rerun.py, "predictions": see runner/predict/again.py}, with absolute paths. It writes JSON, one document a
 line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": .., "sources": ..,
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import random
 import re
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +32,7 @@ from omegaconf import OmegaConf
 from reports.audit.bound_requests import given, in_full
 from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
-from reports.record.record import WHOLE_SINCE, Record
+from reports.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
 from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
@@ -82,23 +85,41 @@ def _answer(asked: dict[str, Any]) -> int:
     up_to_bytes = int(asked["inputs_up_to_bytes"])
     places, named = (tuple(map(Path, asked.get(key, ()))) for key in ("places", "code"))
     code = allowed_code(places, named, folder)
-    records = [decoded(Record, document, "record") for document in asked["records"]]
+    records = _records(asked.pop("records"), asked.pop("shared"))
     jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say, folder, code)
     answer = {
         "configurations": found,
         "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, up_to_bytes, say, folder, code),
+        "inputs": inputs(records, up_to_bytes, say, folder, code, asked.get("rerun", {}).get("patience_s")),
         "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
         "races": races(records, say, code),
         "rerun": rerun(records, asked.get("rerun", {}), up_to_bytes, say, code),
-        "refusals": refusals(records, source_digests(CONF.parent)),
+        "refusals": refusals(records, _sources(CONF.parent)),
         "secrets": secrets(records, asked.get("prediction_reasons", ())),
         "commits": commits(records, places),
         "predictions": predictions(records, asked.get("predictions", ()), say),
     }
     print(json.dumps(answer), flush=True)
     return 0
+
+
+def _records(documents: list[dict[str, Any]], shared: list[Any]) -> list[Record]:
+    """Return records from their documents, which are emptied. shared: see the module."""
+    environments: dict[int, RecordedEnvironment] = {}
+    requests: dict[int, RecordedRequest] = {}
+    found = []
+    documents.reverse()
+    while documents:
+        document = documents.pop()
+        at, asked = document.pop("environment"), document.pop("request")
+        if at not in environments:
+            environments[at] = RecordedEnvironment.read(shared[at])
+        if asked not in requests:
+            requests[asked] = RecordedRequest.read(shared[asked])
+        bare = decoded(Record, {**document, "environment": {}, "request": {}}, "record")
+        found.append(dataclasses.replace(bare, environment=environments[at], request=requests[asked]))
+    return found
 
 
 def secrets(records: Iterable[Record], prediction_reasons: Iterable[str] = ()) -> dict[str, Any]:
@@ -283,7 +304,7 @@ def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path
 def _commit_to_ask(record: Record) -> str:
     """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
     digest = (record.environment.sources or {}).get("conf")
-    if digest and digest == source_digests(CONF.parent)["conf"]:
+    if digest and digest == _sources(CONF.parent)["conf"]:
         return ""
     git = record.environment.git
     return str(git.get("commit") or "unknown") if git else "unknown"
@@ -295,7 +316,7 @@ def _not_kept(record: Record, conf: Path) -> str:
     a changed tree, as the last line of the audit says."""
     git = record.environment.git or {}
     digest = (record.environment.sources or {}).get("conf")
-    if git.get("dirty") is not True or digest == source_digests(conf.parent)["conf"]:
+    if git.get("dirty") is not True or digest == _sources(conf.parent)["conf"]:
         return ""
     reasons = []
     kept = git.get("kept_diff")
@@ -341,10 +362,22 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
         yield Path(folder) / CONF.name, ""
 
 
+@lru_cache(maxsize=4)
+def _sources(root: Path) -> dict[str, str]:
+    """The digests of a folder's sources, worked out once: an audit asks for each job."""
+    return source_digests(root)
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> dict[str, Any]:
+    """The keys of a configuration with their defaults."""
+    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
+    return by_dotted_path(schema)
+
+
 def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     """Which values are not the same, in words; "" when all are."""
-    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
-    defaults = by_dotted_path(schema)
+    defaults = _defaults()
     missing = object()
     lines = []
     for key in dict.fromkeys([*recorded, *again]):
@@ -418,7 +451,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
 
 def _has_todays_catalogue(record: Record) -> bool:
     """Whether the kernels, of which "auto" and "all" are some, are those that a record was made with."""
-    return (record.environment.sources or {}).get("kernels") == source_digests(CONF.parent)["kernels"]
+    return (record.environment.sources or {}).get("kernels") == _sources(CONF.parent)["kernels"]
 
 
 def inputs(
@@ -427,17 +460,22 @@ def inputs(
     say: Say,
     folder: Path | None = None,
     code: AllowedCode | None = None,
+    patience_s: float | None = None,
 ) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
     {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
-    "too_large": number of cases, "not_recorded": number, "not_comparable": [[case id, reason], ..]}. Cases of more than
-    up_to_bytes are left out: each takes seconds.
+    "too_large": number of cases, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
+    Cases of more than up_to_bytes are left out: each takes seconds. None is begun after patience_s seconds (None: no
+    limit), in an order that no record decides. Inputs of a case are made once, however many records it has.
     """
     found: dict[str, Any] = {
-        "made": 0, "cases": 0, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": [],
+        "made": 0, "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0,
+        "not_comparable": [],
     }  # fmt: skip
-    for number, record in enumerate(records):
+    ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
+    made: dict[str, list[str]] = {}
+    for number, record in enumerate(random.Random().sample(records, len(records))):
         if record.check is None:
             continue
         if record.check.input_digests is None:
@@ -448,7 +486,12 @@ def inputs(
             if record.case.size_bytes > up_to_bytes:
                 found["too_large"] += 1
                 continue
-            again = _input_digests(record, folder, code)
+            if record.id not in made and time.monotonic() > ends_s:
+                found["late"] += 1
+                continue
+            again = made.get(record.id) or _input_digests(record, folder, code)
+            if record.case.op != CUSTOM:
+                made[record.id] = again
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
         except MALFORMED as error:

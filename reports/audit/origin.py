@@ -17,6 +17,7 @@ from reports.audit.material import Material, values_at, why_missing
 from reports.audit.ptx import StoredCode
 from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
+from reports.audit.worker import RERUN_S
 from reports.record.reading import contents
 from reports.record.record import Record
 from reports.table.text import counted
@@ -358,7 +359,8 @@ def seeds(material: Material) -> Item:
         points.append(Point(Outcome.NOT_COMPARABLE, f"inputs not made again here: {material.problem}"))
         return Item(8, "seeds and inputs", tuple(points))
     found = material.again["inputs"]
-    left_out = found["too_large"] + len(found["not_comparable"]) + found["not_recorded"]
+    late = found.get("late", 0)
+    left_out = found["too_large"] + late + len(found["not_comparable"]) + found["not_recorded"]
     share = (found["cases"], found["cases"] + left_out)
     if found["different"]:
         texts = [f"{case}, rank {rank}" for case, rank in found["different"]]
@@ -372,6 +374,9 @@ def seeds(material: Material) -> Item:
     if found["too_large"]:
         says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
         points.append(Point(Outcome.NOT_COMPARABLE, says))
+    if late:
+        says = f"inputs of {counted(late, 'record')}: not begun within {RERUN_S:.0f} s (--rerun N has no limit)"
+        points.append(Point(Outcome.CAPTURED, says))
     if found["not_comparable"]:
         texts = [f"{case}: {why}" for case, why in found["not_comparable"]]
         points.append(Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'record')}: {listed(texts)}"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.record.codec import encoded
-from reports.record.record import Record
+from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
@@ -34,8 +34,8 @@ INPUTS_UP_TO_BYTES = 1 << 20
 """Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
 
 
-RERUN_S = 60.0
-"""By default, no case is run again that is not begun within this time."""
+RERUN_S = 20.0
+"""By default, no case is run again that is not begun within this time, and no input made again after as long."""
 
 _NO_LIMIT_S = 7 * 24 * 3600.0
 
@@ -70,8 +70,13 @@ def ask(
     rerun = rerun or Rerun()
     if patience_s is None:
         patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
-    documents = [encoded(replace(record, timing=None, prediction=None)) for record in records]
-    asked_for: dict[str, Any] = {"records": documents, "inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
+    documents, shared = documents_of(records)
+    asked_for: dict[str, Any] = {
+        "records": documents,
+        "shared": shared,
+        "inputs_up_to_bytes": up_to_bytes,
+        "folder": os.getcwd(),
+    }
     asked_for |= {"places": [os.path.abspath(one) for one in places]}
     asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
     asked_for |= {"rerun": asdict(rerun)}
@@ -102,6 +107,31 @@ def ask(
     if answer is None:
         return None, f"the worker gave no answer ({said[-1][:200] if said else f'exit code {process.returncode}'})"
     return answer, ""
+
+
+def documents_of(records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
+    """Return the records as JSON values, without timings, and the environments and requests that they share: records
+    have the places of theirs. Most of a large set's text is these."""
+    places: dict[str, int] = {}
+    by_object: dict[int, int] = {}
+    shared: list[Any] = []
+
+    def place_of(part: RecordedEnvironment | RecordedRequest) -> int:
+        if id(part) not in by_object:
+            document = part.document()
+            by_object[id(part)] = places.setdefault(json.dumps(document, sort_keys=True), len(shared))
+            if by_object[id(part)] == len(shared):
+                shared.append(document)
+        return by_object[id(part)]
+
+    documents = []
+    for record in records:
+        bare = replace(
+            record, timing=None, prediction=None, environment=RecordedEnvironment(), request=RecordedRequest()
+        )
+        parts = {"environment": place_of(record.environment), "request": place_of(record.request)}
+        documents.append({**encoded(bare), **parts})
+    return documents, shared
 
 
 def predictions_asked(records: Sequence[Record]) -> list[list[Any]]:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kernels.catalogue import NAMES
+from reports.audit import worker
 from reports.audit.bound_requests import of_record
 from reports.record.bundle import read
-from reports.record.codec import encoded
 from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner import audit_worker
 from runner.audit_worker import cases, configurations, inputs, jobs_of
@@ -425,7 +425,8 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[...
 @pytest.mark.slow
 def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
-    asked = json.dumps({"records": [encoded(record) for record in records], "inputs_up_to_bytes": 100})
+    documents, shared = worker.documents_of(records)
+    asked = json.dumps({"records": documents, "shared": shared, "inputs_up_to_bytes": 100})
     done = subprocess.run(
         [sys.executable, "-m", "runner.audit_worker"],
         cwd=ROOT,
