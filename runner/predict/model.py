@@ -9,8 +9,10 @@ least       The critical path of the same code with the least work, weighed by t
             GPUs, fences, each counted as often as they wait for each other. The simulator's clock finds it. A step
             takes what its floor says. A factor on all steps is not fitted: kernels with barriers have nearly the same
             path, so that their times can't tell it from begin.
-more        What the path has beyond that for a longer message: further rounds of loads. They wait while the link is
-            busy with the same data, so the longer of the two counts, not their sum.
+more        What the path has beyond that for a longer message: further turns of loads. Their data come from memory, not
+            from an L2 cache, as far as the launch is cold. Between two turns a block's multiprocessor has to move the
+            bytes of one, at what the floors of one block leave without waits. All this goes on while the link is busy
+            with the same data, so the longer of the two counts, not their sum.
 link        The busier direction of the busiest link in each phase; a phase begins when others have ended theirs, so
             that phases add up: (written / push + copied / bulk push + answered / pull + asked * request) bytes. These
             are floors: pushing, pushing by bulk copies, pulling, and pulling both ways, which has the requests of one
@@ -31,13 +33,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from kernels.floors.probes import COPY_TURN_BYTES, REDUCTION_TURN_BYTES
-from runner.predict.case_work import CaseWork, Direction, PhaseWork, weighed
+from runner.predict.case_work import CaseWork, Direction, PhaseWork, Steps, weighed
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +49,9 @@ TURN_BYTES, MEMORY_TURN_BYTES = COPY_TURN_BYTES, 3 * REDUCTION_TURN_BYTES
 COLD_FROM, COLD_TO = 0.11, 1.6
 """Footprint over L2 cache below which all accesses hit, and from which on the first ones miss. From the trial on
 published records of H200 (November 2026)."""
+
+TURNS = ("own_load", "remote_load", "bulk_own_load", "bulk_remote_load")
+"""Kinds of steps that begin a turn of a block."""
 
 REGIMES = ("latency", "mixed", "bandwidth")
 _LATENCY_BELOW, _BANDWIDTH_FROM = 0.2, 0.8
@@ -60,7 +65,8 @@ class Rates:
     push_gbps, bulk_push_gbps, pull_gbps, pull_both_gbps, what SMs reach in one direction storing to another GPU,
     storing to it by bulk copies, loading from it, and loading in both directions at once; memory_gbps, what they reach
     in their own memory, read and written. block_push_gbps and so on: what a launch of one block reaches of these, with
-    a turn of TURN_BYTES, or MEMORY_TURN_BYTES, in flight. l2_bytes: of the L2 cache.
+    a turn of TURN_BYTES, or MEMORY_TURN_BYTES, in flight; issue_push_gbps and so on: the same without its waits.
+    cold_us: by kind of step, what it costs more if its data come from memory. l2_bytes: of the L2 cache.
     """
 
     launch_us: float
@@ -75,6 +81,11 @@ class Rates:
     block_bulk_push_gbps: float = math.inf
     block_pull_gbps: float = math.inf
     block_memory_gbps: float = math.inf
+    issue_push_gbps: float = math.inf
+    issue_bulk_push_gbps: float = math.inf
+    issue_pull_gbps: float = math.inf
+    issue_memory_gbps: float = math.inf
+    cold_us: Mapping[str, float] = field(default_factory=dict)
 
     def link_us(self, phase: PhaseWork, blocks: int = 0) -> float:
         """Return how long the busiest direction of a link is busy in a phase, in microseconds. blocks: of the launch,
@@ -95,6 +106,12 @@ class Rates:
             + _block_us(way.answered / blocks, self.block_pull_gbps, remote, TURN_BYTES)
             + _block_us(way.copied / blocks, self.block_bulk_push_gbps, own, TURN_BYTES)
         )
+
+    def issue_us(self, phase: PhaseWork, blocks: int) -> float:
+        """Return how long each of some blocks takes to move its share of a phase, in microseconds, without waits."""
+        weights = 1 / self.issue_push_gbps, 1 / self.issue_pull_gbps, 0.0, 1 / self.issue_bulk_push_gbps
+        ways = [_dot(weights, (one.written, one.answered, one.asked, one.copied)) for one in phase.directions]
+        return max(*ways, phase.memory_bytes / self.issue_memory_gbps, 0.0) / blocks / 1e3
 
     def memory_us(self, phase: PhaseWork, blocks: int = 0) -> float:
         """Return how long the busiest memory is busy in a phase, in microseconds. blocks: see link_us."""
@@ -137,13 +154,33 @@ class Terms:
 
 def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float) -> Terms:
     """Return the terms of a case. footprint_bytes: what all buffers that are used in turn have together on a GPU."""
-    least_us = weighed(profile.least, rates.costs_us)
-    more_us = max(weighed(profile.steps, rates.costs_us) - least_us, 0.0)
+    least_us = weighed(_waited(profile.least), rates.costs_us)
+    cold = coldness(footprint_bytes / rates.l2_bytes)
+    more_us = _more_us(profile, rates, cold)
     blocks = profile.blocks
     links = [rates.link_us(one, blocks) for one in profile.phases]
     beyond = [max(rates.memory_us(one, blocks) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
-    cold = coldness(footprint_bytes / rates.l2_bytes)
     return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold)
+
+
+def _waited(steps: Steps) -> Steps:
+    """Steps with the hop that the clock does not see: ll128 looks for words that are stored weakly, of which the clock
+    has no time, so that its path ends with a look where it waited for another GPU."""
+    if "look" not in steps or any(kind in steps for kind in ("hop", "switch_hop")):
+        return steps
+    return {**steps, "look": steps["look"] - 1, "hop": 1.0}
+
+
+def _more_us(profile: CaseWork, rates: Rates, cold: float) -> float:
+    """What the path of a case has beyond the least one, and what a block moves between two of its turns."""
+    waits_us = weighed(profile.steps, rates.costs_us) - weighed(profile.least, rates.costs_us)
+    further = {kind: max(count - profile.least.get(kind, 0.0), 0.0) for kind, count in profile.steps.items()}
+    waits_us += cold * sum(count * rates.cold_us.get(kind, 0.0) for kind, count in further.items())
+    turns = sum(further.get(kind, 0.0) for kind in TURNS)
+    issue_us = 0.0
+    if profile.blocks and turns:
+        issue_us = sum(rates.issue_us(one, profile.blocks) for one in profile.phases) * turns / (turns + 1)
+    return max(waits_us, 0.0) + issue_us
 
 
 def coldness(ratio: float) -> float:

@@ -157,7 +157,7 @@ def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | N
     title = "Errors of the model, |predicted / measured - 1|, and of its order within a size"
     table = text([Sheet(title, columns, (lines,), frozenset(columns[1:]))], [], width).rstrip()
     said = [f"{case.id}: not predicted: {reason}" for case, reason in problems.items()]
-    return "\n".join([table, "", *said, _verdict(tunings or found)])
+    return "\n".join([table, "", *said, _verdict(tunings or found, found)])
 
 
 def correlations(found: Sequence[Scored]) -> list[float]:
@@ -220,12 +220,12 @@ def _cells(title: str, members: Sequence[Scored]) -> dict[str, str]:
     }
 
 
-def _verdict(members: Sequence[Scored]) -> str:
-    """The goals, reached or not, by tunings on trial where there are any."""
-    median, found = statistics.median(one.error for one in members), correlations(members)
-    mean = statistics.mean(found) if found else 0.0
+def _verdict(members: Sequence[Scored], found: Sequence[Scored]) -> str:
+    """The goals, reached or not: the error of tunings on trial where there are any, and the order of all cases."""
+    median, orders = statistics.median(one.error for one in members), correlations(found)
+    mean = statistics.mean(orders) if orders else 0.0
     is_met = median <= MEDIAN and mean >= RANKS
     return (
-        f"{counted(len(members), 'case')}: median error {median:.1%}, mean rank correlation {mean:.3f} within "
-        f"{counted(len(found), 'size')}; goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
+        f"{counted(len(members), 'tuning')}: median error {median:.1%}; mean rank correlation {mean:.3f} of all cases "
+        f"within {counted(len(orders), 'size')}; goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
     )

@@ -7,13 +7,15 @@ launches and waits are then another GPU's, so only what the links decide is wort
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernels.floors.probes import ON_GPUS
 from runner.gpu.gpu_type import Floors, GpuType
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import gpu_type
-from runner.predict.model import Rates
+from runner.predict.model import MEMORY_TURN_BYTES, TURN_BYTES, Rates
 from simulator.clock.costs import H200_TRIAL
 
 PUSH_SHARE, PULL_SHARE, PULL_BOTH_SHARE = 1 / 1.248, 1 / 1.223, 1 / (1.223 + 0.135)
@@ -26,6 +28,9 @@ BULK_PUSH_SHARE = 344.7 / 450
 
 MEMORY_SHARE = 3962 / 4800
 """What SMs reach of a memory's datasheet rate, reading and writing: of H200's floors (symlab calibrate, 2026-11-23)."""
+
+PROBE_BEGIN_US = 0.9
+"""What a probe's launch takes beyond an empty node before it moves anything: the score's begin."""
 
 WAITS = ("relaxed_us", "load_own_l2_us", "load_remote_hot_us", "release_acquire_us")
 """Floors that the costs of steps are taken from."""
@@ -83,7 +88,8 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
         assumed.append("reduce_gbps")
     links |= _of_a_block(own)
     launch_us = own.empty_node_us[min(own.empty_node_us)] if own.empty_node_us else 0.0
-    rates = Rates(launch_us, costs, memory_gbps=memory_gbps, l2_bytes=type_.memory.l2_bytes, **links)
+    l2_bytes = type_.memory.l2_bytes
+    rates = Rates(launch_us, costs, memory_gbps=memory_gbps, l2_bytes=l2_bytes, cold_us=_cold(own), **links)
     return Known(type_.name, rates, tuple(assumed), floors is not None)
 
 
@@ -93,18 +99,35 @@ def known_rates() -> dict[str, Rates]:
 
 
 def _of_a_block(floors: Floors) -> dict[str, float]:
-    """Return what one block moves alone, by the names of Rates; of floors that lack it that of USUAL: it is the
-    multiprocessor's, which differs less from type to type than links do."""
+    """Return what one block moves alone, with its waits and without, by the names of Rates; of floors that lack it that
+    of USUAL: it is the multiprocessor's, which differs less from type to type than links do."""
     usual = gpu_type(USUAL).floors
     assert usual is not None, "the usual type has floors"
     found = {}
-    for name, floor in (
-        ("block_push_gbps", "push_gbps"),
-        ("block_bulk_push_gbps", "bulk_push_gbps"),
-        ("block_pull_gbps", "pull_gbps"),
-        ("block_memory_gbps", "reduce_gbps"),
+    for way, floor, turn_bytes, turns, wait in (
+        ("push", "push_gbps", TURN_BYTES, ON_GPUS.copy_turns, "load_own_l2_us"),
+        ("bulk_push", "bulk_push_gbps", TURN_BYTES, ON_GPUS.copy_turns, "load_own_l2_us"),
+        ("pull", "pull_gbps", TURN_BYTES, ON_GPUS.copy_turns, "load_remote_hot_us"),
+        ("memory", "reduce_gbps", MEMORY_TURN_BYTES, ON_GPUS.reduction_turns, "load_own_l2_us"),
     ):
-        found[name] = getattr(floors, floor).get(1) or getattr(usual, floor)[1]
+        own = floors if getattr(floors, floor).get(1) and getattr(floors, wait) is not None else usual
+        gbps, wait_us = getattr(own, floor)[1], getattr(own, wait)
+        moved = turn_bytes * turns / 1e3
+        found[f"block_{way}_gbps"] = gbps
+        rest_us = moved / gbps - PROBE_BEGIN_US - turns * wait_us
+        found[f"issue_{way}_gbps"] = moved / rest_us if rest_us > 0 else math.inf
+    return found
+
+
+def _cold(floors: Floors) -> dict[str, float]:
+    """Return what steps cost more if their data come from memory, by kind; nothing of what was not measured."""
+    found: dict[str, float] = {}
+    for kinds, hot_us, cold_us in (
+        (("own_load", "bulk_own_load", "bulk_read", "lane_copy"), floors.load_own_l2_us, floors.load_own_memory_us),
+        (("remote_load",), floors.load_remote_hot_us, floors.load_remote_cold_us),
+    ):
+        if hot_us is not None and cold_us is not None:
+            found |= dict.fromkeys(kinds, max(cold_us - hot_us, 0.0))
     return found
 
 

@@ -51,3 +51,31 @@ def test_the_first_turn_of_a_block_waits_once() -> None:
     assert 0 < rates.link_us(phase, 1) < alone_us
     assert rates.link_us(phase, 1) == pytest.approx(alone_us - rates.costs_us["remote_load"] / 4)
     assert rates.link_us(phase, 0) == pytest.approx(share / rates.pull_gbps / 1e3)
+
+
+def test_further_turns_wait_for_memory_and_move_their_bytes() -> None:
+    """A copy of many turns with few bytes in flight: each waits, cold from memory, and moves what it has."""
+    rates = rates_of(gpu_type("h100")).rates
+    share, turns = 8 << 20, 1 << 10
+    phase = PhaseWork((Direction(0.0, float(share), 0.0),))
+    work = CaseWork({"remote_load": 1.0}, {"remote_load": 1.0 + turns}, (phase,), blocks=1)
+    cold = terms_of(work, rates, 10.0 * rates.l2_bytes)
+    moving_us = share / rates.issue_pull_gbps / 1e3 * turns / (turns + 1)
+    floors = gpu_type("h100").floors
+    assert floors is not None
+    assert floors.load_remote_cold_us is not None
+    assert cold.more_us == pytest.approx(turns * floors.load_remote_cold_us + moving_us)
+    hot = terms_of(work, rates, 0.0)
+    assert floors.load_remote_hot_us is not None
+    assert hot.more_us == pytest.approx(turns * floors.load_remote_hot_us + moving_us)
+    assert terms_of(replace(work, steps=work.least), rates, 0.0).more_us == 0.0, "a single turn is on the least path"
+
+
+def test_a_look_without_a_hop_is_one() -> None:
+    """ll128 stores its words weakly, so that the clock never sees how long they fly."""
+    rates = rates_of(gpu_type("h100")).rates
+    seen = terms_of(CaseWork({"own_load": 2.0, "hop": 1.0}, {}, ()), rates, 0.0)
+    unseen = terms_of(CaseWork({"own_load": 2.0, "look": 1.0}, {}, ()), rates, 0.0)
+    assert unseen.least_us == pytest.approx(seen.least_us)
+    both = terms_of(CaseWork({"hop": 1.0, "look": 1.0}, {}, ()), rates, 0.0)
+    assert both.least_us == pytest.approx(rates.costs_us["hop"] + rates.costs_us["look"])

@@ -1,0 +1,100 @@
+"""The score of the model by any records: errors, the order within a size, and what counts as reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels.spec import Case
+from reports.record.record import KernelInfo, Record
+from runner.predict.case_work import CaseWork
+from runner.predict.on_records import Asked, Scored, asked_of, correlations, report, scored, spearman
+from runner.predict.profiles import Found, Unprofiled
+from runner.predict.stored_score import stored
+from symlab.command import main
+from tests.reports.synthetic import record, with_environment
+
+NAMES = tuple(f"two_shot@t512b{blocks}l8" for blocks in (1, 2, 4, 8, 16))
+
+
+def timed(name: str, us: float, size_bytes: int = 1 << 20, world: int = 0) -> Record:
+    made = record(name, size_bytes, samples_us=[[us] * 5] * 2, world_size=2, world=world)
+    return replace(with_environment(made, gpus=({"model": "NVIDIA H100 80GB HBM3"},)), kernel=kernel(name))
+
+
+def kernel(name: str) -> KernelInfo:
+    fields = {one: None for one in KernelInfo.__dataclass_fields__}
+    return KernelInfo(
+        **{
+            **fields,
+            "arch": "sm_90a",
+            "ptx_digest": f"sha256:{'0' * 64}",
+            "grid": 8,
+            "block": 512,
+            "name": f"all_reduce/{name}",
+        }
+    )
+
+
+def of(predicted: Sequence[float], measured: Sequence[float], size_bytes: int = 1 << 20) -> list[Scored]:
+    return [
+        Scored(
+            Asked("h100", "sm_90a", Case("all_reduce", name, "bfloat16", "float32", "sum", size_bytes, 2), us, 0.0), it
+        )
+        for name, it, us in zip(NAMES, predicted, measured, strict=True)
+    ]
+
+
+def test_ranks_correlate_as_spearman_says() -> None:
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1.0)
+    assert spearman([1, 2, 3, 4], [40, 30, 20, 10]) == pytest.approx(-1.0)
+    # d = 0, 1, 1, 0: 1 - 6 * 2 / (4 * 15)
+    assert spearman([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert spearman([1, 1, 2], [1, 1, 5]) == pytest.approx(1.0), "equal values share a rank"
+    assert spearman([1, 1, 1], [1, 2, 3]) == 0.0
+
+
+def test_the_order_is_told_within_each_size_of_enough_cases() -> None:
+    right, wrong = of([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]), of([5, 4, 3, 2, 1], [1, 2, 3, 4, 5], 1 << 22)
+    assert correlations([*right, *wrong, *right[:3]]) == pytest.approx([1.0, -1.0], abs=0.2)
+    assert correlations(right[:4]) == []
+
+
+@pytest.mark.parametrize(
+    ("predicted", "is_met"),
+    [([1.05, 2.1, 3.1, 4.2, 5.2], True), ([1.2, 2.4, 3.6, 4.8, 6.0], False), ([1.05, 1.04, 1.03, 1.02, 1.01], False)],
+)
+def test_the_goals_are_reached_or_not(predicted: list[float], is_met: bool) -> None:
+    said = report(of(predicted, [1, 2, 3, 4, 5]), {}, None)
+    assert ("not reached" in said) != is_met
+    assert "5 tunings: median error" in said
+
+
+def test_worlds_are_pooled_and_what_can_not_be_profiled_is_told() -> None:
+    records = [timed(NAMES[0], 10.0), timed(NAMES[0], 12.0, world=1), timed(NAMES[0], 30.0, world=2)]
+    records += [timed("two_shot", 9.0), timed("two_shot@d", 5.0), record("nccl", 1 << 20)]
+    asked = asked_of(records)
+    assert [(one.case.algorithm, one.time_us) for one in asked] == [(NAMES[0], 12.0), ("two_shot", 9.0)]
+
+    def profiled(arch: str, cases: Sequence[Case]) -> Iterable[Found]:
+        assert arch == "sm_90a"
+        yield cases[0], CaseWork({"hop": 2.0}, {"hop": 2.0}, ())
+        yield cases[1], Unprofiled("it waits", can_run=True)
+
+    found, problems = scored(asked, profiled, stored(), lambda line: None)
+    assert [one.asked.case.algorithm for one in found] == [NAMES[0]]
+    assert found[0].predicted_us > 0
+    assert list(problems.values()) == ["it waits"]
+    assert "not predicted: it waits" in report(found, problems, None)
+
+
+def test_records_without_times_of_ours_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="no record has a time of the catalogue's kernels"):
+        asked_of([record("nccl", 1 << 20)])
+    assert main(["predict", "--score", str(tmp_path / "none")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert main(["predict", "--score", "--write", "records"]) == 2
+    assert "--write is of the score by the published records" in capsys.readouterr().err
