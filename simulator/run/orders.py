@@ -382,6 +382,11 @@ def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -
     return compact(ids[mask])
 
 
+def tears_of(batch: Batch, step: Step) -> int:
+    """Return the fewest bytes of a vector that a step may tear; 0: it tears none."""
+    return batch.launched.whole_bytes + 1 if step.tear else 0
+
+
 def whole_warps(batch: Batch, step: Step) -> Step:
     """Return a step of the same lanes and of all others of their warps that are ready at the same place; none of their
     vectors is torn. For kernels that rely on lines which a warp accesses at once."""
