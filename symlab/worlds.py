@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kernels.assumptions import checked_assumptions
 from kernels.catalogue import collective
 from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
@@ -174,13 +175,15 @@ class World:
         shared_bytes: int = 0,
         cluster: int | tuple[int, int, int] = 1,
         cooperative: bool = False,
+        assumptions: Sequence[str] = (),
         deadline_s: float | None = None,
     ) -> Launched:
         """Launch a kernel once on every rank, and return what its buffers hold afterwards.
 
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
-        fit on the GPU at once.
+        fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
+        kernels/assumptions.py, which the simulator then grants.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -206,7 +209,7 @@ class World:
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
-        shape = Shape(grid, block, shared_bytes, cluster, cooperative)
+        shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
         heap_bytes = self.request.heap_bytes
         work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None
@@ -313,13 +316,15 @@ def world(
     The others are the simulator's. arch: the GPUs' architecture; None: that of gpu, sm_90a without one. multicast:
     whether the switch has it. multimem: how the switch adds floats, "exact" (rounded once) or "stated" (in the
     precision that the instruction states). schedule: the order in which threads run, "fair", "random" (drawn from
-    seed) or "adversarial" (by seed, rather what is likely to break). granularity: other threads may run after each
-    "access" to memory, or after each basic "block"; None: "access", of a fair order "block". step_budget: maximum
-    number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name ("h100"), or as a mapping of
-    limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all blocks of a launch are there at
-    once. races: look for accesses that nothing orders; World.findings and a launch's `findings` have them. memory: when
-    a store becomes visible, "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed,
-    as far as the PTX memory model lets it).
+    seed), "adversarial" (by seed, rather what is likely to break) or "priority" (by seed, some blocks ahead of others).
+    granularity: other threads may run after each "access" to memory, or after each basic "block"; None: "access", of a
+    fair order and one by priority "block". step_budget: maximum number of steps of one run; None: the simulator's own.
+    gpu: whose limits hold, by name ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100",
+    "multiprocessors": 16}; None: all blocks of a launch are there at once. races: look for accesses that nothing
+    orders; World.findings and a launch's `findings` have them. In fair order each run is then repeated in worlds of its
+    own with schedule="priority", seeds 0 and 1, for at most twice its time (or 2 s); "race_orders" of its counts names
+    them, and their results are dropped. memory: when a store becomes visible, "strong" (at once, to all) or "weak" (to
+    each thread at a time of its own, drawn from seed, as far as the PTX memory model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -423,12 +428,14 @@ class Rank:
         grid: int | tuple[int, int, int] | None = None,
         block: int | tuple[int, int, int] | None = None,
         shared_bytes: int = 0,
+        assumptions: Sequence[str] = (),
     ) -> None:
         """Queue a kernel with one argument for each of its parameters; synchronize waits for it.
 
         An argument is a symmetric tensor or a view of one (its address), or a pair of kind and value such as
-        ("u32", 5): kinds are u32, u64, f32, f64, address and bytes. grid and block: numbers of blocks and of threads of
-        a block, in x or in (x, y, z); None: those that a compiled kernel of a case runs with.
+        ("u32", 5): kinds are u32, u64, f32, f64, address and bytes. grid and block: numbers of
+        blocks and of threads of a block, in x or in (x, y, z); None: those that a compiled kernel of a case runs with.
+        assumptions: see World.launch.
 
         Raises ValueError for arguments that are not the kernel's, and for a launch that is not possible.
         """
@@ -441,6 +448,8 @@ class Rank:
             raise ValueError(
                 f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads"
             )
+        if assumptions:
+            executable = replace(executable, assumptions=checked_assumptions(assumptions))
         given = tuple(_argument(index, one) for index, one in enumerate(arguments))
         self.fabric.launch(executable, Launch(grid, block, shared_bytes), given)
 

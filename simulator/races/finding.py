@@ -65,6 +65,8 @@ class Finding:
     """Number of pairs folded into this one."""
     assumption: str = ""
     """Name of the declared assumption that alone explains an advisory."""
+    granting: str | None = None
+    """Name of an assumption that would explain it, were it declared."""
     order: str | None = None
     """The keys of the order of threads that it was found in; None: that of the world."""
 
@@ -93,4 +95,5 @@ class Finding:
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
         order = f", with {self.order}" if self.order else ""
-        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}"
+        would = f"; the assumption {self.granting!r} would explain it" if self.granting else ""
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}{would}"

@@ -290,7 +290,8 @@ class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
     again after each store of others, once. Seed 0: the last rank and its last blocks first; others draw the priorities.
 
-    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last store.
+    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
+    store.
     """
 
     def __init__(self, seed: int) -> None:
@@ -339,7 +340,8 @@ class Priority(Blocks):
         return self.teams[key]
 
     def _drawn(self, blocks: int, grid: int) -> Ids:
-        """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or any."""
+        """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
+        any."""
         numbers = np.arange(blocks)
         if not self.seed:
             order = numbers[::-1]
@@ -380,6 +382,11 @@ def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -
     ids = ids_of(group)
     batch.ready.setdefault(index, []).append(compact(ids[~mask]))
     return compact(ids[mask])
+
+
+def tears_of(batch: Batch, step: Step) -> int:
+    """Return the fewest bytes of a vector that a step may tear; 0: it tears none."""
+    return batch.launched.whole_bytes + 1 if step.tear else 0
 
 
 def whole_warps(batch: Batch, step: Step) -> Step:

@@ -20,7 +20,7 @@ from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, whole_warps
+from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, tears_of, whole_warps
 from simulator.run.recorded_choices import moved_of, turn_of
 from simulator.run.replayed import Replayed
 
@@ -115,7 +115,7 @@ class Scheduler:
         else:
             batch.tear = turn.tear
             self.space.shuffle = turn.shuffle
-            batch.run(turn.index, lanes, batch.program.reach(turn.index, turn.accesses, turn.tear > 0))
+            batch.run(turn.index, lanes, batch.program.reach(turn.index, turn.accesses, tears_of(batch, turn)))
         self.steps += 1
         self.space.clock_ns += STEP_NS
 
