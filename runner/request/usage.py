@@ -61,7 +61,7 @@ _MEANINGS: dict[str, str] = {
     "largest values, integers that wrap around",
     "seed": "of the inputs",
     "check.results": "compare every output with the reference; check=false is short for check.results=false",
-    "check.races": "the simulator's: look for accesses that nothing orders; a case with a race is WRONG",
+    "check.races": "the simulator's: look for unordered accesses: a case with a race is WRONG; null: of brought kernels",
     "launches": "number of checked launches of a case",
     "deadline_s": "maximum seconds for a case",
     "records": "the folder for records",

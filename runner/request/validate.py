@@ -216,7 +216,7 @@ def validate(config: DictConfig) -> Request:
         tuned=_word(values, "tuned"),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"], values["check"]["races"], values["library"], values["timing"]),
+        fabric=_fabric(values["fabric"], _races(values), values["library"], values["timing"]),
         track=_track(values["track"]),
     )
 
@@ -387,8 +387,17 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
+def _races(values: dict[str, Any]) -> bool | None:
+    """Whether races are looked for; None: if it comes to be the simulator, as kernels are brought."""
+    asked: bool | None = values["check"]["races"]
+    algorithms = values["algorithms"]
+    places = [one for one in algorithms if ":" in str(one)] if isinstance(algorithms, list) else []
+    is_brought = values["op"] == CUSTOM or bool(places)
+    return asked if asked is not None or is_brought else False
+
+
 def _fabric(
-    values: dict[str, Any], races: bool, library: Mapping[str, Any], timing: Mapping[str, Any]
+    values: dict[str, Any], races: bool | None, library: Mapping[str, Any], timing: Mapping[str, Any]
 ) -> FabricRequest:
     is_free = values["heap_bytes"] == AUTO
     if is_free and FabricName(values["name"]) == FabricName.simulator:
@@ -437,7 +446,7 @@ def _fabric(
     return fabric
 
 
-def _check_shared_gpus(values: dict[str, Any], races: bool, library: Sequence[str], mode: TimingMode) -> None:
+def _check_shared_gpus(values: dict[str, Any], races: bool | None, library: Sequence[str], mode: TimingMode) -> None:
     """RequestError for what ranks that share GPUs can't have: library holds the keys that set an NCCL."""
     name = FabricName(values["name"])
     if name == FabricName.simulator or races or (name == FabricName.auto and values["gpu"] is not None):
