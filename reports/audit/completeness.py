@@ -25,6 +25,7 @@ from reports.record.codec import parsed
 from reports.record.reading import contents
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, faults
+from reports.table.average import too_slow
 from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
@@ -306,7 +307,7 @@ def _contradiction(name: str, code: int, document: Mapping[str, Any], members: l
     """Return what contradicts an exit code. An interrupted command's code says nothing about its cases, and a command
     that gave up (outcome "stopped") ends with 1 whatever they were."""
     statuses = {str(one.status) for one in members}
-    is_good = statuses <= _STATUSES_OF_0 and "PASSED" in statuses
+    is_good = statuses <= _STATUSES_OF_0 and "PASSED" in statuses and not too_slow(members)
     said = f"{name} ended with exit code {code}, and its cases are {', '.join(sorted(statuses)) or 'none'}"
     if code == 0:
         return [] if is_good else [said]

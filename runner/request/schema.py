@@ -154,6 +154,7 @@ class TimingSchema:
     predict: bool = False
     lead_in_calls: int = 0
     precision: float | None = None
+    min_busbw_gbps: float | None = None
 
 
 @dataclass

@@ -81,7 +81,8 @@ class TimingRequest:
     A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
     after `warmup` that are not. What the words mean, their enums say. lead_in_calls: calls right before each sample
     that are not timed. precision: samples are taken until half the 95 % interval of each median is at most this share
-    of it, `samples` at a time and 10 times that at most; None: `samples` are taken.
+    of it, `samples` at a time and 10 times that at most; None: `samples` are taken. min_busbw_gbps: a command whose
+    average is lower fails (reports.table.average).
     """
 
     mode: TimingMode
@@ -96,6 +97,7 @@ class TimingRequest:
     predict: bool = False
     lead_in_calls: int = 0
     precision: float | None = None
+    min_busbw_gbps: float | None = None
 
     @property
     def most_samples(self) -> int:
@@ -359,6 +361,7 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
         predict=values["predict"],
         lead_in_calls=_within(values["lead_in_calls"], 0, 1000, "timing.lead_in_calls"),
         precision=_precision(values["precision"], values["samples"]),
+        min_busbw_gbps=_min_busbw(values["min_busbw_gbps"]),
     )
 
 
@@ -371,6 +374,12 @@ def _precision(value: float | None, samples: int) -> float | None:
         raise RequestError(
             f"{samples} samples at a time say nothing about a median's precision (timing.samples), give 6 or more"
         )
+    return value
+
+
+def _min_busbw(value: float | None) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise RequestError(f"timing.min_busbw_gbps is {value} (timing.min_busbw_gbps), give GB/s above 0, or null")
     return value
 
 
