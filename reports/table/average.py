@@ -1,4 +1,4 @@
-"""The average bus bandwidth, as nccl-tests prints it below its table, and commands that are below what they asked for."""
+"""The average bus bandwidth, as nccl-tests prints it below its table, and commands below what they asked for."""
 
 from __future__ import annotations
 
