@@ -15,6 +15,7 @@ checkout.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import logging
@@ -25,26 +26,29 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from kernels.call_that_ended import at_end
 from kernels.compile_error import CompilationError, reason_of
 from kernels.hosting import HostCode
 from kernels.nvshmem_bitcode import Bitcode, bitcode, refuses_bitcode
-from kernels.sources import ROOT, digest_of, name_of, sources_of
+from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
 from kernels.tuned_name import base_of
 from memory.atomic_file import replacing
 from memory.fabric import Executable
+from memory.forked import ProcessEnded, forked
 from memory.held_interrupts import uninterrupted
 from memory.private_folder import exposure, is_ours, make_private
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
@@ -66,7 +70,7 @@ ELEMENTS = {
 }
 """CuTe DSL's names of dtypes."""
 
-_compiling = threading.Lock()  # cute.compile keeps global state
+_compiling = threading.RLock()  # cute.compile keeps global state
 
 
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
@@ -88,10 +92,14 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
     found = _load(path, key)
     if found is not None:
         return replace(found, name=spec.name, assumptions=spec.assumptions)
-    with _compiling, uninterrupted():  # the compiler aborts the process if an exception passes through it
+    is_apart = is_foreign(spec.files)
+    # In this process the compiler would abort if an exception passed through it; what it made is kept.
+    with _compiling, nullcontext() if is_apart else uninterrupted():
         found = _load(path, key)  # another thread may have been faster
         if found is None:
-            found = _compile(spec, case, arch)
+            step = partial(_compile, spec, case, arch)
+            what = f"compiling {spec.name} {spec.variant(case)} for {arch}"
+            found = compiled_apart(step, what, CompilationError) if is_apart else step()
             log.info("compiled %s %s for %s", spec.name, spec.variant(case), arch)
             _store(path, key, found)
     return replace(found, name=spec.name, assumptions=spec.assumptions)
@@ -159,7 +167,7 @@ def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
     with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder:
         options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
         try:
-            with _without_link_warnings() if spec.nvshmem else nullcontext():
+            with uninterrupted(), _without_link_warnings() if spec.nvshmem else nullcontext():
                 artifacts = cute.compile[options](built, *arguments).artifacts
         except Exception as error:  # the compiler's errors have no common kind
             said = _missing_pointer(spec, error) or reason_of(error)
@@ -255,10 +263,28 @@ class CompiledFunction:
     host: HostCode
 
 
+def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = ValueError) -> T:
+    """Return what a step returns that compiles brought code, in a process of its own. what: "compiling ring for
+    sm_90a".
+
+    Raises what the step raises, and `error` if it ends the process: with the line of the user's file, what it called
+    there, and the argument that did not fit, where these can be told.
+    """
+    with uninterrupted(), contextlib.suppress(ImportError):
+        pass  # here and once, not in each process
+    with _compiling:
+        try:
+            return forked(step)
+        except ProcessEnded as ended:
+            said = " ".join(filter(None, [f"{what} ended its process {ended.how}", at_end(step, ended)]))
+            raise error(f"{said} (kernel), look at what it calls there") from None
+
+
 def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument], arch: str) -> CompiledFunction:
     """Compile a CuTe DSL function that launches one kernel, for arguments of the given types. It is not cached.
 
-    Pointers and tensors are in global memory and aligned to 16 bytes.
+    Pointers and tensors are in global memory and aligned to 16 bytes. A wrong call of the compiler's functions can end
+    the process, and so can running the host code: compiled_apart holds both apart from the user's.
 
     Raises RuntimeError if there is no compiler, ValueError if it refuses the function, and for none or several kernels.
     """

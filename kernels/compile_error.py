@@ -31,7 +31,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, KeyError):
         text = f"KeyError: {text}"
     place = next(_places(error), None)
-    return text if place is None or f"{place[0]}:{place[1]}" in text else f"{text} ({_shown(place[0])}:{place[1]})"
+    return text if place is None or f"{place[0]}:{place[1]}" in text else f"{text} ({shown(place[0])}:{place[1]})"
 
 
 def _places(error: BaseException) -> Iterator[tuple[str, int]]:
@@ -41,18 +41,19 @@ def _places(error: BaseException) -> Iterator[tuple[str, int]]:
     while current is not None and current not in seen:
         seen.append(current)
         for frame in reversed(traceback.extract_tb(current.__traceback__)):
-            if not _is_hidden(frame.filename):
+            if not is_hidden(frame.filename):
                 yield frame.filename, frame.lineno or 0
         current = current.__cause__ or current.__context__
 
 
-def _is_hidden(file: str) -> bool:
+def is_hidden(file: str) -> bool:
+    """Whether a file is the project's machinery, installed, or none."""
     path = Path(file)
     installed = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
     return file.startswith("<") or path == _DRIVER or any(path.is_relative_to(one) for one in [*installed, *_OURS])
 
 
-def _shown(file: str) -> str:
-    """A file of the project from its root; another one by its name."""
+def shown(file: str) -> str:
+    """Return a file of the project from its root, another one by its name."""
     path = Path(file)
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(PACKAGE) else path.name

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.assumptions import checked_assumptions
-from kernels.compile import compiled_callable
 from kernels.numeric.dtypes import DTYPES, ITEMSIZES
 from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
 from reports.table.text import counted
-from runner.custom.functions import FunctionLaunch, Input, function_call, launched
+from runner.custom.functions import FunctionLaunch, Input, compiled_function, function_call
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
 from runner.custom.parameters import fits
 from runner.request.sizes import format_bytes
@@ -156,9 +155,8 @@ def _of_function(
         raise ValueError(f"{name}: {error} (arguments)") from error
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
-    compiled = compiled_callable(function, name, calls[0].arguments, arch or "sm_90a")
-    made = launched(compiled, calls, given)
-    return Brought(compiled.executable, made.launch, specs, contents, function=made)
+    executable, made = compiled_function(function, name, calls, given, arch or "sm_90a")
+    return Brought(executable, made.launch, specs, contents, function=made)
 
 
 def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:

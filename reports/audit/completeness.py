@@ -25,6 +25,7 @@ from reports.record.codec import parsed
 from reports.record.reading import contents
 from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, faults
+from reports.table.average import too_slow
 from reports.table.text import counted, reason_of
 
 _STATUSES_OF_0 = frozenset({"PASSED", "REFUSED"})
@@ -336,7 +337,7 @@ def _contradiction(name: str, code: int, document: Mapping[str, Any], members: l
     nothing; commands of before ended with 1."""
     statuses = {str(one.status) for one in members}
     judged = {str(one.status) for one in members if not one.is_late_library}
-    is_good = judged <= _STATUSES_OF_0 and "PASSED" in judged
+    is_good = judged <= _STATUSES_OF_0 and "PASSED" in judged and not too_slow(members)
     said = f"{name} ended with exit code {code}, and its cases are {', '.join(sorted(statuses)) or 'none'}"
     if code == 0:
         return [] if is_good else [said]

@@ -171,9 +171,12 @@ def _races(material: Material) -> Iterator[Point]:
 
 def _asked_for_races(record: Record) -> bool:
     """Whether a case ran to its end, and its configuration asked for a race checker: then the record has findings."""
-    asked = (record.request.configuration or {}).get("check")
-    ended = record.status in (Status.PASSED, Status.WRONG)
-    return ended and isinstance(asked, dict) and asked.get("races") is True
+    configuration = record.request.configuration or {}
+    asked, algorithms = configuration.get("check"), configuration.get("algorithms")
+    if record.status not in (Status.PASSED, Status.WRONG) or not isinstance(asked, dict):
+        return False
+    is_brought = bool(configuration.get("custom")) or (isinstance(algorithms, list) and ":" in str(algorithms))
+    return asked.get("races", False) is True or (asked.get("races", False) is None and is_brought)
 
 
 def _digests(checked: list[Record]) -> Point:

@@ -12,7 +12,7 @@ from typing import Any
 from reports.record.case import UNIFORM
 from reports.record.record import Record, Status
 from reports.record.timing import Timing
-from reports.table import predictions, refusals
+from reports.table import average, predictions, refusals
 from reports.table.compare import (
     Row,
     Section,
@@ -194,6 +194,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"{_span((timing.slot_bytes for timing in timings), size_text)}, "
         f"{_spanned((timing.calls_per_sample for timing in timings), 'call')} a sample, "
         f"{_spanned((len(timing.samples_us[0]) for timing in timings), 'sample')}; data checked before and after",
+        *average.lines(judged),
         *_bandwidths(timings),
         *_rotation(timings),
     ]

@@ -252,7 +252,10 @@ def summary(records: Sequence[Record], expected: int) -> str:
     if len(records) < expected:
         parts.append(f"{expected - len(records):,} not run")
     text = f"{counted(expected, 'case')}: {', '.join(parts) or 'none run'}"
+    ran = [one for one in records if one.status in (PASSED, WRONG) and one.fabric is not None and one.fabric.simulated]
     checked = [record.findings for record in records if record.findings is not None]
+    if ran and not checked:
+        text += "; races: not looked for"
     if checked:
         racy = sum(any(one.fails for one in findings) for findings in checked)
         text += f"; {f'races in {racy:,}' if racy else 'no race in any'} of {counted(len(checked), 'checked case')}"

@@ -136,7 +136,8 @@ def _of_a_command(paths: Iterable[Path]) -> list[tuple[Kind, float]]:
 def _kind_of_record(document: Mapping[str, Any]) -> Kind:
     fabric, configuration = document["fabric"], as_today(document["request"]["configuration"])
     settings = {"simulated": fabric["simulated"], "arch": fabric["arch"], **fabric.get("settings", {})}
-    return _kind(document["case"], configuration, settings)
+    check = {**configuration["check"], "races": document.get("findings") is not None}
+    return _kind(document["case"], {**configuration, "check": check}, settings)
 
 
 def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Mapping[str, Any]) -> Kind:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.record.seal import digest_of
+from reports.table.average import too_slow
 from reports.table.text import counted
 from runner.command.console import Console, failures, summary
 from runner.command.earlier import Earlier
@@ -108,10 +109,11 @@ def _ended(session: _Session, console: Console) -> Ended:
 
 
 def exit_code_for(records: Sequence[Record]) -> int:
-    """The exit code of a command that ran all of its cases, from how they ended. A library that did not finish counts
-    for nothing."""
+    """The exit code of a command that ran all of its cases, from how they ended and how fast they were. A library that
+    did not finish counts for nothing."""
     statuses = {str(record.status) for record in records if not record.is_late_library}
-    return EXIT_PASSED if statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses else EXIT_FAILED
+    is_good = statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses and not too_slow(records)
+    return EXIT_PASSED if is_good else EXIT_FAILED
 
 
 class _Session:
@@ -395,6 +397,8 @@ class _Session:
             self._console.warn("\n".join(["failed:", *failed]))
         if self._records and all(str(record.status) == "REFUSED" for record in self._records):
             self._console.warn("symlab: every case was refused: nothing ran")
+        if slow := too_slow(self._records):
+            self._console.warn(f"symlab: error: {slow}")
         if self._stopped:
             given_up = "" if self._launched is not None and self._launched.problem else "the work was stopped, "
             self._console.warn(f"symlab: error: {self._stopped}; {given_up}what is finished is intact")

@@ -25,7 +25,7 @@ from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_w
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.functions import FunctionCall, function_call, launched
+from runner.custom.functions import FunctionCall, compiled_function, function_call
 from runner.custom.nouns import (
     BUFFER_KINDS,
     FUNCTION_KINDS,
@@ -82,15 +82,15 @@ class CustomKernel:
             digest = _sha256(self.ptx.content)
             found = Executable(_record_name(spec), self.entry, arch, text, digest, assumptions=self.assumptions)
             return CompiledCustom(found, spec.launch)
-        from kernels.compile import compiled_callable, with_relative_paths
+        from kernels.compile import with_relative_paths
 
         assert self.function is not None
         call = self._call(spec, world_size)
-        made = compiled_callable(self.function.call, _record_name(spec), call.arguments, arch)
-        function = launched(made, [call] * world_size, self.asked)
-        text = with_relative_paths(made.executable.ptx)
+        calls = [call] * world_size
+        made, function = compiled_function(self.function.call, _record_name(spec), calls, self.asked, arch)
+        text = with_relative_paths(made.ptx)
         digest = _sha256(text.encode())
-        found = replace(made.executable, ptx=text, digest=digest, assumptions=self.assumptions)
+        found = replace(made, ptx=text, digest=digest, assumptions=self.assumptions)
         return CompiledCustom(found, function.launch, function)
 
     def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:

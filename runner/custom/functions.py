@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernels.compile import CallArgument, CompiledFunction
+from kernels.compile import CallArgument, CompiledFunction, compiled_apart, compiled_callable
 from kernels.hosting import HostLaunch
-from memory.fabric import PACKINGS, Argument, Launch
+from memory.fabric import PACKINGS, Argument, Executable, Launch
 from runner.custom.nouns import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BufferSpec
 
 _TENSOR = re.compile(r"(\w+\.)*Tensor")
@@ -78,12 +78,24 @@ class FunctionCall:
     inputs: tuple[Input, ...]
 
 
-def launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: Mapping[str, Any]) -> FunctionLaunch:
-    """Return what a function launches on each rank. calls: by rank; given: what was said of the launch, by Launch's
-    names.
+def compiled_function(
+    function: Any, name: str, calls: Sequence[FunctionCall], given: Mapping[str, Any], arch: str
+) -> tuple[Executable, FunctionLaunch]:
+    """Compile a function and return what it launches on each rank. calls: by rank; given: what was said of the launch,
+    by Launch's names.
 
-    Raises ValueError where it launches otherwise than was said, and for what HostCode.launch refuses.
+    Both happen in a process of its own, whose end is a ValueError. Raises ValueError where it launches otherwise than
+    was said, and for what compiled_callable and HostCode.launch refuse.
     """
+
+    def step() -> tuple[Executable, FunctionLaunch]:
+        made = compiled_callable(function, name, calls[0].arguments, arch)
+        return made.executable, _launched(made, calls, given)
+
+    return compiled_apart(step, f"compiling {name} for {arch}")
+
+
+def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: Mapping[str, Any]) -> FunctionLaunch:
     name, by_rank = compiled.executable.name, []
     for rank, call in enumerate(calls):
         contents = [one.content(rank, len(calls)) for one in call.inputs]

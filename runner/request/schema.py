@@ -88,10 +88,11 @@ class SizesSchema:
 
 @dataclass
 class CheckSchema:
-    """What is checked: every result against the reference, and in the simulator the order of accesses (races)."""
+    """What is checked: every result against the reference, and in the simulator the order of accesses (races; null: of
+    kernels that are brought)."""
 
     results: bool = True
-    races: bool = False
+    races: bool | None = None
 
 
 @dataclass
@@ -153,6 +154,7 @@ class TimingSchema:
     predict: bool = False
     lead_in_calls: int = 0
     precision: float | None = None
+    min_busbw_gbps: float | None = None
 
 
 @dataclass
@@ -207,6 +209,6 @@ BOOLEANS = frozenset(
     f"{section}.{field.name}" if section else field.name
     for section, schema in SECTIONS.items()
     for field in fields(schema)
-    if field.type in ("bool", bool)
+    if field.type in ("bool", "bool | None")
 )
 """Keys whose value is true or false."""

@@ -61,7 +61,7 @@ _MEANINGS: dict[str, str] = {
     "largest values, integers that wrap around",
     "seed": "of the inputs",
     "check.results": "compare every output with the reference; check=false is short for check.results=false",
-    "check.races": "the simulator's: look for accesses that nothing orders; a case with a race is WRONG",
+    "check.races": "the simulator's: look for unordered accesses; a case with a race is WRONG; null: of brought ones",
     "launches": "number of checked launches of a case",
     "deadline_s": "maximum seconds for a case",
     "records": "the folder for records",
@@ -87,6 +87,7 @@ _MEANINGS: dict[str, str] = {
     "timing.shared": "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
     "timing.predict": "whether each time gets the model's prediction beside it, made once its samples are taken",
     "timing.lead_in_calls": "number of calls right before each sample that are not timed",
+    "timing.min_busbw_gbps": "exit code 1 if the average bus bandwidth of our kernels is below it, in GB/s",
     "timing.precision": "take samples until half the 95 % interval of each median is at most this share of it, such as "
     "0.01; 10 times timing.samples at most; null: take timing.samples",
     "timing.dependent_launch": "whether our kernels begin before the launch before them ends; they wait before they "

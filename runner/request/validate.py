@@ -81,7 +81,8 @@ class TimingRequest:
     A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
     after `warmup` that are not. What the words mean, their enums say. lead_in_calls: calls right before each sample
     that are not timed. precision: samples are taken until half the 95 % interval of each median is at most this share
-    of it, `samples` at a time and 10 times that at most; None: `samples` are taken.
+    of it, `samples` at a time and 10 times that at most; None: `samples` are taken. min_busbw_gbps: a command whose
+    average is lower fails (reports.table.average).
     """
 
     mode: TimingMode
@@ -96,6 +97,7 @@ class TimingRequest:
     predict: bool = False
     lead_in_calls: int = 0
     precision: float | None = None
+    min_busbw_gbps: float | None = None
 
     @property
     def most_samples(self) -> int:
@@ -216,7 +218,7 @@ def validate(config: DictConfig) -> Request:
         tuned=_word(values, "tuned"),
         host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
-        fabric=_fabric(values["fabric"], values["check"]["races"], values["library"], values["timing"]),
+        fabric=_fabric(values["fabric"], _races(values), values["library"], values["timing"]),
         track=_track(values["track"]),
     )
 
@@ -359,6 +361,7 @@ def _timing(values: dict[str, Any]) -> TimingRequest:
         predict=values["predict"],
         lead_in_calls=_within(values["lead_in_calls"], 0, 1000, "timing.lead_in_calls"),
         precision=_precision(values["precision"], values["samples"]),
+        min_busbw_gbps=_min_busbw(values["min_busbw_gbps"]),
     )
 
 
@@ -371,6 +374,12 @@ def _precision(value: float | None, samples: int) -> float | None:
         raise RequestError(
             f"{samples} samples at a time say nothing about a median's precision (timing.samples), give 6 or more"
         )
+    return value
+
+
+def _min_busbw(value: float | None) -> float | None:
+    if value is not None and not 0 < value < math.inf:
+        raise RequestError(f"timing.min_busbw_gbps is {value} (timing.min_busbw_gbps), give GB/s above 0, or null")
     return value
 
 
@@ -387,8 +396,17 @@ def _within(value: int, least: int, most: int, key: str) -> int:
     return value
 
 
+def _races(values: dict[str, Any]) -> bool | None:
+    """Whether races are looked for; None: if it comes to be the simulator, as kernels are brought."""
+    asked: bool | None = values["check"]["races"]
+    algorithms = values["algorithms"]
+    places = [one for one in algorithms if ":" in str(one)] if isinstance(algorithms, list) else []
+    is_brought = values["op"] == CUSTOM or bool(places)
+    return asked if asked is not None or is_brought else False
+
+
 def _fabric(
-    values: dict[str, Any], races: bool, library: Mapping[str, Any], timing: Mapping[str, Any]
+    values: dict[str, Any], races: bool | None, library: Mapping[str, Any], timing: Mapping[str, Any]
 ) -> FabricRequest:
     is_free = values["heap_bytes"] == AUTO
     if is_free and FabricName(values["name"]) == FabricName.simulator:
@@ -437,7 +455,7 @@ def _fabric(
     return fabric
 
 
-def _check_shared_gpus(values: dict[str, Any], races: bool, library: Sequence[str], mode: TimingMode) -> None:
+def _check_shared_gpus(values: dict[str, Any], races: bool | None, library: Sequence[str], mode: TimingMode) -> None:
     """RequestError for what ranks that share GPUs can't have: library holds the keys that set an NCCL."""
     name = FabricName(values["name"])
     if name == FabricName.simulator or races or (name == FabricName.auto and values["gpu"] is not None):

@@ -44,7 +44,8 @@ class FabricName(StrEnum):
 @dataclass(frozen=True, slots=True)
 class FabricRequest:
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
-    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races).
+    limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races);
+    None: it does, and no GPU is passed over for it.
     granularity None: that of the schedule. nccl: the library that the ranks load in place of torch's. nccl_settings:
     what NCCL is restricted to.
     heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto). share_gpus: several
@@ -59,7 +60,7 @@ class FabricRequest:
     seed: int
     step_budget: int | None
     gpu: Gpu | None = None
-    races: bool = False
+    races: bool | None = False
     granularity: Granularity | None = None
     memory: Memory = Memory.strong
     nccl: Preloaded | None = None
@@ -158,8 +159,16 @@ def resolve(
 ) -> tuple[FabricRequest, str]:
     """The fabric with "auto" decided for a world of that size, and why. RequestError if an explicit wish can't be met.
 
-    A world of one rank is possible on NVSHMEM as well: it needs one GPU.
+    A world of one rank is possible on NVSHMEM as well: it needs one GPU. races is decided, too.
     """
+    decided, why = _named(fabric, world_size, machine, outer)
+    return replace(decided, races=decided.simulated if fabric.races is None else fabric.races), why
+
+
+def _named(
+    fabric: FabricRequest, world_size: int, machine: Callable[[], HostOffer], outer: Outer | None
+) -> tuple[FabricRequest, str]:
+    """The fabric with its name decided, and why."""
     if fabric.name == FabricName.simulator:
         return fabric, "asked for"
     if fabric.gpu is not None and fabric.name == FabricName.auto:
@@ -337,7 +346,7 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
         schedule=fabric.schedule,
         seed=fabric.seed,
         gpu=fabric.gpu,
-        races=fabric.races,
+        races=bool(fabric.races),
         granularity=fabric.granularity,
         memory=fabric.memory,
     )

@@ -1,5 +1,5 @@
-"""How long an audit of 10,000 records takes, and how much memory: prints a table; no test. The limits are 60 s and 500 MB
-on two cores.
+"""How long an audit of 10,000 records takes, and how much memory: prints a table; no test. The limits are 60 s and
+500 MB on two cores.
 
 Half of the records are of cases that run here once, in commands that differ in their deadline; the other half are of
 published timings, as further worlds with samples drawn again. All are honest, so the audit has no finding.

@@ -176,6 +176,8 @@ def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> Non
         ("ring.py:SPEC", "\nx = 1\nx.y\n", r"ring\.py:3 raises AttributeError: 'int' object has no attribute"),
         ("ring.py:SPEC", "raise ValueError('one\\ntwo')\n", r"ring\.py:1 raises ValueError: one two$"),
         ("ring.py:SPEC", "raise SystemExit\n", r"ring\.py:1 raises SystemExit: no message$"),
+        ("ring.py:SPEC", "import os\nos._exit(0)\n", r"ring\.py:2 raises SystemExit: os\._exit would end this process"),
+        ("ring.py:SPEC", "from os import abort\nabort()\n", r"ring\.py:2 raises SystemExit: os\.abort would end"),
         ("ring.py:SPEC", "x = 1\ndef (:\n", r"ring\.py:SPEC: ring\.py:2 is no Python: "),
         ("ring.py:SPEC", "import nowhere\n", r"ring\.py:1 raises ModuleNotFoundError: No module named 'nowhere'$"),
         ("ring.py:SPEC", RING.replace("send_recv/ring", "ring"), r"'ring' names no kernel: give op/algorithm"),

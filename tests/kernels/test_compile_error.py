@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+import symlab
 from kernels.brought import function_at, spec_at
+from kernels.call_that_ended import _told
 from kernels.compile import CallArgument, compiled_callable, executable
 from kernels.compile_error import CompilationError, reason_of
 from kernels.spec import Case
@@ -86,3 +91,69 @@ def test_an_error_of_a_function_is_one_line_without_lines_of_the_project(
 
 def test_an_error_without_a_place_of_a_user_has_none() -> None:
     assert reason_of(RuntimeError("\x1b[91merror:\x1b[0m one\n  two")) == "error: one two"
+
+
+ENDING = """
+import ctypes, os
+import cutlass.cute as cute
+
+@cute.kernel
+def device(data: cute.Tensor):
+    END
+
+@cute.jit
+def call(data: cute.Tensor):
+    device(data).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+def made():
+    @cute.jit
+    def inner(data: cute.Tensor):
+        device(data).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+    return inner
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (
+            "ctypes.string_at(0)",
+            "by SIGSEGV in string_at, called at ending.py:7: its arguments are ptr int, size int (kernel), look at",
+        ),
+        ("os._exit(0)", "with exit code 0 at ending.py:7 (kernel), look at what it calls there"),
+    ],
+)
+@pytest.mark.parametrize("is_closure", [False, True])
+def test_a_function_that_ends_its_process_is_a_message(tmp_path: Path, end: str, words: str, is_closure: bool) -> None:
+    (tmp_path / "ending.py").write_text(ENDING.replace("END", end, 1))
+    found = function_at(f"{tmp_path / 'ending.py'}:{'made' if is_closure else 'call'}").call
+    function = found() if is_closure else found
+    with pytest.raises(ValueError, match="ended its process") as caught:
+        symlab.simulate(
+            function, ranks=1, buffers={"data": (32, "float32", 0)}, arguments=[("tensor", "data")], seeds=1
+        )
+    name = "inner" if is_closure else "call"
+    assert str(caught.value).startswith(f"compiling {name} for sm_90a ended its process {words}")
+
+
+def test_a_brought_kernel_that_ends_its_process_is_a_message_and_others_still_compile(tmp_path: Path) -> None:
+    file = write_ring(tmp_path)
+    file.write_text("import ctypes\n" + RING.replace("    frame.arrive()\n", "    ctypes.string_at(0)\n"))
+    with pytest.raises(CompilationError, match=r"ended its process by SIGSEGV in string_at, called at ring\.py:13"):
+        executable(spec_at(f"{file}:SPEC"), CASE, "sm_90a", tmp_path / "cache")
+    again = write_ring(tmp_path / "again")
+    assert executable(spec_at(f"{again}:SPEC"), CASE, "sm_90a", tmp_path / "cache").ptx
+
+
+def test_the_argument_that_does_not_fit_is_told() -> None:
+    assert _told(tile(WRONG, 3)) == "its argument source is of type list, and Path is expected"
+    assert _told(tile(Path(), 3)) == "its arguments are source PosixPath, count int"
+    assert _told(tile(Path(), WRONG)) == "its argument count is of type list, and int | None is expected"
+
+
+WRONG: Any = []
+
+
+def tile(source: Path, count: int | None) -> FrameType:
+    return sys._getframe()

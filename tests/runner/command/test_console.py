@@ -184,6 +184,14 @@ def test_the_summary_counts() -> None:
     assert summary([], 1) == "1 case: 1 not run"
 
 
+def test_the_summary_says_that_races_were_not_looked_for_in_the_simulator() -> None:
+    fabric = passed().fabric
+    assert fabric is not None
+    simulated = passed(fabric=dataclasses.replace(fabric, simulated=True))
+    assert summary([simulated], 1) == "1 case: 1 passed; races: not looked for"
+    assert summary([passed(), refused()], 2) == "2 cases: 1 passed, 1 refused", "GPUs do not show them"
+
+
 def test_the_summary_says_what_the_race_checker_found() -> None:
     assert summary([passed(), checked(), checked()], 3) == "3 cases: 3 passed; no race in any of 2 checked cases"
     raced = checked(finding())
@@ -358,7 +366,7 @@ def test_quiet_in_a_whole_command(symlab: Any, script: Script) -> None:
     assert done.code == 1
     (folder,) = (done.folder / "records").iterdir()
     last = f"records: records/{folder.name} ({digest_of(folder)})"
-    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong", last]
+    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong; races: not looked for", last]
     assert done.err.startswith("failed:\n  all_reduce-two_shot-")
 
 

@@ -93,6 +93,17 @@ def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
 
 
 @pytest.mark.slow
+def test_races_are_looked_for_unless_it_is_said_otherwise(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run() == 0
+    assert capsys.readouterr().out.count("1 case: 1 passed; no race in any of 1 checked case\n") == 1
+    assert run("check.races=false", "records=others") == 0
+    assert capsys.readouterr().out.count("1 case: 1 passed; races: not looked for\n") == 1
+    assert record_in(tmp_path / "others").findings is None
+    assert record_in(tmp_path / "records").findings is not None
+
+
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
     assert run("records=two", "fabric.schedule=random", "fabric.seed=2") == 0

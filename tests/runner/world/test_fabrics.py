@@ -147,6 +147,27 @@ def test_the_fabrics_line_says_how_many_gpus_are_shared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("overrides", "simulated", "on_gpus"),
+    [
+        ([], False, False),
+        (["algorithms=[one_shot]"], False, False),
+        (["algorithms=[one_shot,conf/exp/own/ring.py:SPEC]"], True, False),
+        (["algorithms=[conf/exp/own/ring.py:SPEC]", "check.races=false"], False, False),
+        (["+exp=custom_ptx"], True, False),
+        (["+exp=custom_ptx", "check.races=false"], False, False),
+    ],
+)
+def test_brought_kernels_are_checked_for_races_where_they_are_simulated(
+    overrides: list[str], simulated: bool, on_gpus: bool
+) -> None:
+    with hydra_over():
+        (job,) = compose_jobs(["fabric=auto", *overrides], False)
+    assert resolve(job.request.fabric, 2, lambda: HostOffer(0, "", True))[0].races is simulated
+    decided = resolve(job.request.fabric, 2, lambda: FOUR)[0]
+    assert (decided.simulated, decided.races) == (False, on_gpus), "no GPU is passed over for it"
+
+
+@pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (

@@ -376,7 +376,7 @@ def test_under_torchrun_itself(tmp_path: Path) -> None:
         timeout=NEVER_S,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.splitlines().count("2 cases: 2 passed") == 1
+    assert run.stdout.count("2 cases: 2 passed") == 1
     assert "fabric: nvshmem (2 GPUs and the gpu extra found; torchrun started 2 ranks)" in run.stdout
     assert records(tmp_path) == [("PASSED", "")] * 2
 
