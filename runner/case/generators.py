@@ -277,7 +277,8 @@ def _covered(count: int, slow: torch.Tensor, lengths: torch.Tensor) -> tuple[tor
     settles at least one more of each row of attempts that overlap, and rows are short.
     """
     begins = torch.ones_like(slow, dtype=torch.bool)
-    longest = min(int(lengths.max()), count) if slow.numel() else 0
+    # An attempt that lacks words claims more than there are: it reaches no further than the end.
+    longest = int(torch.minimum(lengths, count - slow).max()) if slow.numel() else 0
     while True:
         covered = torch.zeros(count, dtype=torch.bool, device=slow.device)
         for step in range(1, longest):

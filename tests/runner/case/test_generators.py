@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernels.numeric.dtypes import ALL, DTYPES, FLOATS
 from kernels.numeric.formats import bits_of
 from kernels.spec import Case
 from runner.case import generators, inputs
-from runner.case.generators import DeviceGenerator, HostGenerator, agrees_with_numpy, philox_words
+from runner.case.generators import DeviceGenerator, HostGenerator, _covered, agrees_with_numpy, philox_words
 from runner.case.inputs import CPU, draw_on, stream_of
 from runner.case.streams import Stream, draw
 
@@ -76,6 +78,24 @@ def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
             if is_begun
         ]
         assert covered.nonzero().flatten().tolist() == [one for one in itertools.chain(*taken) if one < 300]
+
+
+def test_an_attempt_that_lacks_words_costs_no_turn_for_each_word() -> None:
+    """Before, the last words of 128 KiB could take a minute on a GPU: a turn for each word that there is."""
+
+    class Counted(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.calls += 1
+            return function(*args, **(kwargs or {}))
+
+    count = 1 << 12
+    with Counted() as counted:
+        covered, begins = _covered(count, torch.tensor([5, count - 2]), torch.tensor([2, count + 1]))
+    assert covered.nonzero().flatten().tolist() == [6, count - 1]
+    assert begins.tolist() == [True, True]
+    assert counted.calls < 100
 
 
 def streams() -> list[Stream]:
