@@ -364,38 +364,6 @@ def test_libraries_beside_three_hangs_get_no_time_and_our_kernels_do() -> None:
     assert exit_code_for(shelf.records) == 0
 
 
-def test_worlds_that_do_not_start_are_tried_twice() -> None:
-    class Unstarted(Shelf):
-        tries = 0
-
-        def world(self) -> Any:
-            self.tries += 1
-            raise WorldFailure("TIMEOUT", 0, "rank 0: not ready 60 s after its start")
-
-    shelf = Unstarted()
-    done(shelf, Script(), "sizes=[8,16]")
-    assert shelf.tries == 2
-    said = "rank 0: not ready 60 s after its start"
-    later = f"not tried: 2 worlds in a row did not start; {said}"
-    assert [one.reason for one in shelf.records] == [said] * 2 + [later] * 4
-    assert {str(one.status) for one in shelf.records} == {"TIMEOUT"}
-    assert exit_code_for(shelf.records) == 1, "no library was late: nothing ran"
-
-
-def test_one_world_that_does_not_start_costs_its_case_alone() -> None:
-    class Once(Shelf):
-        tries = 0
-
-        def world(self) -> Any:
-            self.tries += 1
-            if self.tries in (1, 3):
-                raise WorldFailure("TIMEOUT", 0, "not ready")
-            return super().world()
-
-    shelf = done(Once(), Script(), "sizes=8", "timing.mode=none")
-    assert [status for _, _, status, _ in shelf.told] == ["TIMEOUT", "PASSED", "TIMEOUT"]
-
-
 def test_a_failure_that_is_no_hang_ends_what_is_timed_again() -> None:
     shelf = done(Shelf(failures=[hang("nccl"), WorldFailure("FAILED", 0, "rank 0: a fault")]), Script(), "sizes=8")
     assert [status for _, _, status, _ in shelf.told] == ["FAILED", "FAILED", "TIMEOUT"]

@@ -111,7 +111,7 @@ def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) 
         composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
     monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
     (first, *_) = headline(plan.prepare([], composed))
-    assert first.endswith("8 ranks, 2 sizes x 12 algorithms = 24 cases")
+    assert first.endswith("8 ranks, 2 sizes x 14 algorithms = 28 cases")
 
 
 def test_what_is_prepared_is_said_and_is_no_cases_time() -> None:
