@@ -33,7 +33,9 @@ def test_no_finding(symlab: Callable[..., Outcome], script: Script) -> None:
     assert all(load(path).verified for path in record_files(done.folder))
 
 
-def test_without_it_the_summary_says_that_races_were_not_looked_for(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_without_it_the_summary_says_that_races_were_not_looked_for(
+    symlab: Callable[..., Outcome], script: Script
+) -> None:
     script.findings["shot"] = (finding(),)
     done = symlab("sizes=[8]")
     assert done.code == 0
