@@ -445,8 +445,8 @@ the same command goes on.
 def tune(ctx: click.Context, /, **options: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
 
-    OVERRIDES are those of symlab run; algorithms are the project's own. Where no sizes are given, they are the powers
-    of four from 1K to 256M, in the simulator to 64K.
+    OVERRIDES are those of symlab run, an op at least; algorithms are the project's own. Where no sizes are given, they
+    are the powers of four from 1K to 256M, in the simulator to 64K.
     """
     outer = find(os.environ)
     if outer is not None:
@@ -462,6 +462,12 @@ def tune(ctx: click.Context, /, **options: Any) -> int:
     if wishes.unseen and (wishes.exhaustive or wishes.gpu or wishes.model_seconds is not None):
         raise RequestError(
             "--unseen runs the choices of a table (--unseen), leave --exhaustive, --gpu and --model-seconds out"
+        )
+    if not (wishes.overrides or wishes.regret or wishes.unseen or wishes.compare):
+        raise RequestError(
+            "a search needs an op (op): symlab tune op=all_reduce world_size=2 runs its algorithms and their tunings "
+            "at each power of four from 1K to 256M (in the simulator to 64K) and writes a table; all of them take "
+            "about ten minutes on two GPUs (--exhaustive), and --seconds 60 ends the search after a minute"
         )
     given = ctx.meta[GIVEN]
     return _carried_out(lambda: tuned(wishes, given, ctx.obj))

@@ -99,7 +99,7 @@ def run(
     case, given = with_inputs(case, inputs)
     where = world if world is not None else new_world(case.world_size, races=races)
     _check_world(where, case, timing, races)
-    races = where.request.races
+    races = bool(where.request.races)
     folder = str(cache_dir or Schema().cache_dir)
     how: dict[str, Any] = {"launches": launches, "deadline_s": deadline_s, "cache_dir": folder}
     how["check"] = {"results": check, "races": races}

@@ -13,6 +13,7 @@ from reports.record.record import Record, Status
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, number, size_text
+from reports.table.timed_table import variables_set
 
 _COLUMNS = ("size", "fastest", "time (us)", "busbw (GB/s)", "ours/base")
 
@@ -44,6 +45,23 @@ def asked(records: Sequence[Record]) -> str:
     parts += [_named(ours, "algorithm")] if ours else []
     parts += [f"beside {_named(theirs, 'baseline')}"] if theirs else []
     return "; ".join(parts)
+
+
+def rivals(records: Sequence[Record]) -> str:
+    """Return in how many worlds times were taken, and what the libraries did without; "" without times."""
+    timed = [record for record in records if record.timing is not None]
+    if not timed:
+        return ""
+    counts = {len(row.records) for section in split(timed)[0] for row in rows(section)}
+    has_multicast = {record.fabric.multicast for record in timed if record.fabric is not None}
+    said = [f"each time in {'up to ' if len(counts) > 1 else ''}{counted(max(counts), 'world')}"]
+    if False in has_multicast:
+        said.append("no multicast (NVLS)" + (" in some of them" if True in has_multicast else ""))
+    if not any(map(is_baseline, timed)):
+        said.append("beside no library")
+    elif chosen := sorted(set().union(*map(variables_set, timed))):
+        said.append(f"libraries with {', '.join(chosen)}")
+    return "; ".join(said)
 
 
 def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) -> list[Block]:

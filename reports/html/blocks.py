@@ -29,6 +29,10 @@ FIRST = ("size", "size (B)", "algorithm", "fastest", "least error", "time (us)",
 """The columns that come first, as far as a table has them: a narrow screen shows these, and the first one stays."""
 
 
+MANY_LINES = 24
+"""Number of lines of a part's tables above which it is shown folded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Names with their values."""
@@ -128,6 +132,23 @@ class Part:
     anchor: str
     title: str
     blocks: tuple[Block, ...]
+
+    @property
+    def groups(self) -> tuple[tuple[Heading | None, tuple[Block, ...]], ...]:
+        """The blocks below each listed heading, with it; None: those before the first one."""
+        found: list[tuple[Heading | None, list[Block]]] = [(None, [])]
+        for block in self.blocks:
+            if isinstance(block, Heading) and block.listed:
+                found.append((block, []))
+            else:
+                found[-1][1].append(block)
+        return tuple((heading, tuple(blocks)) for heading, blocks in found if heading or blocks)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether groups but the first one are shown folded: where there are several, with many lines together."""
+        lines = sum(len(group) for block in self.blocks if isinstance(block, Table) for group in block.sheet.groups)
+        return len(self.headings) > 1 and lines > MANY_LINES
 
     @property
     def headings(self) -> tuple[Heading, ...]:

@@ -39,6 +39,14 @@
     });
   }
 
+  const unfold = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const folded = target && target.closest("details.group");
+    if (folded) folded.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = Array.from(document.querySelectorAll("details:not([open])"));

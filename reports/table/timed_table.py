@@ -307,15 +307,15 @@ def _origins(records: Sequence[Record]) -> list[str]:
         lines.append(f"device: {', '.join(devices)}; fabric: {', '.join(fabrics)}")
     if libraries := sorted({record.library for record in records} - {""}):
         lines.append(f"libraries: {', '.join(libraries)}")
-    if chosen := sorted(set().union(*map(_settings, records))):
+    if chosen := sorted(set().union(*map(variables_set, records))):
         lines.append(f"set in the environment: {', '.join(chosen)}")
     if commits := sorted(set(map(commit_text, records)) - {""}):
         lines.append(f"symlab: {', '.join(commits)}")
     return lines
 
 
-def _settings(record: Record) -> set[str]:
-    """The variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
+def variables_set(record: Record) -> set[str]:
+    """Return the variables that tell the libraries what to do, and were set when it ran: ["NCCL_NVLS_ENABLE=0"]."""
     allowed = (record.environment.variables or {}).get("allowed")
     if not isinstance(allowed, dict):
         return set()

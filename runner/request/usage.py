@@ -16,7 +16,7 @@ from kernels.baselines import names_for
 from kernels.catalogue import ALL_SPECS, COLLECTIVES
 from kernels.numeric.dtypes import FLOATS, INTEGERS
 from kernels.tuning import MAX_WORLD_SIZE
-from runner.gpu.names import gpu_names
+from runner.gpu.names import offered_gpu_names
 from runner.request.experiments import CONF, experiments
 from runner.request.schema import SECTIONS
 from runner.request.sizes import USUAL
@@ -183,7 +183,7 @@ def _keys(config_dir: Path | None) -> str:
     """Each key with its default, its words and its meaning."""
     lines = ["keys, with their defaults (symlab run --cfg job shows a whole configuration):"]
     defaults = dict(_defaults())
-    gpus = ", ".join(gpu_names([CONF, *([config_dir] if config_dir else [])]))
+    gpus = ", ".join(offered_gpu_names([CONF, *([config_dir] if config_dir else [])]))
     for name, text in _MEANINGS.items():
         meaning = text.format(gpus=gpus) if name == "fabric.gpu" else text
         default, words = defaults[name]

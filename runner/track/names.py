@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reports import sent
-from reports.numerics.study import Series
 from reports.record.record import Record
 from reports.sent import is_second
 from reports.table.compare import is_baseline
@@ -64,11 +63,6 @@ def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...
         job: tuple(one for one in lines if one not in common and one.partition("=")[0].lstrip("+") not in _IN_THE_NAME)
         for job, lines in overrides.items()
     }
-
-
-def study_colour(curve: Series) -> dict[str, str]:
-    """A tag for the colour of a study's curve in MLflow's charts: that of its accumulator."""
-    return {COLOUR_TAG: ACCUMULATORS[curve.accumulator]} if curve.accumulator in ACCUMULATORS else {}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:

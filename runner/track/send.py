@@ -64,7 +64,6 @@ from runner.track.names import (
     series_name,
     series_of,
     series_tags,
-    study_colour,
 )
 from runner.track.pages import (
     DIGEST_TAG,
@@ -79,7 +78,7 @@ from runner.track.pages import (
 from runner.track.patience import patiently
 from runner.track.problems import check_place, told
 from runner.track.signed_later import send_signatures
-from runner.track.standing import Standing, comparisons, section_of, standings
+from runner.track.standing import Standing, comparisons, section_of, standings, study_colours
 from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
 NUMBER_TAG = "symlab.number"
@@ -285,8 +284,8 @@ class CommandRun:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
         ended_ms = max(map(_milliseconds, times))
         curves = studied(records)
-        for number, curve in enumerate(curves, 1):
-            self._send_curve(curve, records, ended_ms, number)
+        for number, (curve, colour) in enumerate(zip(curves, study_colours(curves), strict=True), 1):
+            self._send_curve(curve, colour, records, ended_ms, number)
         self._place(series_of(kept))
         self._show(records, bool(curves))
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
@@ -391,7 +390,7 @@ class CommandRun:
             self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
 
-    def _send_curve(self, curve: Series, records: Sequence[Record], ended_ms: int, number: int) -> None:
+    def _send_curve(self, curve: Series, colour: str, records: Sequence[Record], ended_ms: int, number: int) -> None:
         """A curve of a study, from several jobs, as an ended child run: metrics with step = world size.
 
         A point's time is that of its last record: sent again, it is the same point, and not doubled.
@@ -403,7 +402,7 @@ class CommandRun:
         metrics = [(key, value, ended[step], step) for key, value, step in study_metrics(curve)]
         tags = {
             "status": "STUDY",
-            **study_colour(curve),
+            **({COLOUR_TAG: colour} if colour else {}),
             PLACE_TAG: f"{number:04d}",
             NOTE_TAG: curve_note(curve, self._report),
         }

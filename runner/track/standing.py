@@ -10,9 +10,11 @@ import itertools
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reports.numerics.study import Series
 from reports.record.record import Record, Status
 from reports.sent import WORST_FIRST, worst
 from reports.table.compare import is_baseline, rows, split
@@ -112,7 +114,8 @@ def _times(records: Sequence[Record]) -> dict[int, float]:
 
 def _colours(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     """The colour of each series: its algorithm's, as in every picture; where one algorithm has several series (dtypes,
-    accumulators, ranks, jobs), a shade each. Where accumulators are all that differs, the colour is theirs."""
+    accumulators, ranks, jobs), or algorithms have one colour, a shade each. Where accumulators are all that differs,
+    the colour is theirs."""
     from reports.figures import look
 
     by_algorithm: dict[tuple[str, str], list[str]] = {}
@@ -121,11 +124,26 @@ def _colours(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     if len(by_algorithm) == 1 and (found := _by_accumulator(members)):
         return found
     found = {}
-    for (_, algorithm), keys in by_algorithm.items():
+    used: Counter[tuple[str, str]] = Counter()
+    for (op, algorithm), keys in by_algorithm.items():
         colour = str(look(algorithm)["color"])
-        for number, key in enumerate(keys):
+        for key in keys:
             base = paler(colour) if is_baseline(members[key][0]) else colour
-            found[key] = shaded(base, _SHADES[number % len(_SHADES)])
+            found[key] = shaded(base, _SHADES[used[op, base] % len(_SHADES)])
+            used[op, base] += 1
+    return found
+
+
+def study_colours(curves: Sequence[Series]) -> list[str]:
+    """Return the colour of each curve of studies: its accumulator's, a shade for each algorithm; "" for a library's."""
+    found: list[str] = []
+    algorithms: dict[str, dict[str, None]] = {}
+    for curve in curves:
+        own = algorithms.setdefault(curve.accumulator, {})
+        number = list(own | {curve.algorithm: None}).index(curve.algorithm)
+        own[curve.algorithm] = None
+        base = ACCUMULATORS.get(curve.accumulator, "")
+        found.append(base and shaded(base, _SHADES[number % len(_SHADES)]))
     return found
 
 

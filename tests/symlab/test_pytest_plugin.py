@@ -18,6 +18,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(symlab.__file__).resolve().parents[1]
 HERE = Path(__file__).parent
+PTX = "conf/exp/own/add_peers.ptx"
 PLUGIN = ("-p", "symlab.pytest_plugin", "-p", "no:cacheprovider")
 TICKETS = """
 import torch
@@ -54,7 +55,7 @@ def test_the_readmes_example_is_whole_and_passes(pytester: pytest.Pytester) -> N
     code = example()
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     pytester.makepyfile(test_sum=code)
-    shutil.copy(HERE / "sum.ptx", pytester.path)
+    (pytester.path / "conf").symlink_to(ROOT / "conf")  # as in the checkout
     pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
     found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "3", "-v")
     found.assert_outcomes(passed=3)
@@ -63,8 +64,10 @@ def test_the_readmes_example_is_whole_and_passes(pytester: pytest.Pytester) -> N
 
 def test_the_readmes_example_can_fail(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_sum=example())
-    text = (HERE / "sum.ptx").read_text(encoding="utf-8")
-    (pytester.path / "sum.ptx").write_text(text.replace("add.s64 %rd1, %rd1, 8", "add.s64 %rd1, %rd1, 0"))
+    text = (ROOT / PTX).read_text(encoding="utf-8")
+    assert text.count("%rd1, %rd1, 8") == 1
+    (pytester.path / PTX).parent.mkdir(parents=True)
+    (pytester.path / PTX).write_text(text.replace("%rd1, %rd1, 8", "%rd1, %rd1, 0"))
     pytester.runpytest(*PLUGIN).assert_outcomes(failed=1)
 
 

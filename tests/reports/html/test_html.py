@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from reports.html import figures_of, page
+from reports.html.answer import rivals
 from reports.record.bundle import digest, merged
 from reports.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.table import table
 from reports.table.sheet import Line, Sheet
-from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_request
+from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_environment, with_request
 
 SIZES = (KIB, 64 * KIB, 4 * MIB)
 MEASURED = study(("one_shot", "two_shot", "nccl"), SIZES, worlds=2)
@@ -463,3 +464,19 @@ def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_records_are_no_report() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         page([])
+
+
+def test_the_first_screen_says_worlds_and_what_libraries_did_without() -> None:
+    assert rivals(SIMULATED) == ""
+    said = rivals([with_environment(one, variables={"allowed": {"NCCL_NVLS_ENABLE": "0"}}) for one in MEASURED])
+    assert said.startswith("each time in 2 worlds; ")
+    assert said.endswith("; libraries with NCCL_NVLS_ENABLE=0")
+    assert "no multicast (NVLS)" in rivals([without_multicast(one) for one in MEASURED])
+    assert "beside no library" in rivals([one for one in MEASURED if one.case.algorithm != "nccl"])
+    assert said not in page(SIMULATED)
+    assert "<span>measured:</span> each time in 2 worlds" in page(MEASURED)
+
+
+def without_multicast(one: Record) -> Record:
+    assert one.fabric is not None
+    return dataclasses.replace(one, fabric=dataclasses.replace(one.fabric, multicast=False, multicast_reason="off"))

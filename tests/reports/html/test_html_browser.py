@@ -239,6 +239,24 @@ def test_the_answer_is_on_the_first_screen(browser: Any, report: Path) -> None:
 
 
 @pytest.mark.slow
+def test_many_lines_are_folded_on_a_phone_and_a_link_unfolds_them(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    sizes = tuple(KIB << power for power in range(8))
+    path.write_text(page([one for dtype in ("bfloat16", "float16") for one in study(sizes=sizes, dtype=dtype)]))
+    opened = Opened(browser, path, 390)
+    groups = opened.page.locator("#measured details.group")
+    assert [groups.nth(number).evaluate("one => one.open") for number in range(2)] == [True, False]
+    tables = opened.page.locator("main .scroll")
+    heights = [tables.nth(number).evaluate("one => one.getBoundingClientRect().height") for number in range(3)]
+    assert max(heights) <= 0.85 * 900 + 1, "a long table scrolls in its box"
+    opened.page.evaluate("location.hash = 'section-2'")
+    opened.page.wait_for_function("document.querySelectorAll('#measured details.group[open]').length == 2")
+    assert opened.page.locator("#section-2").is_visible()
+    assert (sideways(opened.page), opened.said) == (0, [])
+    opened.page.close()
+
+
+@pytest.mark.slow
 def test_another_script_or_style_does_nothing(browser: Any, tmp_path: Path) -> None:
     """The page's own ones work: test_a_click_on_a_header_sorts."""
     text = page(RECORDS).replace(

@@ -33,12 +33,15 @@ def test_no_finding(symlab: Callable[..., Outcome], script: Script) -> None:
     assert all(load(path).verified for path in record_files(done.folder))
 
 
-def test_without_it_nothing_is_said_of_races(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_without_it_the_summary_says_that_races_were_not_looked_for(
+    symlab: Callable[..., Outcome], script: Script
+) -> None:
     script.findings["shot"] = (finding(),)
     done = symlab("sizes=[8]")
     assert done.code == 0
     assert findings_of(done) == {"one_shot": "not checked", "two_shot": "not checked"}
-    assert "races" not in done.out
+    assert done.out.count("races") == 1
+    assert "passed; races: not looked for\n" in done.out
 
 
 @pytest.mark.parametrize(("severity", "missing"), [("race", "a release"), ("proxy", "fence.proxy.alias")])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.gpu.names import gpu_names
+from kernels.catalogue import ALL_SPECS
+from runner.gpu.names import LEAST_ARCH, gpu_names, offered_gpu_names
 from runner.gpu.reading import gpu_type
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
@@ -171,10 +172,13 @@ def test_files_that_describe_none(tmp_path: Path) -> None:
 def test_help_and_completion_name_them(tmp_path: Path) -> None:
     write(tmp_path, "mine", "like: h100\n")
     assert "fabric.gpu=null" in usage()
-    assert "whose limits hold, a100, b200, gb200, gb200_nvl72, h100, h200;" in " ".join(usage().split())
+    assert "whose limits hold, b200, gb200, gb200_nvl72, h100, h200;" in " ".join(usage().split())
     assert "gb200_nvl72, h100, h200, mine;" in " ".join(usage(tmp_path).split())
     texts = [word.text for word in words_for("fabric.gpu=", (), tmp_path)]
-    assert texts == [f"fabric.gpu={name}" for name in ("null", *gpu_names(), "mine")]
+    assert texts == [f"fabric.gpu={name}" for name in ("null", *offered_gpu_names(), "mine")]
+    assert set(gpu_names()) - set(offered_gpu_names()) == {"a100"}, "its code can't be built"
+    oldest = min(int("".join(filter(str.isdigit, arch))) for spec in ALL_SPECS for arch in spec.archs)
+    assert oldest == LEAST_ARCH
     assert [word.text for word in words_for("fabric.gpu=h100,h2")] == ["fabric.gpu=h100,h200"]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from reports.record import bundle
 from reports.record.record import Record
 from reports.table.compare import is_baseline
 from runner.track.names import ACCUMULATORS, Kept, series_of
-from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings
+from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings, study_colours
 from tests.reports.synthetic import KIB, MIB, record, refused, with_request
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
@@ -87,6 +89,22 @@ def test_dtypes_of_one_algorithm_have_a_shade_each() -> None:
     found = standings(series_of(kept))
     assert len({one.colour for one in found.values()}) == 4
     assert found["0/all_reduce/two_shot"].colour == look("two_shot")["color"]
+
+
+def test_algorithms_of_one_colour_have_a_shade_each() -> None:
+    assert look("two_shot_lamport")["color"] == look("multimem_two_shot")["color"]
+    kept = [Kept(Path("a"), record(name)) for name in ("two_shot_lamport", "multimem_two_shot", "lamport", "ll128")]
+    assert len({one.colour for one in standings(series_of(kept)).values()}) == 4
+
+
+def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm() -> None:
+    names = [(algorithm, name) for name in ("native", "float32") for algorithm in ("one_shot", "two_shot")]
+    curves: Any = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
+    colours = dict(zip(names, study_colours(curves), strict=True))
+    assert len(colours) == len(set(colours.values())) == 4
+    assert {name: colours["one_shot", name] for name in ("native", "float32")} == {
+        name: ACCUMULATORS[name] for name in ("native", "float32")
+    }
 
 
 def test_accumulators_have_their_colours_where_they_are_all_that_differs() -> None:

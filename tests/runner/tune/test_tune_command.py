@@ -211,3 +211,15 @@ def test_a_wrong_request_is_one_line(
     assert said in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize("line", [[], ["--simulated"], ["--seconds", "60"]])
+def test_a_search_without_an_op_says_what_it_would_do_and_starts_nothing(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", *line]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("symlab: error: a search needs an op (op): symlab tune op=all_reduce world_size=2 runs")
+    assert "about ten minutes on two GPUs" in said.err
+    assert (said.out, list(tmp_path.iterdir())) == ("", [])
