@@ -10,7 +10,8 @@ NCCL is used through torch.distributed, which decides what it takes: no unsigned
 reductions, and 8-bit floats only in some versions, so that here they are moved (as bytes, as all data that only moves)
 and not added. nccl/symmetric is the same calls on memory that is registered as a symmetric window; only what NCCL has
 kernels of its own for there is offered. NVSHMEM's host interface has sum, min and max. What flashinfer's kernels take
-is in kernels/flashinfer.py; its source says that they add in float32, so their results are held to that.
+is in kernels/flashinfer.py, and what SGLang's take in kernels/sglang.py: their sources say that they add in float32, so
+their results are held to that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from kernels import flashinfer
+from kernels import flashinfer, sglang
 from kernels.catalogue import collective
 from kernels.numeric.dtypes import ALL, INTEGERS, NONE
 from kernels.refusal import Refusal
@@ -105,8 +106,8 @@ class Baseline:
 
     uses_heap: its buffers lie in the fabric's symmetric heap. missing gives what this installation lacks for it, in
     words; "" if nothing. module: what has to be compiled and loaded before it is opened; "" for nothing. adds_in: the
-    accumulator that its sums are held to; "" where the dtype itself is all that it promises. is_asked_for: it is
-    measured only if a request names it.
+    accumulator that its sums are held to; "" where the dtype itself is all that it promises. is_dependent: its
+    kernels use dependent launch. is_asked_for: it is measured only if a request names it.
     """
 
     algorithm: str
@@ -121,6 +122,7 @@ class Baseline:
     missing: Callable[[], str] = _nothing
     module: str = ""
     adds_in: str = ""
+    is_dependent: bool = False
     is_asked_for: bool = False
 
     @property
@@ -129,18 +131,18 @@ class Baseline:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        return tuple(offer.op for offer in self.offers)
+        return tuple(dict.fromkeys(offer.op for offer in self.offers))
 
-    def offer(self, op: str) -> Offer:
-        """What it does of an op; ValueError where it does nothing."""
-        for offer in self.offers:
-            if offer.op == op:
-                return offer
-        raise ValueError(f"{self.name} does not do {op}: it does {', '.join(self.ops)}")
+    def offer(self, op: str, world_size: int | None = None) -> Offer:
+        """What it does of an op on so many ranks, or on any number; ValueError where it does nothing of the op."""
+        found = [offer for offer in self.offers if offer.op == op]
+        if not found:
+            raise ValueError(f"{self.name} does not do {op}: it does {', '.join(self.ops)}")
+        return next((offer for offer in found if world_size in offer.world_sizes), found[0])
 
-    def placement(self, op: str, wanted: str) -> str:
+    def placement(self, op: str, wanted: str, world_size: int | None = None) -> str:
         """The placement that a request for `wanted` runs in: that one, or the only one there is."""
-        placements = self.offer(op).placements
+        placements = self.offer(op, world_size).placements
         return wanted if wanted in placements else placements[0]
 
 
@@ -173,6 +175,32 @@ def _flashinfer(name: str, world_sizes: tuple[int, ...], positive_zero: Literal[
         missing=partial(flashinfer.missing, module),
         module=module,
         adds_in=flashinfer.ACCUMULATOR,
+        is_dependent=module == flashinfer.TRTLLM_MODULE,
+    )
+
+
+def _sglang(name: str, *offers: tuple[str, tuple[int, ...], tuple[str, ...]]) -> Baseline:
+    """One of SGLang's, of offers of (kernel, numbers of ranks, placements)."""
+    return Baseline(
+        name,
+        tuple(
+            Offer(
+                "all_reduce",
+                kernel,
+                sglang.DTYPES,
+                ("sum",),
+                placements,
+                size_multiple_bytes=sglang.VECTOR_BYTES,
+                world_sizes=world_sizes,
+            )
+            for kernel, world_sizes, placements in offers
+        ),
+        one_owner=True,
+        positive_zero="inputs",
+        missing=sglang.missing,
+        module=sglang.MODULES[name],
+        adds_in=sglang.ACCUMULATOR,
+        is_dependent=True,
     )
 
 
@@ -295,6 +323,12 @@ BASELINES: tuple[Baseline, ...] = (
     _flashinfer(flashinfer.VLLM_TWO_SHOT, flashinfer.VLLM_WORLD_SIZES),
     _flashinfer(flashinfer.TRTLLM_LAMPORT, flashinfer.TRTLLM_WORLD_SIZES, "inputs"),
     _flashinfer(flashinfer.TRTLLM_TWO_SHOT, flashinfer.TRTLLM_WORLD_SIZES),
+    _sglang(sglang.PUSH, ("all_reduce_one_shot_push_kernel", sglang.WORLD_SIZES, _IN)),
+    _sglang(
+        sglang.PULL,
+        ("all_reduce_one_shot_kernel", tuple(one for one in sglang.WORLD_SIZES if sglang.pull_shots(one) == 1), _OUT),
+        ("all_reduce_two_shot_kernel", tuple(one for one in sglang.WORLD_SIZES if sglang.pull_shots(one) == 2), _IN),
+    ),
 )
 
 
@@ -325,7 +359,7 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal 
         return Refusal("stress", f"{baseline.name} promises nothing of {case.stress}", "give baselines=none")
     if unfit := refuses_counts(collective(case.op), case.counts):
         return unfit
-    offer = baseline.offer(case.op)
+    offer = baseline.offer(case.op, case.world_size)
     for key, value, known in (
         ("dtype", case.dtype, offer.dtypes),
         ("reduction", case.reduction, offer.reductions),
@@ -336,6 +370,8 @@ def refuses_baseline(baseline: Baseline, case: Case, traits: Traits) -> Refusal 
     refusal = _refuses_size(baseline, offer, case) or _refuses_world(baseline, offer, case, traits)
     if refusal is None and baseline.name in flashinfer.MODULES:
         return flashinfer.refuses_case(baseline.name, case)
+    if refusal is None and baseline.name in sglang.MODULES:
+        return sglang.refuses_case(baseline.name, case, traits.arch)
     return refusal
 
 
@@ -365,9 +401,10 @@ def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits)
         reason = f"{baseline.name} is compared on 2 to {baseline.max_world_size} ranks, not on {case.world_size}"
         return Refusal("world_size", reason)
     if offer.world_sizes and case.world_size not in offer.world_sizes:
-        sizes = ", ".join(map(str, offer.world_sizes))
+        every = (size for one in baseline.offers if one.op == case.op for size in one.world_sizes)
+        sizes = ", ".join(map(str, every))
         return Refusal("world_size", f"{baseline.name} does {case.op} on {sizes} ranks, not on {case.world_size}")
-    reaches_peers = baseline.algorithm.startswith("torch/") or baseline.name in flashinfer.MODULES
+    reaches_peers = baseline.algorithm.startswith("torch/") or bool(baseline.module)
     unmapped = refuses_unmapped(baseline.name, traits) if reaches_peers else None
     return unmapped or (refuses_no_multicast(baseline.name, traits) if offer.needs_multicast else None)
 
@@ -379,10 +416,11 @@ def library_of(algorithm: str, traits: Traits, compiled_with: str = "") -> str:
     """
     import torch
 
-    if algorithm in flashinfer.MODULES:
-        return f"flashinfer {flashinfer.version() or '(not installed)'}" + (
-            f" ({compiled_with})" if compiled_with else ""
-        )
+    if (baseline := find_baseline(algorithm)) is not None and baseline.module:
+        is_flashinfer = algorithm in flashinfer.MODULES
+        name, version = ("flashinfer", flashinfer.version()) if is_flashinfer else ("SGLang", sglang.version())
+        how = ", ".join(filter(None, (compiled_with, "dependent launch" if baseline.is_dependent else "")))
+        return f"{name} {version or '(not installed)'}" + (f" ({how})" if how else "")
     if algorithm.partition("/")[0] == NCCL:
         return f"NCCL {traits.nccl}" if traits.nccl else "NCCL (none is loaded)"
     if algorithm.startswith("torch/"):

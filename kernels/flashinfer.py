@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kernels import toolkit
 from kernels.refusal import Refusal
 from kernels.spec import Case, Inputs
 
@@ -126,7 +127,7 @@ def missing(module: str) -> str:
         return f"{PACKAGE} is not installed"
     if is_prebuilt(module):
         return ""
-    needed = {"nvcc": _nvcc(), "ninja": shutil.which("ninja"), "a C++ compiler": _host_compiler()}
+    needed = {"nvcc": _nvcc(), "ninja": shutil.which("ninja"), "a C++ compiler": toolkit.host_compiler()}
     absent = [tool for tool, place in needed.items() if place is None]
     return f"flashinfer compiles {module}, and {absent[0]} is missing" if absent else ""
 
@@ -150,14 +151,5 @@ def is_prebuilt(module: str) -> bool:
 
 def _nvcc() -> str | None:
     """Where flashinfer looks for nvcc."""
-    if named := os.environ.get("FLASHINFER_NVCC"):
-        return shutil.which(named)
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home:
-        return shutil.which(str(Path(home) / "bin" / "nvcc"))
-    return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-
-
-def _host_compiler() -> str | None:
-    """The compiler that links, and that nvcc calls."""
-    return shutil.which(os.environ.get("CXX", "c++"))
+    named = os.environ.get("FLASHINFER_NVCC")
+    return shutil.which(named) if named else toolkit.nvcc()

@@ -279,7 +279,8 @@ class KernelSpec:
     the exact set of multimem instructions in its PTX, without operands.
 
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
-    kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes.
+    kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes; the
+    numbers of ranks in max_sizes have their own (limit_bytes).
     refusal(case, arch) is what else the algorithm can't do, or None. promises are names of kernels.stress: what the
     kernel is right under beside plain launches; a case under anything else is refused. why_not gives the reason why a
     "dtype" or "placement" is unsupported, or something is not promised, and says what to take for "sizes" beyond
@@ -314,6 +315,7 @@ class KernelSpec:
     choices: Callable[[Case], Mapping[str, Any]] = lambda case: {}
     positive_zero: Literal["", "inputs", "results"] = ""
     max_size_bytes: int | None = None
+    max_sizes: Mapping[int, int] = field(default_factory=dict)
     refusal: Callable[[Case, str], Refusal | None] = lambda case, arch: None
     why_not: Mapping[str, str] = field(default_factory=dict)
     promises: frozenset[str] = frozenset()
@@ -357,6 +359,10 @@ class KernelSpec:
     @property
     def name(self) -> str:
         return f"{self.op}/{self.algorithm}"
+
+    def limit_bytes(self, world_size: int) -> int | None:
+        """Return the largest Case.size_bytes in a world of so many ranks; None if there is no limit."""
+        return self.max_sizes.get(world_size, self.max_size_bytes)
 
     def __hash__(self) -> int:
         """Hash the name: not every field can be hashed, and equal specs have one name."""
@@ -451,9 +457,10 @@ def _refuses_values(spec: KernelSpec, case: Case) -> Refusal | None:
 def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> Refusal | None:
     if unfit := refuses_elements(case) or refuses_chunks(collective, case):
         return unfit
-    if spec.max_size_bytes is not None and case.size_bytes > spec.max_size_bytes:
+    most = spec.limit_bytes(case.world_size)
+    if most is not None and case.size_bytes > most:
         instead = f"; {spec.why_not['sizes']}" if "sizes" in spec.why_not else ""
-        hint = f"up to {spec.max_size_bytes} bytes, not {case.size_bytes}{instead}"
+        hint = f"up to {most} bytes, not {case.size_bytes}{instead}"
         return Refusal("sizes", f"{spec.name} is for small messages", hint)
     if not 0 <= case.root < (case.world_size if collective.rooted else 1):
         ranks = f"0 to {case.world_size - 1}" if collective.rooted else "0: it has no root"

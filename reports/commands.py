@@ -27,7 +27,7 @@ FORMATS = ("text", "markdown", "csv", "json")
 KINDS = ("curves", "distribution", "numerics")
 """What `figure` draws, as reports.figures knows it."""
 
-CONSUMERS = ("nccl", "vllm", "sglang", "mscclpp", "tensorrt-llm", "flashinfer")
+CONSUMERS = ("nccl", "vllm", "sglang", "sglang-configs", "mscclpp", "tensorrt-llm", "flashinfer")
 """Whose tables `export` makes or refuses, as reports.export knows them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -361,7 +361,8 @@ def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Pat
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
     of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm
-    and sglang: maximum sizes of all-reduces. Each file names its records and its regret on sizes left out.
+    and sglang: maximum sizes of all-reduces. sglang-configs: allreduce_configs.json. Each file names its records; all
+    but the last its regret on sizes left out.
     """
     if output is not None:
         bundles.can_be_written(output)

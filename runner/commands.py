@@ -375,12 +375,12 @@ finalists of each size are then run side by side, with records, and the table's 
 
 In the simulator figures are executed instructions, not times; --simulated writes them into a table, which GPUs refuse.
 
---compare FIRST SECOND compares two tables, such as the model's and an exhaustive one; with OVERRIDES it first runs both
-tables' choices side by side where they differ.
+--sample N writes no table: it runs N random tunings beside the catalogue's own, from which symlab predict --score
+RECORDS tells how far the model can be trusted with tunings.
 
-Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most 1 % in the median and 3 % at any size;
---compare: 98 % of the speed in 15 % of the time); 1 otherwise; 2 the request is wrong; 130 Ctrl-C: the same command
-goes on.
+Exit codes: 0 every case has a choice (--regret, --unseen: the regret is at most 1 % in the median, at no size surely
+above 3 %, and no choice is surely slower than the catalogue's tuning); 1 otherwise; 2 the request is wrong; 130 Ctrl-C:
+the same command goes on.
 """
 
 
@@ -435,19 +435,12 @@ goes on.
     help="Print how much slower a table's choices were than the quickest beside them; repeatable.",
 )
 @click.option(
-    "--compare",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="FIRST SECOND",
-    help="Print what the first table reaches of the second one's speed, and of its search's time.",
+    "--sample",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Search nothing: run N random tunings beside the catalogue's own, with records to score the model by.",
 )
-@click.option(
-    "--records",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="RECORDS",
-    help="Of --compare: records of both tables' choices, measured side by side; repeatable.",
-)
+@click.option("--seed", type=click.IntRange(0), default=0, metavar="S", help="Of --sample: another one draws others.")
 @click.pass_context
 def tune(ctx: click.Context, /, **options: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
@@ -461,14 +454,11 @@ def tune(ctx: click.Context, /, **options: Any) -> int:
     from runner.tune.command import Options as Wishes
     from runner.tune.command import tune as tuned
 
-    options["compare"] = options["compare"] or ()
     wishes = Wishes(**options)
-    if wishes.compare and (wishes.regret or wishes.unseen or wishes.exhaustive or wishes.gpu or wishes.output):
-        raise RequestError("--compare only compares two tables (--compare), leave other options out")
-    if wishes.records and not wishes.compare:
-        raise RequestError("--records are of two tables' choices (--records), give --compare FIRST SECOND")
     if wishes.regret and (wishes.overrides or wishes.unseen):
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")
+    if wishes.sample and (wishes.regret or wishes.unseen or wishes.exhaustive or wishes.gpu or wishes.output):
+        raise RequestError("--sample only runs tunings (--sample), leave other options out")
     if wishes.unseen and (wishes.exhaustive or wishes.gpu or wishes.model_seconds is not None):
         raise RequestError(
             "--unseen runs the choices of a table (--unseen), leave --exhaustive, --gpu and --model-seconds out"
@@ -608,7 +598,11 @@ def _complete_override_or_records(
     metavar="DIR",
     help="Compare the records that follow, files, folders or bundles, with the predictions kept in the folder.",
 )
-@click.option("--score", is_flag=True, help="Print the model's errors on the published records, and those of others.")
+@click.option(
+    "--score",
+    is_flag=True,
+    help="Print the model's errors on the published records beside those of others, or on the records that follow.",
+)
 @click.option(
     "--write",
     is_flag=True,

@@ -224,6 +224,8 @@ def _explored(
         first = searched.undecided[0].splitlines()[0]
         raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
     kept = None
+    if searched.found is None and searched.lost:
+        raise RequestError(f"the search is incomplete: {searched.lost[0]} (processes), repeat it with processes=1")
     if searched.found is not None:
         trial, failure = searched.found
         kept, interrupt = shrunk(subject, trial.order, failure, shrink_s)

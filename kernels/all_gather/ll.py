@@ -3,7 +3,7 @@
 When it wins: small chunks: the data takes one trip over the links, and nothing waits for a barrier before or after. It
 stores twice the bytes, so push overtakes it.
 
-Memory: an inbox of n - 1 rows of a chunk, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 (n-1)/n times
+Memory: an inbox of n - 1 rows of a chunk, 16 banks in turn, two slots a unit (kernels/dsl/inbox.py): 32 (n-1)/n times
 the whole output in symmetric memory. Rows stand in the order of the ring, from the next rank on. Blocks are shared out
 among the ranks that they store to, and later poll for, so that all links are busy at once. A unit of 16 bytes is
 loaded and stored by elements where a buffer begins at no 16-byte boundary.
@@ -74,7 +74,6 @@ def body(frame: Frame) -> None:
     way.between()
     frame.copy(source, mine, chunk, push=True)
     frame.each_peer(others, receive)
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
@@ -97,7 +96,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, slots.chunk_units(case), shares.groups_of_others(case)),
         groups=shares.groups_of_others,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,16 +3,18 @@
 When it wins: the smallest messages. Data takes one trip over the links, and that is all the time there is: nothing
 waits for a barrier before or after. Every rank stores its whole input n times, so the others overtake it soon.
 
-Memory: an inbox of n rows, eight banks in turn (kernels/dsl/inbox.py), 8 n times the message in symmetric memory. Each
-rank stores its input into its row of all ranks' inboxes, its own, too, so that all ranks see the same; -0.0 in an
-element says that it has not come yet. Units of 16 bytes of the message, loaded and stored by elements where a buffer
-begins at no 16-byte boundary. The stores to peers begin with the next rank, so that no GPU is everyone's first target.
+Memory: an inbox of n rows, 16 banks in turn (kernels/dsl/inbox.py), 16 n times the message in symmetric memory (half
+of that on more than 8 ranks). Each rank stores its input into its row of all ranks' inboxes, its own, too, so that all
+ranks see the same; -0.0 in an element says that it has not come yet. Units of 16 bytes of the message, loaded and
+stored by elements where a buffer begins at no 16-byte boundary. The stores to peers begin with the next rank, so that
+no GPU is everyone's first target.
 
 Protocol: a data half is its own flag; kernels/dsl/inbox.py says why that is sound, and kernels/dsl/rounds.py what keeps
 a fast rank from storing where a slow one still reads, or sets back. A thread's first data, the launch's number and the
-peers' addresses are loaded together. While the data is under way a rank sets back the bank of the launch before. In
-place is fine: a unit of the output is
-written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes from there.
+peers' addresses are loaded together. While the data is under way a rank hands over to its next launch, and sets back
+the bank of the launch before: so the last thing that a thread does is to store its output. In place is fine: a unit of
+the output is written by the thread that stored that unit of the input to all inboxes, and everything it reduces comes
+from there.
 
 Numerics: rank order 0, 1, .. n-1 on all ranks, so all get the same bits. A contribution of -0.0 counts as +0.0; sums
 that round to -0.0 stay so. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
@@ -36,9 +38,10 @@ from kernels.tuning import Step, Tuning
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
-# Measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls, medians of the
-# slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads: with an all-clear in each launch, which the
-# kernel had then. No run since, and none on 8 GPUs.
+# The first two steps were measured in this kernel with 8 banks, as a cubin in one process on 2 and 4 H100 (NVLink 4,
+# 27 November 2026, bfloat16, medians of the maximum over GPUs), the other two for few ranks never. The last two were
+# measured on 4 H200 on 21 November 2026, when the kernel had an all-clear in each launch, and are for more ranks now:
+# no run since, and none on 8 GPUs.
 TUNING = Tuning(
     (
         Step(
@@ -46,21 +49,44 @@ TUNING = Tuning(
             blocks=64,
             loads_in_flight=2,
             up_to_bytes=64 << 10,
-            up_to_ranks=2,
-            reason="a unit a thread; 2 H200 took 0.1 to 0.2 us less with small blocks, in plain CUDA (2026-11-22)",
+            up_to_ranks=4,
+            reason="16 KiB takes 2.77 us on 4, 2.54 on 2 (64 threads: 2.74, 2.59; 128: 2.70, 2.53)",
+        ),
+        Step(
+            threads=128,
+            blocks=132,
+            loads_in_flight=2,
+            up_to_bytes=256 << 10,
+            up_to_ranks=4,
+            reason="256 KiB takes 5.01 us on 4, 3.35 on 2 (96 threads: 5.38, 3.58; 32 blocks of 256: 5.61, 3.62)",
+        ),
+        Step(
+            threads=256,
+            blocks=132,
+            loads_in_flight=2,
+            up_to_bytes=512 << 10,
+            up_to_ranks=4,
+            reason="a unit a thread, as what was measured of smaller ones; not measured",
+        ),
+        Step(
+            threads=512,
+            blocks=132,
+            loads_in_flight=4,
+            up_to_ranks=4,
+            reason="a unit a thread at 1 MiB; not measured",
         ),
         Step(
             threads=512,
             blocks=32,
             loads_in_flight=8,
             up_to_bytes=16 << 10,
-            reason="4 KiB takes 3.6 us (16 blocks: 3.7, 256 threads: 4.1)",
+            reason="4 KiB takes 3.6 us on 4 H200 (16 blocks: 3.7, 256 threads: 4.1)",
         ),
         Step(
             threads=256,
             blocks=32,
             loads_in_flight=8,
-            reason="64 KiB takes 4.2 us (512 threads: 4.4, 1024: 6.0)",
+            reason="64 KiB takes 4.2 us on 4 H200 (512 threads: 4.4, 1024: 6.0)",
         ),
     )
 )
@@ -98,10 +124,11 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         reductions=FLOAT_REDUCTIONS,
         positive_zero="inputs",
         max_size_bytes=256 << 10,
+        max_sizes={2: 2 << 20, 3: 512 << 10, 4: 512 << 10},
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: case.world_size,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

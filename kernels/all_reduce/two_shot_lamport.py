@@ -77,6 +77,10 @@ TUNING = Tuning(
 )
 
 
+ROUNDS = slots.Rounds(banks=8, grant_every=4, slots=1)
+"""Half the banks of slots.SET_BACK: messages are larger, and a grant's time counts for less than the memory."""
+
+
 class Halves:
     """What the two halves work on: inboxes, slices, buffers. Made while a kernel is traced."""
 
@@ -141,14 +145,13 @@ def body(frame: Frame) -> None:
         frame.copy(frame.address("input"), frame.address("output"), frame.size, push=True)
         return
     halves = Halves(frame)
-    last_units, unit_bytes, ranks = halves.round.last_units, slots.UNIT_BYTES, frame.world_size
     frame.each_peer(halves.others, halves.contribute)
-    halves.round.grant()
-    halves.parts.clear((last_units + ranks - 1) // ranks * unit_bytes)
-    halves.results.clear(last_units * unit_bytes)
+    halves.round.hand_over(halves.source.count)
+    last_units, ranks = halves.round.last_units, frame.world_size
+    halves.parts.clear((last_units + ranks - 1) // ranks)
+    halves.results.clear(last_units)
     halves.reduce()
     frame.each_peer(halves.others, halves.collect)
-    halves.round.end(halves.source.count)
 
 
 def owner(case: Case, rank: int) -> torch.Tensor:
@@ -159,7 +162,7 @@ def owner(case: Case, rank: int) -> torch.Tensor:
     return torch.repeat_interleave(torch.arange(case.world_size), lengths // case.itemsize)[: case.numel]
 
 
-def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
+def spec_of(tuning: Tuning, rounds: slots.Rounds = ROUNDS) -> KernelSpec:
     """The algorithm with a tuning: the catalogue's, or one on trial."""
 
     def longest(case: Case) -> int:
@@ -197,7 +200,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         vectors=lambda case: slots.lanes(case, longest(case), groups(case)),
         loads_per_vector=lambda case: max(case.world_size - 1, 1),
         groups=groups,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,7 +3,7 @@
 When it wins: small buffers: one trip over the links, and no barrier before or after. The root stores twice the bytes n
 - 1 times, so two_shot overtakes it.
 
-Memory: an inbox of one row, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 times the buffer in
+Memory: an inbox of one row, 16 banks in turn, two slots a unit (kernels/dsl/inbox.py): 32 times the buffer in
 symmetric memory. The root's blocks are shared out among the ranks that they store to, so that all links are busy at
 once. A unit of 16 bytes is loaded and stored by elements where a buffer begins at no 16-byte boundary.
 
@@ -68,7 +68,6 @@ def body(frame: Frame) -> None:
     way.between()
     frame.when(is_root, lambda: frame.copy(source, output, frame.size, push=True))
     frame.when(frame.rank != frame.root, receive)
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
@@ -90,7 +89,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, slots.units(case), shares.groups_of_others(case)),
         groups=shares.groups_of_others,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

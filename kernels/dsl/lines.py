@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int64
+from cutlass import Int32
 
 from kernels.dsl import device
 from kernels.dsl.inbox import Lines
@@ -52,10 +52,10 @@ class LineMessage(Message):
         lane = frame.thread & (WARP - 1)
         place = lane & (LINE_LANES - 1)
         self.is_last = place == LINE_LANES - 1
-        self.second = Int64((lane // LINE_LANES) * GROUP_BYTES + place * UNIT_BYTES + SECOND_BYTES)
-        tiles = cutlass.Uint64(self.size) // LINE_TILE_BYTES
-        self.full = Int64(tiles) * TILE_BYTES
-        self.count = Int64(cutlass.Uint64(self.size + (LINE_TILE_BYTES - 1)) // LINE_TILE_BYTES) * WARP
+        self.second = (lane // LINE_LANES) * GROUP_BYTES + place * UNIT_BYTES + SECOND_BYTES
+        tiles = cutlass.Uint32(self.size) // LINE_TILE_BYTES
+        self.full = Int32(tiles) * TILE_BYTES
+        self.count = Int32(cutlass.Uint32(self.size + (LINE_TILE_BYTES - 1)) // LINE_TILE_BYTES) * WARP
 
     def places(self, at: Any) -> tuple[Any, Any]:
         """The byte offsets in the message of a lane's units. The last lane's are the same."""
@@ -65,12 +65,12 @@ class LineMessage(Message):
     def load(self, at: Any, whole: bool) -> list[Any]:
         """The eight words of a lane's two units. whole: all of the tile is there, and aligned to 16 bytes."""
         if whole:
-            return [word for place in self.places(at) for word in device.load_vector(self.address + place)]
+            return [word for place in self.places(at) for word in device.load_vector(self.at(place))]
         parts = [self._part(place) for place in self.places(at)]
         return [word for part in parts for word in part]
 
     def _part(self, place: Any) -> list[Any]:
-        words = unit_or_zeros(self.address + place, self.size - place, self.aligned, self.frame.itemsize)
+        words = unit_or_zeros(self.at(place), self.size - place, self.aligned, self.frame.itemsize)
         return list(words)
 
     def store(self, at: Any, words: Sequence[Any], whole: bool) -> None:
@@ -78,16 +78,16 @@ class LineMessage(Message):
         first, second = self.places(at)
         there = ~self.is_last
         if whole:
-            device.store_vector(self.address + first, (words[0], words[1], words[2], words[3]))
+            device.store_vector(self.at(first), (words[0], words[1], words[2], words[3]))
             vector = (words[4], words[5], words[6], words[7])
-            when(there, lambda: device.store_vector(self.address + second, vector))
+            when(there, lambda: device.store_vector(self.at(second), vector))
             return
         itemsize = self.frame.itemsize
         for place, part, present in (
             (first, words[:4], self.size - first),
-            (second, words[4:], cutlass.select_(there, self.size - second, Int64(0))),
+            (second, words[4:], cutlass.select_(there, self.size - second, Int32(0))),
         ):
-            store_unit(self.address + place, part, present, self.aligned, itemsize)
+            store_unit(self.at(place), part, present, self.aligned, itemsize)
 
     def first(self, begin: Any, end: Any, index: Any) -> tuple[Any, list[Any]]:
         """Whether the first tile of lane index in [begin, end) has no unit that is cut short, and its words."""
@@ -96,7 +96,7 @@ class LineMessage(Message):
         words = [
             word
             for place in self.places(at)
-            for word in vector_or_zeros(self.address + place, is_ready & (place < self.size))
+            for word in vector_or_zeros(self.at(place), is_ready & (place < self.size))
         ]
         return is_ready, words
 
@@ -118,6 +118,7 @@ class LineMessage(Message):
 
         Arguments are as in Message.units; a lane's first tile is left out if first says that it is ready.
         """
+        index, lanes = Int32(index), Int32(lanes)
         aligned = self.aligned if beside is None else self.aligned & beside.aligned
         full = cutlass.select_(aligned, cutlass.select_(end < self.full, end, self.full), begin)
         place, step = begin + index * UNIT_BYTES, lanes * UNIT_BYTES
@@ -128,10 +129,10 @@ class LineMessage(Message):
 
 @cute.jit
 def each_tile(
-    begin: cutlass.Int64,
-    full: cutlass.Int64,
-    end: cutlass.Int64,
-    step: cutlass.Int64,
+    begin: cutlass.Int32,
+    full: cutlass.Int32,
+    end: cutlass.Int32,
+    step: cutlass.Int32,
     unroll: cutlass.Constexpr,
     body: cutlass.Constexpr,
 ) -> None:
@@ -151,7 +152,7 @@ def each_tile(
 
 @cute.jit
 def unit_or_zeros(
-    address: cutlass.Int64, present: cutlass.Int64, aligned: cutlass.Boolean, itemsize: cutlass.Constexpr
+    address: cutlass.Int64, present: cutlass.Int32, aligned: cutlass.Boolean, itemsize: cutlass.Constexpr
 ) -> tuple[cutlass.Int32, cutlass.Int32, cutlass.Int32, cutlass.Int32]:
     """A unit's words, of which only the first bytes may be there; zeros for the others."""
     a, b, c, d = cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0), cutlass.Int32(0)
@@ -166,7 +167,7 @@ def unit_or_zeros(
 def store_unit(
     address: cutlass.Int64,
     words: cutlass.Constexpr,
-    present: cutlass.Int64,
+    present: cutlass.Int32,
     aligned: cutlass.Boolean,
     itemsize: cutlass.Constexpr,
 ) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import cutlass
-from cutlass import Int64
+from cutlass import Int32
 
 from kernels.dsl.inbox import Flagged, Inbox, Lines, Sentinel, push
 from kernels.dsl.messages import Message
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class OneWay:
-    """A launch's inbox, with a number of rows. Send, then call between, then receive or reduce, then end. Made while a
-    kernel is traced.
+    """A launch's inbox, with a number of rows. Send, then call between, then receive or reduce. Made while a kernel is
+    traced.
 
     sender(row) is the rank that stores into a row. is_flagged: the form is Flagged, else Sentinel.
     """
@@ -49,12 +49,12 @@ class OneWay:
         """Store a message into a row of a peer's inbox, by lane index of lanes; where a condition, if given, holds."""
         end = message.count * UNIT_BYTES
         if condition is not None:
-            end = cutlass.select_(condition, end, Int64(0))
+            end = cutlass.select_(condition, end, Int32(0))
 
         def store(address: Any, words: Sequence[Any], at: Any) -> None:
             self.inbox.at_peer(address, words, at, row)
 
-        push(message, (Int64(0), end), (index, lanes), lambda: self.frame.peer("inbox", peer), store)
+        push(message, (Int32(0), end), (index, lanes), lambda: self.frame.peer("inbox", peer), store)
 
     def receive(self, message: Message, row: Any, sender: Any, index: Any, lanes: Any) -> None:
         """Wait for what sender stores into a row, and store it where message is."""
@@ -63,7 +63,7 @@ class OneWay:
             for at, (words,) in zip(offsets, self.inbox.take(offsets, row, 1, lambda row: sender), strict=True):
                 message.store(at, words, whole)
 
-        message.units(Int64(0), message.count * UNIT_BYTES, index, lanes, copy)
+        message.units(Int32(0), message.count * UNIT_BYTES, index, lanes, copy)
 
     def send_to_all(self, message: Message) -> None:
         """Store a message into this rank's row of all ranks' inboxes, its own last, by all threads."""
@@ -73,7 +73,7 @@ class OneWay:
             inbox.at_peers(peers, words, at, frame.rank)
 
         look_up = partial(frame.peers, inbox.of, frame.after(frame.rank))
-        push(message, (Int64(0), message.count * UNIT_BYTES), (frame.index, frame.lanes), look_up, store)
+        push(message, (Int32(0), message.count * UNIT_BYTES), (frame.index, frame.lanes), look_up, store)
 
     def reduce_rows(self, output: Message) -> None:
         """Store the reduction of all rows in their order, by all threads."""
@@ -83,7 +83,7 @@ class OneWay:
             for at, words in zip(offsets, self.inbox.fold(offsets), strict=True):
                 output.store(at, words, whole)
 
-        output.units(Int64(0), output.count * UNIT_BYTES, frame.index, frame.lanes, store)
+        output.units(Int32(0), output.count * UNIT_BYTES, frame.index, frame.lanes, store)
 
     def reduce(self, own: Message, output: Message) -> None:
         """Store the reduction of all rows in their order, and last this rank's own contribution, by all threads."""
@@ -96,16 +96,13 @@ class OneWay:
             for at, words in zip(offsets, self.inbox.fold(offsets, mine), strict=True):
                 output.store(at, words, whole)
 
-        own.units(Int64(0), own.count * UNIT_BYTES, frame.index, frame.lanes, store, beside=output)
+        own.units(Int32(0), own.count * UNIT_BYTES, frame.index, frame.lanes, store, beside=output)
 
-    def between(self) -> None:
-        """While the data is under way: give the all-clear, and set back what the launch before has read."""
-        self.round.grant()
-        self.inbox.clear(self.round.last_units * UNIT_BYTES)
-
-    def end(self, units: Any) -> None:
-        """End the launch, in which a row's message had a number of units."""
-        self.round.end(units)
+    def between(self, units: Any = 0) -> None:
+        """While the data is under way: hand over to the next launch, and set back what the launch before has read.
+        units: of a row's message in this launch, if the form is Sentinel."""
+        self.round.hand_over(units)
+        self.inbox.clear(self.round.last_units)
 
 
 def reduce_on_all(frame: Frame, is_flagged: bool) -> None:
@@ -113,6 +110,5 @@ def reduce_on_all(frame: Frame, is_flagged: bool) -> None:
     source, output = Message(frame, frame.address("input")), Message(frame, frame.address("output"))
     way = OneWay(frame, frame.world_size, is_flagged)
     way.send_to_all(source)
-    way.between()
+    way.between(source.count)
     way.reduce_rows(output)
-    way.end(source.count)

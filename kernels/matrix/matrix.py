@@ -150,7 +150,8 @@ def cells(row: Row, note: Callable[[str], str]) -> dict[str, str]:
     if row.is_aligned:
         needs.append("16-byte alignment")
     if spec.max_size_bytes is not None:
-        needs.append(f"at most {_bytes(spec.max_size_bytes)}")
+        others = (f"{_bytes(most)} on {ranks}" for ranks, most in spec.max_sizes.items())
+        needs.append("at most " + ", ".join([_bytes(spec.max_size_bytes), *others]))
     if special := exceptions(row):
         needs.append(note(special))
     return {

@@ -108,6 +108,7 @@ def _object(row: Row) -> dict[str, Any]:
         "needs_multicast": spec.needs_multicast,
         "needs_alignment": row.is_aligned,
         "max_size_bytes": spec.max_size_bytes,
+        "max_sizes": {str(ranks): most for ranks, most in spec.max_sizes.items()},
         "assumptions": list(spec.assumptions),
         "world_sizes": list(row.world_sizes),
         "proven": [

@@ -112,9 +112,9 @@ def _code_of_name(cache_dir: Path, name: str) -> Code:
 def _cases(spec: KernelSpec, cell: Cell, arch: str) -> Iterator[Case]:
     """The cases of a cell: every world size, size and placement, as far as the kernel takes them."""
     dtype, accumulator, reduction = cell
-    largest = spec.max_size_bytes or max(SIZES_BYTES)
     sizes = (ITEMSIZES[dtype],) if spec.op == "barrier" else SIZES_BYTES
     for world_size in WORLD_SIZES:
+        largest = spec.limit_bytes(world_size) or max(SIZES_BYTES)
         for size_bytes in sizes:
             for placement in spec.placements:
                 case = Case(

@@ -3,7 +3,7 @@
 When it wins: small buffers of floats: one trip over the links, no barrier before or after, and half the bytes of ll.
 The root's links carry every rank's buffer, so two_shot overtakes it.
 
-Memory: an inbox of n - 1 rows, eight banks in turn (kernels/dsl/inbox.py): 8 (n-1) times the buffer in symmetric
+Memory: an inbox of n - 1 rows, 16 banks in turn (kernels/dsl/inbox.py): 16 (n-1) times the buffer in symmetric
 memory, on all ranks, of which only the root's is used. Rows stand in the order of the ring, from the root's next rank
 on. A unit of 16 bytes is loaded and stored by elements where a buffer begins at no 16-byte boundary.
 
@@ -66,9 +66,8 @@ def body(frame: Frame) -> None:
     way = OneWay(frame, frame.world_size - 1, is_flagged=False, sender=lambda row: frame.after(frame.root, row + 1))
     own = Message(frame, source)
     way.send(own, frame.root, row, frame.index, frame.lanes, frame.rank != frame.root)
-    way.between()
+    way.between(own.count)
     frame.when(is_root, lambda: way.reduce(own, Message(frame, output)))
-    way.end(own.count)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
@@ -98,7 +97,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox"), address("turns")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: max(case.world_size - 1, 1),
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,7 +3,7 @@
 When it wins: small buffers of any data type: one trip over the links, and no barrier before or after. lamport moves
 half the bytes. The root's links carry every rank's buffer, so two_shot overtakes it.
 
-Memory: an inbox of n - 1 rows, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 (n-1) times the buffer
+Memory: an inbox of n - 1 rows, 16 banks in turn, two slots a unit (kernels/dsl/inbox.py): 32 (n-1) times the buffer
 in symmetric memory, on all ranks, of which only the root's is used. Rows stand in the order of the ring, from the
 root's next rank on. A unit of 16 bytes is loaded and stored by elements where a buffer begins at no 16-byte boundary.
 
@@ -65,7 +65,6 @@ def body(frame: Frame) -> None:
     way.send(own, frame.root, row, frame.index, frame.lanes, frame.rank != frame.root)
     way.between()
     frame.when(is_root, lambda: way.reduce(own, Message(frame, output)))
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
@@ -88,7 +87,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
         loads_per_vector=lambda case: 2 * max(case.world_size - 1, 1),
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

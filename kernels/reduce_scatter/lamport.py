@@ -2,7 +2,7 @@
 
 When it wins: small buffers of floats: one trip over the links, no barrier before or after, and half the bytes of ll.
 
-Memory: an inbox of n - 1 rows of a chunk, eight banks in turn (kernels/dsl/inbox.py): 8 (n-1)/n times the input in
+Memory: an inbox of n - 1 rows of a chunk, 16 banks in turn (kernels/dsl/inbox.py): 16 (n-1)/n times the input in
 symmetric memory. Rows stand in the order of the ring, from the next rank on. Blocks are shared out among the ranks
 that they store to, so that all links are busy at once. A unit of 16 bytes is loaded and stored by elements where a
 chunk or the output begins at no 16-byte boundary.
@@ -16,7 +16,7 @@ Numerics: the owner begins with the next rank and ends with itself, as in pull: 
 of -0.0 counts as +0.0. One rank alone copies its bits, -0.0 included. Floats only: integers have no value to spare.
 Precision and rounding: kernels/dsl/arithmetic.py.
 
-Rejected: see all_gather/ll; and four banks, which take a grant in each launch (kernels/dsl/slots.py has the numbers).
+Rejected: see all_gather/ll; and fewer banks, which take more grants (kernels/dsl/slots.py has the numbers).
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ def body(frame: Frame) -> None:
         way.send(Message(frame, source + chunk * peer, chunk), peer, others - 1 - number, index, lanes)
 
     frame.each_peer(others, send)
-    way.between()
+    way.between(own.count)
     way.reduce(own, Message(frame, output, chunk))
-    way.end(own.count)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec:
@@ -101,7 +100,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.SET_BACK) -> KernelSpec
         vectors=lambda case: slots.lanes(case, slots.chunk_units(case), shares.groups_of_others(case)),
         loads_per_vector=lambda case: max(case.world_size - 1, 1),
         groups=shares.groups_of_others,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,7 +3,7 @@
 When it wins: small buffers of any data type: one trip over the links, and no barrier before or after. lamport moves
 half the bytes.
 
-Memory: an inbox of n - 1 rows of a chunk, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 (n-1)/n times
+Memory: an inbox of n - 1 rows of a chunk, 16 banks in turn, two slots a unit (kernels/dsl/inbox.py): 32 (n-1)/n times
 the input in symmetric memory. Rows stand in the order of the ring, from the next rank on. Blocks are shared out among
 the ranks that they store to, so that all links are busy at once. A unit of 16 bytes is loaded and stored by elements
 where a chunk or the output begins at no 16-byte boundary.
@@ -68,7 +68,6 @@ def body(frame: Frame) -> None:
     frame.each_peer(others, send)
     way.between()
     way.reduce(own, Message(frame, output, chunk))
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
@@ -93,7 +92,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         vectors=lambda case: slots.lanes(case, slots.chunk_units(case), shares.groups_of_others(case)),
         loads_per_vector=lambda case: 2 * max(case.world_size - 1, 1),
         groups=shares.groups_of_others,
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -3,7 +3,7 @@
 When it wins: small buffers: one trip over the links, and no barrier before or after. It stores twice the bytes, so
 push overtakes it.
 
-Memory: an inbox of one row, four banks in turn, two slots a unit (kernels/dsl/inbox.py): 8 times the buffer in
+Memory: an inbox of one row, 16 banks in turn, two slots a unit (kernels/dsl/inbox.py): 32 times the buffer in
 symmetric memory. A unit of 16 bytes is loaded and stored by elements where a buffer begins at no 16-byte boundary.
 
 Protocol: no barrier; kernels/dsl/inbox.py says why data beside a flag is sound. A rank hears nothing from the one that
@@ -58,7 +58,6 @@ def body(frame: Frame) -> None:
     way.send(Message(frame, source), after, 0, frame.index, frame.lanes)
     way.between()
     way.receive(Message(frame, output), 0, before, frame.index, frame.lanes)
-    way.end(0)
 
 
 def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
@@ -79,7 +78,7 @@ def spec_of(tuning: Tuning, rounds: slots.Rounds = slots.FLAGGED) -> KernelSpec:
         max_size_bytes=1 << 20,
         buffers=(address("input"), address("output"), address("inbox"), peers("inbox")),
         vectors=lambda case: slots.lanes(case, slots.units(case)),
-        options=lambda case: rounds.choices(tuning.max_blocks),
+        options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
     )
 

@@ -22,14 +22,14 @@ from typing import Any
 from kernels.catalogue import OPS, collective, find
 from kernels.numeric.dtypes import ITEMSIZES
 from kernels.spec import UNIFORM, Case, Placement, refuses
-from kernels.tuned_name import AT, base_of, step_of
+from kernels.tuned_name import AT, base_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits
 
 FOLDER = Path(__file__).resolve().parent
 SUFFIX = ".json"
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 8 << 20
 MAX_ENTRIES = 20_000
 
@@ -95,6 +95,8 @@ class Searched:
         """Return in a few words how the choice of a name was found."""
         if self.how == EXHAUSTIVE:
             return EXHAUSTIVE
+        if AT not in name:
+            return "the catalogue's own"
         names = [one.name for one in self.predicted]
         if name in names:
             return f"{MODEL}'s no. {names.index(name) + 1} of {self.ranked}"
@@ -105,8 +107,8 @@ class Searched:
 class Entry:
     """A choice for cases of from_bytes to up_to_bytes, searched at size_bytes.
 
-    runner_up is the second best, None if there was one contestant. records are digests of the records that the figures
-    are from.
+    runner_up is the second best, None if there was one contestant; library the best of other libraries beside it, None
+    if none was measured. records are digests of the records that the figures are from.
     """
 
     op: str
@@ -120,6 +122,7 @@ class Entry:
     up_to_bytes: int
     choice: Figure
     runner_up: Figure | None
+    library: Figure | None
     searched: Searched
     records: tuple[str, ...]
 
@@ -357,7 +360,8 @@ def _entry(value: Any, at: str) -> Entry:
         from_bytes=first,
         up_to_bytes=last,
         choice=_figure(value["choice"], op, f"{at}.choice"),
-        runner_up=None if value["runner_up"] is None else _figure(value["runner_up"], op, f"{at}.runner_up", True),
+        runner_up=_other(value, "runner_up", op, at),
+        library=_other(value, "library", op, at),
         searched=_searched(value["searched"], op, f"{at}.searched"),
         records=tuple(records),
     )
@@ -400,17 +404,21 @@ def _guess(value: Any, op: str, at: str) -> Guess:
 
 
 def _check_kernel(name: str, op: str, at: str) -> None:
-    """Raise _Wrong if a name is none of a kernel with a tuning."""
+    """Raise _Wrong if a name is none of the catalogue's kernels, with its own tuning or another."""
     try:
-        step_of(name)
         find(f"{op}/{base_of(name)}")
         find(f"{op}/{name}")
     except ValueError as error:
         raise _Wrong(f"{at}.name: {error}") from None
 
 
+def _other(value: Mapping[str, Any], key: str, op: str, at: str) -> Figure | None:
+    """The figure of another contestant, if there is one."""
+    return None if value[key] is None else _figure(value[key], op, f"{at}.{key}", True)
+
+
 def _figure(value: Any, op: str, at: str, is_of_others: bool = False) -> Figure:
-    """A figure. A choice has the name of a kernel with a tuning; a runner-up may be anything that was measured."""
+    """A figure. A choice has the name of a kernel of the catalogue; others may be anything that was measured."""
     _keys(value, {one.name for one in fields(Figure)}, at)
     name = _text(value, "name", at)
     if not is_of_others or AT in name:

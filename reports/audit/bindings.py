@@ -12,6 +12,7 @@ from reports.audit import (
     bound_records,
     bound_repository,
     bound_requests,
+    bound_samples,
     bound_workers,
     bound_worlds,
 )
@@ -41,8 +42,10 @@ def _found(material: Material) -> Iterator[Contradiction]:
     for world in material.worlds.values():
         yield from bound_gpus.contradictions(world)
         yield from bound_machine.contradictions(world)
+        yield from bound_samples.contradictions(world)
         if material.file_alone is None:
-            yield from bound_machine.strangers(world)
+            not_run = material.not_run.get(world[0].request.command, ())
+            yield from bound_machine.strangers(world, [case for _, case in not_run])
         yield from bound_repository.contradictions(world)
     for folder, document in material.commands.items():
         name = str(document.get("command", folder.name))

@@ -1,7 +1,7 @@
 """An environment per world that agrees with itself: GPU model, architecture, multiprocessors, links, ranks.
 
-What a model has is the maker's word (NVIDIA's data sheets of A100, H100, H200, B200 and GB200; CUDA C++ Programming
-Guide, compute capabilities). A model that is unknown here is compared with itself only.
+What a model has is the maker's word (NVIDIA's data sheets; CUDA C++ Programming Guide, compute capabilities), and its
+highest clocks those that nvidia-smi lists. A model that is unknown here is compared with itself only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,30 @@ from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
 from reports.record.record import SHARE_GPUS, Record
 
-MACHINE, BOUND = 5, 15
+MACHINE, CLOCKS, BOUND = 5, 7, 15
+
+_LARGE = 64 << 20
+"""Bytes of a copy from which it has the rate of the links."""
+
+PCIE_GBPS = 128.0
+"""GB/s of one direction of 16 lanes of PCIe 6."""
+
+LEAST_SHARE = 0.5
+"""Minimum of the link's measured limit, as a share of what the NVLinks carry. On two and four H200 it was 0.86."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """arch: of the architecture that code is compiled for, without its letter. multiprocessors: of the whole GPU,
-    None if the name does not say which form. links: NVLinks; link_gbps: GB/s of one direction of one link."""
+    None if the name does not say which form. links: NVLinks, 0 for none; link_gbps: GB/s of one direction of one link.
+    sm_mhz, memory_mhz: the highest clocks, None if unknown here."""
 
     arch: str
     multiprocessors: int | None
     links: int
     link_gbps: float
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
 
     @property
     def limit_gbps(self) -> float:
@@ -34,18 +46,34 @@ class Model:
         return self.links * self.link_gbps
 
 
-_A100 = Model("sm_80", 108, 12, 25.0)
-_H100, _H200 = Model("sm_90", None, 18, 25.0), Model("sm_90", 132, 18, 25.0)
-_B200 = Model("sm_100", None, 18, 50.0)
+_A100 = Model("sm_80", 108, 12, 25.0, 1410, 1593)
+_H100, _H200 = Model("sm_90", None, 18, 25.0, 1980, 2619), Model("sm_90", 132, 18, 25.0, 1980, 3201)
+_B200, _B300 = Model("sm_100", None, 18, 50.0), Model("sm_103", None, 18, 50.0)
 
-MODELS = (("GB200", _B200), ("B200", _B200), ("H200", _H200), ("H100", _H100), ("A100", _A100))
-"""By a word of the name that the driver gives, such as "NVIDIA H200"."""
+MODELS = {
+    "V100": Model("sm_70", 80, 6, 25.0, 1597),
+    "A100": _A100,
+    "A800": Model("sm_80", 108, 8, 25.0, 1410, 1593),
+    **dict.fromkeys(("A10", "A40", "A6000"), Model("sm_86", None, 4, 14.0)),
+    **dict.fromkeys(("L4", "L40", "L40S"), Model("sm_89", None, 0, 0.0)),
+    "H100 PCIe": Model("sm_90", None, 12, 25.0, 1980, 2619),
+    "H100 NVL": Model("sm_90", None, 12, 25.0, 1980, 2619),
+    "H100": _H100,
+    "H800": Model("sm_90", None, 8, 25.0, 1980, 2619),
+    "H20": Model("sm_90", 78, 18, 25.0, 1980),
+    "GH200": Model("sm_90", 132, 18, 25.0, 1980),
+    "H200": _H200,
+    **dict.fromkeys(("B200", "GB200"), _B200),
+    **dict.fromkeys(("B300", "GB300"), _B300),
+    **dict.fromkeys(("RTX PRO 6000", "RTX 5090"), Model("sm_120", None, 0, 0.0)),
+}
+"""By words of the name that the driver gives, such as "NVIDIA H200"; the first that fits counts."""
 
 
 def model_of(name: str) -> Model | None:
     """Return what is known of a model by its name; None if nothing is."""
-    words = re.split("[^A-Za-z0-9]+", name)
-    return next((model for word, model in MODELS if word in words), None)
+    words = f" {' '.join(re.split('[^A-Za-z0-9]+', name))} "
+    return next((model for text, model in MODELS.items() if f" {text} " in words), None)
 
 
 def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
@@ -53,7 +81,7 @@ def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
     found: dict[tuple[int, str], None] = {}
     for record in world:
         if record.fabric is not None and not record.fabric.simulated:
-            for item, sentences in ((MACHINE, _machine(record)), (BOUND, _limit(record))):
+            for item, sentences in ((MACHINE, _machine(record)), (CLOCKS, _clocks(record)), (BOUND, _limit(record))):
                 found |= {(item, sentence): None for sentence in sentences}
     name = world[0].request.command or world[0].id
     yield from (Contradiction(item, f"{name}: {sentence}") for item, sentence in found)
@@ -141,10 +169,42 @@ def _distinct(record: Record) -> Iterator[str]:
         yield "two ranks were timed on the same GPU"
 
 
-def _limit(record: Record) -> Iterator[str]:
-    limit = record.timing.limit if record.timing is not None else None
+def _known(record: Record) -> dict[str, Model]:
+    """The models of the machine's GPUs that are known here, by name."""
     names = {str(gpu.get("model")) for gpu in record.environment.gpus or ()}
-    for name in sorted(names):
-        model = model_of(name)
-        if limit is not None and model is not None and limit.gbps > model.limit_gbps:
+    return {name: model for name in sorted(names) if (model := model_of(name)) is not None}
+
+
+def _clocks(record: Record) -> Iterator[str]:
+    """Clocks above the highest of the GPUs' type."""
+    devices = record.timing.devices if record.timing is not None else ()
+    states = [state for one in devices for state in one.values() if isinstance(state, dict)]
+    for name, model in _known(record).items():
+        for key, most in (("sm_mhz", model.sm_mhz), ("memory_mhz", model.memory_mhz)):
+            read = [state[key] for state in states if type(state.get(key)) in (int, float)]
+            if read and most is not None and max(read) > most:
+                yield f"{key} was {max(read)}, the highest of {name} is {most}"
+
+
+def _limit(record: Record) -> Iterator[str]:
+    """A limit of the link that the NVLinks of the GPUs' type can't carry, or that is far below what they carry."""
+    limit = record.timing.limit if record.timing is not None else None
+    if limit is None or (record.fabric is not None and record.fabric.settings.get(SHARE_GPUS)):
+        return
+    active = [_active(gpu) for gpu in record.environment.gpus or ()]
+    for name, model in _known(record).items():
+        known = [count for count in active if count is not None]
+        carried = min([model.links, *known]) * model.link_gbps
+        if model.links and limit.gbps > model.limit_gbps:
             yield f"the link's limit is {limit.gbps:.1f} GB/s, the NVLinks of {name} carry {model.limit_gbps:g}"
+        elif not model.links and limit.gbps > PCIE_GBPS:
+            yield f"the link's limit is {limit.gbps:.1f} GB/s, {name} has no NVLinks, and PCIe carries {PCIE_GBPS:g}"
+        elif (least := min(limit.push_gbps, limit.pull_gbps)) < LEAST_SHARE * carried and limit.size_bytes >= _LARGE:
+            yield f"the link's limit is {least:.1f} GB/s, the NVLinks of {name} carry {carried:g}"
+
+
+def _active(gpu: Mapping[str, Any]) -> int | None:
+    """The number of a GPU's active NVLinks; None if the environment does not say."""
+    links = gpu.get("nvlink")
+    counts = [links.get(key) for key in ("active", "count")] if isinstance(links, Mapping) else []
+    return next((count for count in counts if type(count) is int), None)

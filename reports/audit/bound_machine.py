@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reports.audit.bound_gpus import model_of
 from reports.audit.bound_worlds import gpus_of
@@ -85,9 +85,12 @@ def _versions(record: Record) -> Iterator[str]:
 
 
 def _loads_another_nccl(record: Record) -> bool:
-    """Whether the record's job had its ranks load an NCCL that is not the installed package's."""
+    """Whether the record's job had its ranks load an NCCL that is not the installed package's: by library.nccl, or by
+    the variable that preloads libraries."""
     asked = (record.request.configuration or {}).get("library")
-    return isinstance(asked, dict) and asked.get("nccl") is not None
+    allowed = (record.environment.variables or {}).get("allowed")
+    preloaded = str(allowed.get("LD_PRELOAD", "")) if isinstance(allowed, dict) else ""
+    return (isinstance(asked, dict) and asked.get("nccl") is not None) or "nccl" in preloaded
 
 
 def _is_package(package: str, prefix: str) -> bool:
@@ -162,12 +165,14 @@ def _possible_times(record: Record) -> Iterator[str]:
         yield f"{record.id} took {min(medians):.3g} us on one rank and {max(medians):.3g} us on another"
 
 
-def strangers(world: Sequence[Record]) -> Iterator[Contradiction]:
-    """Yield the algorithms that a case was timed in turns with, and of which its command has no record."""
+def strangers(world: Sequence[Record], not_run: Iterable[str]) -> Iterator[Contradiction]:
+    """Yield the algorithms that a case was timed in turns with, and of which its command has no record. not_run: the
+    ids of the cases that the command did not come to."""
     known = {(record.case.op, record.case.algorithm) for record in world}
     for record in world if len(world) > 1 else ():
         for name in record.timing.interleaved_with if record.timing is not None else ():
-            if (record.case.op, name) not in known:
+            is_left = any(case.startswith(f"{record.case.op}-{name}-") for case in not_run)
+            if (record.case.op, name) not in known and not is_left:
                 says = f"{record.id} was timed in turns with {name}, of which there is no record"
                 yield Contradiction(BASELINES, f"{record.request.command or record.id}: {says}")
 

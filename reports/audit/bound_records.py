@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from reports.audit.bound_counters import counted_apart
 from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
@@ -36,6 +36,9 @@ FEWEST_CALLS, MOST_CALLS = 4, 50
 
 CLOCKS_APART_S = 1.0
 """Maximum difference of a duration by the wall clock and by the monotonic one. The wall clock may be set meanwhile."""
+
+CLOCKS_SET_APART_S = 3600.0
+"""Maximum time by which the clock of the machine that recorded may be ahead of this one's."""
 
 _CLOCK_SHARE = 0.01
 
@@ -199,6 +202,8 @@ def _samples(record: Record) -> Iterator[str]:
 def _times(record: Record) -> Iterator[str]:
     started, ended = (datetime.fromisoformat(text) for text in (record.started, record.ended))
     wall_s = (ended - started).total_seconds()
+    if (ahead_s := (ended - datetime.now(UTC)).total_seconds()) > CLOCKS_SET_APART_S:
+        yield f"it ended {ended:%Y-%m-%d %H:%M} UTC, {ahead_s / 3600:,.0f} h after this audit"
     if wall_s < 0:
         yield f"it ended ({record.ended}) before it started ({record.started})"
     elif abs(wall_s - record.duration_s) > max(CLOCKS_APART_S, _CLOCK_SHARE * record.duration_s):

@@ -14,6 +14,7 @@ import yaml
 
 from reports.audit.bound_worlds import began, ended, stamp_of
 from reports.audit.contradiction import Contradiction
+from reports.audit.material import AT_ITS_END
 from reports.record.leaves import by_dotted_path
 from reports.record.reading import contents
 from reports.record.record import SHARE_GPUS, WHOLE_SINCE, Record
@@ -47,7 +48,6 @@ _IN_FAIR_ORDER = ("none", "dead_rank")
 """Stresses that run in the order that was asked for; the others run in random order where fair was asked for."""
 
 _AT_ITS_START = ("command", "command_line", "working_folder", "started", "plan", "jobs", "cases_requested")
-_AT_ITS_END = ("ended", "exit_code", "outcome", "why", "counts", "cases_not_run")
 """Keys of command.json, as runner/records/command_json.py writes them."""
 
 _OUTCOMES = ("complete", "interrupted", "stopped")
@@ -296,8 +296,8 @@ def _whole(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[s
     """What every command.json has that was written beside records of schema 6 or later, and how its command ended."""
     if not any(record.schema >= WHOLE_SINCE for record in members):
         return
-    has_ended = any(key in document for key in _AT_ITS_END)
-    lacking = [key for key in (*_AT_ITS_START, *(_AT_ITS_END if has_ended else ())) if key not in document]
+    has_ended = any(key in document for key in AT_ITS_END)
+    lacking = [key for key in (*_AT_ITS_START, *(AT_ITS_END if has_ended else ())) if key not in document]
     if lacking:
         yield f"command.json has no {', '.join(lacking)}, which every command writes"
     cases = [case for job in _jobs(document).values() if isinstance(job.get("cases"), list) for case in job["cases"]]

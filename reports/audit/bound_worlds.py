@@ -3,6 +3,7 @@ the limit of the link, which the same GPUs have in all worlds."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import statistics
@@ -14,7 +15,7 @@ from reports.audit.contradiction import Contradiction
 from reports.audit.statistics import world_of
 from reports.record.record import LinkLimit, Record
 
-CLOCKS, WORLDS, BOUND = 7, 13, 15
+CLOCKS, WORLDS, BASELINES, BOUND = 7, 13, 14, 15
 
 LEAST_SAMPLES = 10
 """Minimum number of samples, over all ranks, to call two series one: fewer may be alike by chance."""
@@ -22,6 +23,10 @@ LEAST_SAMPLES = 10
 LIMITS_APART = 0.1
 """Maximum difference of the link's limit in two worlds on the same GPUs, as a share of their median. Measured on two
 and four H200: below 1 %."""
+
+TIMES_APART = 2.0
+"""Maximum ratio of a case's medians in two worlds of the same code, library and type of GPU. Between the published
+worlds it is 1.13 at most."""
 
 _ALIKE = 1e-6
 """Maximum difference, as a share, of series that are one: copies are rounded when they are written."""
@@ -39,6 +44,7 @@ def contradictions(worlds: Mapping[str, Sequence[Record]]) -> Iterator[Contradic
     yield from (Contradiction(WORLDS, sentence) for sentence in _out_of_order(worlds))
     yield from (Contradiction(CLOCKS, sentence) for sentence in _at_once(worlds))
     yield from (Contradiction(BOUND, sentence) for sentence in _limits(worlds))
+    yield from (Contradiction(BASELINES, sentence) for sentence in _times_apart(worlds))
 
 
 def same_samples(records: Iterable[Record]) -> Iterator[str]:
@@ -145,6 +151,37 @@ def gpus_of(record: Record) -> frozenset[str]:
     devices = record.timing.devices if record.timing is not None else ()
     states = (state for one in devices for state in one.values() if isinstance(state, dict))
     return frozenset(str(state["uuid"]) for state in states if "uuid" in state)
+
+
+def _times_apart(worlds: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    """Cases that took far longer in one world than in another, by the same code on the same type of GPU: something
+    disturbed one of them, or its times are not its own. One sentence for each pair of worlds."""
+    by_case: dict[tuple[object, ...], list[tuple[float, str]]] = {}
+    for name, world in worlds.items():
+        for record in world:
+            if record.timing is not None:
+                by_case.setdefault(_alike_in(record), []).append((record.timing.median_us, name))
+    told: dict[tuple[str, str], list[str]] = {}
+    for key, members in by_case.items():
+        (low, quick), (high, slow) = min(members), max(members)
+        if quick != slow and high > TIMES_APART * low:
+            told.setdefault((slow, quick), []).append(f"{key[0]} takes {high:.4g} us and {low:.4g} us")
+    for (slow, quick), cases in told.items():
+        more = f", and {len(cases) - 1} more cases so" if cases[1:] else ""
+        yield f"{cases[0]} in {slow} and in {quick}{more}: more than {TIMES_APART:g} times apart"
+
+
+def _alike_in(record: Record) -> tuple[object, ...]:
+    """What has to be the same in two worlds for their times to be near each other; the case's id first."""
+    assert record.timing is not None
+    timing, kernel, asked = record.timing, record.kernel, record.request.configuration or {}
+    chosen = {key: asked.get(key) for key in ("timing", "fabric", "library")}
+    chosen["variables"] = (record.environment.variables or {}).get("allowed")
+    return (
+        *(record.id, record.library, kernel.code_digest or kernel.ptx_digest if kernel is not None else ""),
+        *(timing.mode, timing.window, timing.l2, record.fabric.description if record.fabric is not None else ""),
+        json.dumps(chosen, sort_keys=True),
+    )
 
 
 def _limits(worlds: Mapping[str, Sequence[Record]]) -> Iterator[str]:

@@ -72,7 +72,9 @@ class Audit:
     @property
     def verdict(self) -> str:
         """The result and the level in one line, the last of every form."""
-        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        is_whole = self.level.recomputed == self.level.total and not self.level.not_run
+        whole = "DATA VERIFIED" if is_whole else "DATA VERIFIED IN PART"
+        head = {VERIFIED: whole, FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
         open_here = numbers(self.items, Outcome.NOT_COMPARABLE)
         says = f"; not comparable in item {', '.join(map(str, open_here))}" if open_here else ""
         return f"{head}: {self.level.text}{says}"
@@ -181,5 +183,6 @@ def check(
         items = with_tracked(items, material, tracker, say)
     vouched = vouching.who_vouches(material, signers, tracker)
     items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
+    not_run = sum(map(len, material.not_run.values()))
     is_changed = any((record.environment.git or {}).get("dirty") is True for record in records)
-    return Audit(items, len(records), level_of(items, again, vouched.says, is_changed))
+    return Audit(items, len(records), level_of(items, again, vouched.says, is_changed, bool(material.timed), not_run))

@@ -48,6 +48,9 @@ from reports.table.text import counted, size_text
 VERIFIED, FINDING, NOT_AUDITABLE = 0, 1, 2
 """Exit codes."""
 
+STATED = "both sides as their records state, nothing recomputed"
+RUN_HERE = "before as recorded, after as run here"
+
 CHANGES = (Speed.FASTER, Speed.SLOWER, Speed.OUTSIDE)
 
 
@@ -110,7 +113,8 @@ class Compared:
 class Comparison:
     """The result. counts: number of records before and after. band: a share, such as 0.02. not_run: of a replay, the
     ids of the cases that could not be run again, each with the reason. without_case: names of the kernels of which no
-    case could be. gate: the findings that decide the exit code."""
+    case could be. gate: the findings that decide the exit code. is_after_run_here: the command that compares ran the
+    later set; else both are as their records state."""
 
     cases: tuple[Compared, ...]
     only_before: tuple[Pair, ...]
@@ -121,6 +125,7 @@ class Comparison:
     not_run: tuple[tuple[str, str], ...] = ()
     without_case: tuple[str, ...] = ()
     gate: Gate = Gate.ANY
+    is_after_run_here: bool = False
 
     @property
     def missing(self) -> tuple[Pair, ...]:
@@ -184,9 +189,8 @@ class Comparison:
     @cached_property
     def verdict(self) -> str:
         """The result in one line."""
-        head = {VERIFIED: "VERIFIED", FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.outcome]
-        if self.outcome == VERIFIED and self.not_compared:
-            head = f"PARTLY {head}"
+        nothing = "NO FINDING IN WHAT WAS COMPARED" if self.not_compared else "NO FINDING"
+        head = {VERIFIED: nothing, FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.outcome]
         head += f" (nothing of {listed(self.without_case, 10)} was compared)" if self.without_case else ""
         total = len({pair.first.id for pair in (*self.only_before, *self.only_after)} | {c for c, _ in self.not_run})
         total += len(self.cases)
@@ -205,6 +209,7 @@ class Comparison:
         parts += [f"not run again: {counted(len(self.not_run), 'case')}"] if self.not_run else []
         parts += [] if self.cases else ["the two sets have no case in common"]
         parts += ["AFTER ran before BEFORE"] if self.is_backwards else []
+        parts += [RUN_HERE if self.is_after_run_here else STATED] if self.cases else []
         if self.gate is not Gate.ANY:
             says = {VERIFIED: "passed", FINDING: "failed", NOT_AUDITABLE: "nothing to decide it"}[self.exit_code]
             parts += [f"gate {self.gate}: {says}"]
@@ -246,11 +251,13 @@ def compare(
     without_case: Sequence[str] = (),
     gate: Gate = Gate.ANY,
     in_turns: Sequence[Record] = (),
+    is_after_run_here: bool = False,
 ) -> Comparison:
     """Compare two sets of records. band is a share: changes within it do not matter. not_run names the cases that are
     in neither set because they could not be run again, each with the reason, and without_case the kernels of which no
     case could be. in_turns are records of a replay: the recorded code, run again in turns with today's. They stand
-    before; where they have times, speed is judged by these. Raises ValueError for an invalid band."""
+    before; where they have times, speed is judged by these. is_after_run_here: see Comparison. Raises ValueError for an
+    invalid band."""
     checked_band(band)
     pairs = paired([*before, *in_turns], after)
     both = [pair for pair in pairs if pair.before and pair.after]
@@ -281,6 +288,7 @@ def compare(
         not_run=tuple(not_run),
         without_case=tuple(without_case),
         gate=gate,
+        is_after_run_here=is_after_run_here,
     )
 
 

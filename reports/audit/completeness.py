@@ -17,7 +17,7 @@ from typing import Any
 from reports.audit.beside import left_over, twice
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
-from reports.audit.material import Material, verdict_beside
+from reports.audit.material import Asked, Material, verdict_beside
 from reports.audit.reruns import running_points
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
@@ -36,9 +36,6 @@ _MOST_NAMED = 100
 
 _KINDS = {"jobs": list, "counts": dict}
 
-Asked = tuple[int, str]
-"""The number of a job, and the id of a case that it asked for."""
-
 
 def counts(material: Material) -> Item:
     """Item 16: the number of cases by status, against the cases that were asked for."""
@@ -53,6 +50,7 @@ def counts(material: Material) -> Item:
     points += twice(material)
     points += _refused(material)
     points.append(_expected(material))
+    points += _unfinished(material)
     points += _jobs(material)
     points += _ended(material)
     return Item(16, "expected = passed + failed + refused", tuple(points))
@@ -81,7 +79,12 @@ def _expected(material: Material) -> Point:
     if material.again is None:
         return Point(Outcome.NOT_COMPARABLE, f"what was asked for was not worked out here: {material.problem}")
     found = material.again["cases"]
-    odd = [f"{case} of {command} is missing" for command, _, case in found["missing"]]
+    missing = [
+        (command, case)
+        for command, job, case in found["missing"]
+        if (job, case) not in material.not_run.get(command, ())
+    ]
+    odd = [f"{case} of {command} is missing" for command, case in missing]
     odd += [f"{case} of {command} was not requested" for command, _, case in found["unexpected"]]
     alone = material.file_alone
     if odd and alone and not found["unexpected"]:
@@ -95,8 +98,26 @@ def _expected(material: Material) -> Point:
         return Point(Outcome.NOT_COMPARABLE, f"{counted(len(texts), 'job')}: {listed(texts)}")
     if not found["expected"]:
         return Point(Outcome.NOT_CAPTURED, "no configuration says which cases were asked for")
-    says = f"{counted(found['expected'], 'case')} asked for; all are there, and no others"
-    return Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (found["expected"], found["expected"]))
+    there = found["expected"] - len(found["missing"])
+    if not there:
+        return Point(Outcome.NOT_CAPTURED, "no case that was asked for ran")
+    says = f"{counted(found['expected'], 'case')} asked for; all that ran are there, and no others"
+    return Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (there, found["expected"]))
+
+
+def _unfinished(material: Material) -> list[Point]:
+    """A point for each command that did not come to all of its cases, and says so."""
+    points = []
+    for folder, document in material.commands.items():
+        name = _name(folder, document)
+        if cases := material.not_run.get(name):
+            asked = document.get("cases_requested")
+            total = f" of {asked:,}" if _is_int(asked) else ""
+            how = f"{document.get('outcome') or 'it never ended: killed, or running'}"
+            why = f" ({document['why']})" if document.get("why") else ""
+            says = f"{len(cases):,}{total} cases of {name} did not run: {how}{why}; symlab resume runs them"
+            points.append(Point(Outcome.NOT_CAPTURED, says))
+    return points
 
 
 def _jobs(material: Material) -> list[Point]:
@@ -111,10 +132,11 @@ def _jobs(material: Material) -> list[Point]:
     if not wanted:
         return [Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")]
     total = sum(wanted.values())
+    not_run = {name: {job for job, _ in material.not_run.get(name, ())} for name in wanted}
     without = [
         f"job {job + 1} of {name} has no record"
         for name, count in wanted.items()
-        for job in islice((job for job in range(count) if job not in found[name]), _MOST_NAMED)
+        for job in islice((job for job in range(count) if job not in found[name] | not_run[name]), _MOST_NAMED)
     ]
     odd = [
         f"{record.id}: job {record.request.job + 1} is out of range, the command has {wanted[name]}"
@@ -148,7 +170,9 @@ def _ended(material: Material) -> list[Point]:
             wanted, strange = _wanted(document["jobs"], name)
             here: Counter[Asked] = Counter((one.request.job, one.id) for one in members)
             odd += strange
-            odd += [f"{case} of {name} is not there" for _, case in (wanted - here)]
+            not_run = Counter(material.not_run.get(name, ()))
+            odd += [f"{case} of {name} is not there" for _, case in (wanted - here - not_run)]
+            odd += [f"{case} of {name} is said not to have run, and has a record" for _, case in (here & not_run)]
             odd += [f"{case} of {name} was not requested" for _, case in (here - wanted)]
             asked += wanted.total()
         now = dict(Counter(str(one.status) for one in members))
@@ -159,7 +183,7 @@ def _ended(material: Material) -> list[Point]:
     if odd:
         points.append(Point(Outcome.FINDING, f"command.json of {commands}: {listed(odd)}"))
     elif asked:
-        says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there"
+        says = f"command.json of {commands}: {counted(asked, 'case')} asked for, all there but those that did not run"
         points.append(Point(Outcome.CAPTURED, says))
     if lacking:
         points.append(Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}"))
@@ -172,10 +196,12 @@ def exit_codes(material: Material) -> Point:
         return Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records")
     odd: list[str] = []
     codes: list[int] = []
-    never = 0
+    never, killed = 0, 0
     for folder, document in material.commands.items():
         name, code = _name(folder, document), document.get("exit_code")
-        if code is None:
+        if code is None and folder in material.killed:
+            killed += 1
+        elif code is None:
             never += 1
         elif not _is_int(code):
             odd.append(f"exit code of {name} is {_brief(code)}, which is not a number")
@@ -184,9 +210,11 @@ def exit_codes(material: Material) -> Point:
             odd += _contradiction(name, code, document, _members(material, name))
     total = len(material.commands)
     if never:
-        odd.insert(0, f"{never} of {counted(total, 'command')} never ended: killed, or running")
+        odd.insert(0, f"{never} of {counted(total, 'command')} never ended, and have a manifest or a part of the end")
     if odd:
         return Point(Outcome.FINDING, listed(odd))
+    if killed:
+        return Point(Outcome.NOT_CAPTURED, f"{killed} of {counted(total, 'command')} never ended: killed, or running")
     says = f"exit code of {counted(total, 'command')}: {listed(map(str, codes))}; as the cases ended"
     return Point(Outcome.CAPTURED, says)
 
@@ -304,14 +332,17 @@ def _is_resumption(entry: object) -> bool:
 
 def _contradiction(name: str, code: int, document: Mapping[str, Any], members: list[Record]) -> list[str]:
     """Return what contradicts an exit code. An interrupted command's code says nothing about its cases, and a command
-    that gave up (outcome "stopped") ends with 1 whatever they were."""
+    that gave up (outcome "stopped") ends with 1 whatever they were. Of a library that did not finish the code says
+    nothing; commands of before ended with 1."""
     statuses = {str(one.status) for one in members}
-    is_good = statuses <= _STATUSES_OF_0 and "PASSED" in statuses
+    judged = {str(one.status) for one in members if not one.is_late_library}
+    is_good = judged <= _STATUSES_OF_0 and "PASSED" in judged
     said = f"{name} ended with exit code {code}, and its cases are {', '.join(sorted(statuses)) or 'none'}"
     if code == 0:
         return [] if is_good else [said]
     if code == 1:
-        return [said] if is_good and document.get("outcome") == "complete" else []
+        is_wrong = is_good and judged == statuses and document.get("outcome") == "complete"
+        return [said] if is_wrong else []
     return [] if code > _INTERRUPTED else [f"{said}; a command that ran cases ends with 0, 1 or above {_INTERRUPTED}"]
 
 

@@ -22,6 +22,8 @@ class Level:
     recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
     the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
     words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
+    has_times: whether a record states times, which no software can verify. not_run: number of cases that interrupted
+    commands did not come to.
     """
 
     recomputed: int
@@ -35,6 +37,8 @@ class Level:
     signed: str = "unsigned"
     ended: int = 0
     is_changed: bool = False
+    has_times: bool = False
+    not_run: int = 0
 
     @property
     def is_verified(self) -> bool:
@@ -44,12 +48,16 @@ class Level:
 
     @property
     def text(self) -> str:
-        """The level in words: "consistent; unsigned; 24 of 24 recomputed"."""
-        first = f"findings in item {', '.join(map(str, self.findings))}" if self.findings else "consistent"
+        """The level in words: "data recomputed in 24 of 24; times stated, not verified; consistent; unsigned"."""
+        times = "times stated, not verified; " if self.has_times else ""
+        found = f"findings in item {', '.join(map(str, self.findings))}; " if self.findings else ""
+        consistent = "" if self.findings else "consistent; "
         lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
         changed = f", {self.unexplained} changed since" if self.unexplained else ""
+        interrupted = f"interrupted, {counted(self.not_run, 'case')} not run; " if self.not_run else ""
         tree = "changed tree; " if self.is_changed else ""
-        return f"{first}; {tree}{self.signed}; {self.recomputed:,} of {self.total:,} recomputed{lacking}{changed}"
+        data = f"data recomputed in {self.recomputed:,} of {self.total:,}{lacking}{changed}"
+        return f"{found}{data}; {interrupted}{times}{consistent}{tree}{self.signed}"
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
@@ -128,8 +136,15 @@ def _checked(document: object) -> dict[str, Any]:
     return document
 
 
-def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str, is_changed: bool = False) -> Level:
-    """Return the level of a set. again: the worker's answer; None if it gave none. signed, is_changed: see Level."""
+def level_of(
+    items: Sequence[Item],
+    again: Mapping[str, Any] | None,
+    signed: str,
+    is_changed: bool = False,
+    has_times: bool = False,
+    not_run: int = 0,
+) -> Level:
+    """Return the level of a set. again: the worker's answer; None if it gave none. The others: see Level."""
     rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
     seen = {kernel for _, kernel, how in rerun["agree"] if how != "status"}
     return Level(
@@ -144,6 +159,8 @@ def level_of(items: Sequence[Item], again: Mapping[str, Any] | None, signed: str
         findings=numbers(items, Outcome.FINDING),
         signed=signed,
         is_changed=is_changed,
+        has_times=has_times,
+        not_run=not_run,
     )
 
 

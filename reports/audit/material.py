@@ -14,9 +14,18 @@ from reports.record.bundle import VERDICT_NAME
 from reports.record.codec import parsed, plain
 from reports.record.reading import contents, leaves
 from reports.record.record import Record
+from reports.record.seal import MANIFEST
 
 COMMAND_NAME = "command.json"
 """The file beside a command's records that says what it was asked for and how it ended."""
+
+AT_ITS_END = ("ended", "exit_code", "outcome", "why", "counts", "cases_not_run")
+"""What command.json gets when its command ends, however it ends, but for a kill."""
+
+COMPLETE = "complete"
+
+Asked = tuple[int, str]
+"""The number of a job, and the id of a case that it asked for."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,29 @@ class Material:
         return tuple(sorted({path.parent for top in tops for path in top.rglob(COMMAND_NAME)}))
 
     @cached_property
+    def killed(self) -> frozenset[Path]:
+        """The folders of commands that never ended, or are running: neither their end nor a manifest was written."""
+        return frozenset(
+            folder
+            for folder, document in self.commands.items()
+            if not any(key in document for key in AT_ITS_END) and not (folder / MANIFEST).exists()
+        )
+
+    @cached_property
+    def not_run(self) -> dict[str, frozenset[Asked]]:
+        """By command, the cases that it did not come to, as its command.json says; of a command that was killed, those
+        without a record. A command that is not here came to all of its cases."""
+        found = {}
+        for folder, document in self.commands.items():
+            name = str(document.get("command", folder.name))
+            if document.get("outcome") not in (None, COMPLETE):
+                found[name] = frozenset(_asked(document.get("cases_not_run")))
+            elif folder in self.killed:
+                here = {(one.request.job, one.id) for one in self.records if one.request.command == name}
+                found[name] = frozenset(_listed(document.get("jobs"))) - here
+        return {name: cases for name, cases in found.items() if cases}
+
+    @cached_property
     def commands(self) -> dict[Path, dict[str, Any]]:
         """The content of each folder's command.json. Raises ValueError naming a file that can't be read."""
         found = {}
@@ -87,6 +119,20 @@ class Material:
                 raise ValueError(f"{path}: not a JSON object, which commands write")
             found[folder] = document
         return found
+
+
+def _asked(entries: object) -> Iterator[Asked]:
+    """Yield the cases of a list as cases_not_run is."""
+    for one in entries if isinstance(entries, list) else ():
+        if isinstance(one, dict) and type(one.get("job")) is int and isinstance(one.get("case"), str):
+            yield one["job"], one["case"]
+
+
+def _listed(jobs: object) -> Iterator[Asked]:
+    """Yield the cases of the jobs of a command.json."""
+    for job in jobs if isinstance(jobs, list) else ():
+        if isinstance(job, dict) and type(job.get("number")) is int and isinstance(job.get("cases"), list):
+            yield from ((job["number"], case) for case in job["cases"] if isinstance(case, str))
 
 
 def verdict_beside(place: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from reports.export.configs import sglang_configs
 from reports.export.nccl import nccl_csv
 from reports.export.thresholds import sglang_sizes, vllm_sizes
 from reports.record import bundle
@@ -14,6 +15,7 @@ WRITERS: dict[str, Callable[[Sequence[Record]], str]] = {
     "nccl": nccl_csv,
     "vllm": vllm_sizes,
     "sglang": sglang_sizes,
+    "sglang-configs": sglang_configs,
 }
 
 REFUSED = {

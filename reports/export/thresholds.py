@@ -84,7 +84,7 @@ def sglang_sizes(found: Sequence[Record]) -> str:
     maximum = _above(symmetric.threshold.up_to_bytes, WORD_BYTES)
     entries = [_entry(symmetric, "TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES", maximum)]
     says = [
-        "no AllReduceConfig of custom_all_reduce_v2: it is of SGLang's own kernels, of which symlab has no record",
+        "no thresholds of custom_all_reduce_v2: symlab runs SGLang's kernels only at the sizes at which SGLang does",
         "sglang/srt/distributed/device_communicators has this dictionary (all_reduce_utils.py, torch_symm_mem.py)",
     ]
     return _python("sglang", entries, says, lambda one: one.capability.partition(".")[0])

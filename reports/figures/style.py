@@ -63,6 +63,8 @@ KNOWN = {
     "flashinfer/vllm_two_shot": (VERMILION, "P"),
     "flashinfer/trtllm_lamport": (GREEN, "X"),
     "flashinfer/trtllm_two_shot": (VERMILION, "X"),
+    "sglang/push": (SKY, "P"),
+    "sglang/pull": (ORANGE, "X"),
 }
 """Colour and marker of the algorithms that there are, chosen to differ; others draw theirs from their name."""
 

@@ -63,6 +63,7 @@ class RecordedFinding:
     """Two accesses to the same bytes that nothing orders, in the order of the run; count pairs are folded into one.
 
     missing is what would order them, assumption the named assumption about hardware that alone explains an advisory.
+    order has the keys of the order of threads that it was found in; None: the case's own.
     """
 
     severity: str
@@ -71,6 +72,7 @@ class RecordedFinding:
     second: RecordedAccess
     count: int = 1
     assumption: str = ""
+    order: str | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -102,7 +104,8 @@ class RecordedFinding:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}"
+        order = f", with {self.order}" if self.order else ""
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}"
 
 
 def first_failing(findings: Iterable[RecordedFinding]) -> RecordedFinding | None:

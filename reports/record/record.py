@@ -344,6 +344,11 @@ class Record:
         return self.status is Status.PASSED and self.check is not None
 
     @property
+    def is_late_library(self) -> bool:
+        """Whether a library's own collective did not finish: a fact about the library, and no fault of the command."""
+        return self.status in (Status.TIMEOUT, Status.DEADLOCK) and self.library != ""
+
+    @property
     def race(self) -> RecordedFinding | None:
         """The first finding that makes the case WRONG; None if there is none, and if it was not checked for races."""
         return first_failing(self.findings or ())

@@ -138,7 +138,8 @@ def note_lines(records: Sequence[Record], elsewhere: str = "") -> list[str]:
     for note, index in notes(records).items():
         first, others = members[note][0], len(members[note]) - 1
         more = f" and {counted(others, 'case')} more" if others else ""
-        failure = f"{first.id}{more}: {elsewhere}" if elsewhere else story_of(first)
+        is_elsewhere = elsewhere and not first.is_late_library
+        failure = f"{first.id}{more}: {elsewhere}" if is_elsewhere else story_of(first)
         lines = refused.get(note, [failure])
         found += [f"[{index}] {lines[0]}", *lines[1:]]
     return found
@@ -233,6 +234,6 @@ def _styles(record: Record) -> dict[str, str]:
 
 
 def _style(record: Record) -> str:
-    if record.status is Status.PASSED and not record.verified:
+    if record.is_late_library or (record.status is Status.PASSED and not record.verified):
         return "yellow"
     return _STYLES.get(record.status, "bold red")

@@ -41,6 +41,15 @@ def reason_of(record: Record) -> str:
     return " ".join(text.split())
 
 
+def late_text(record: Record) -> str:
+    """What stands for the time of a library that did not finish: "> 60 s", more than the command's deadline_s. "" for
+    any other record."""
+    if not record.is_late_library:
+        return ""
+    deadline_s = (record.request.configuration or {}).get("deadline_s")
+    return f"> {deadline_s:g} s" if isinstance(deadline_s, (int, float)) else "not finished"
+
+
 def story_of(record: Record) -> str:
     """Everything to know of a case that did not pass, on one line: the reason; of a wrong one also how it was checked,
     and the bound with the largest share of it that an element used."""

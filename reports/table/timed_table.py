@@ -26,7 +26,7 @@ from reports.table.compare import (
     setup_text,
 )
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, place_text, reason_of, size_text
+from reports.table.text import counted, late_text, place_text, reason_of, size_text
 
 BEST = "*"
 """The sign of the best at a size, for where there is no colour."""
@@ -210,6 +210,8 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     else:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged, paired))
+    if late := sorted({late_text(record) for record in records} - {""}):
+        lines.append(f"{', '.join(late)}: a library without a time by the deadline (deadline_s); its note says why")
     if placed:
         called = "as each contestant was called"
         narrow = (
@@ -378,6 +380,8 @@ def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
     for column, name in _FIGURES.items():
         value = row.figure(name)
         cells[column] = "-" if value is None else time_text(value) if name.endswith("_us") else f"{value:.2f}"
+    if late := late_text(record):
+        cells["time (us)"] = late
     cells["time (us)"] += f" {BEST}" if row.best else "  "
     return cells
 
@@ -396,7 +400,7 @@ def _styles(row: Row) -> dict[str, str]:
     if row.ratio is not None:
         styles["ours/base"] = "green" if row.ratio <= 1 else "yellow"
     if row.status is not Status.PASSED:
-        styles["status"] = "bold red"
+        styles["status"] = "yellow" if row.records[0].is_late_library else "bold red"
     if style := predictions.style(row):
         styles[predictions.RATIO] = style
     return styles | ({"#wrong": "bold red"} if row.wrong else {})
@@ -424,7 +428,8 @@ def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     time, bandwidth = row.figure("median_us"), row.figure("busbw_gbps")
     if time is None:
         note = refusals.note_of(row.records[0])
-        return f"{row.status} [{numbers[note]}]" if note in numbers else str(row.status)
+        said = late_text(row.records[0]) or str(row.status)
+        return f"{said} [{numbers[note]}]" if note in numbers else said
     carried = "" if bandwidth is None else f" ({bandwidth:.1f})"
     return f"{time_text(time)}{carried}{BEST if row.best else ' '}"
 

@@ -183,7 +183,7 @@ def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
     baseline = find_baseline(algorithm)
     if baseline is None or request.op not in baseline.ops:
         return tuple(wanted)
-    return tuple(dict.fromkeys(baseline.placement(request.op, one) for one in wanted))
+    return tuple(dict.fromkeys(baseline.placement(request.op, one, request.world_size) for one in wanted))
 
 
 def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: str) -> Case:
@@ -319,7 +319,9 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
                 f"{case.size_bytes} bytes are no whole number of {case.dtype} elements (sizes), "
                 f"give a multiple of {case.itemsize}, such as {near_sizes}"
             )
-        if takes_memory(case, spec) and heap_bytes_needed(case, spec, rules) > heap_bytes:
+        if takes_memory(case, spec) and (
+            case.size_bytes > heap_bytes or heap_bytes_needed(case, spec, rules) > heap_bytes
+        ):
             most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
             smaller = f"sizes up to {format_bytes(1 << most.bit_length() - 1)} or " if most else ""

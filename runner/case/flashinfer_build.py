@@ -19,7 +19,7 @@ from kernels.flashinfer import TRTLLM_MODULE, VLLM_MODULE
 
 def main(module: str) -> int:
     """Compile and load a module, and print what it was compiled with. Raises what flashinfer raises."""
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    threading.Thread(target=end_with_input, daemon=True).start()
     spec = spec_of(module)
     spec.build_and_load()
     print(json.dumps({"compiled_with": compiled_with(spec)}), flush=True)
@@ -43,7 +43,8 @@ def compiled_with(spec: Any) -> str:
     return f"PyTorch {version}, nvcc {get_cuda_version()}"
 
 
-def _end_with_input() -> None:
+def end_with_input() -> None:
+    """End this process's session when its standard input ends. Never returns."""
     while os.read(sys.stdin.fileno(), 4096):  # sys.stdin's own buffer has a lock that an exit would want
         pass
     os.killpg(0, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """How libraries' own collectives are run, on slots of a case like our kernels (runner/case/slots.py). Only on GPUs.
 
 Which there are, and what each refuses, is in kernels/baselines.py. Memory is the library's: torch's allocator for NCCL,
-torch's symmetric memory, the fabric's symmetric heap for NVSHMEM, flashinfer's workspaces (flashinfer_slots.py). Every
-call is queued on torch's current stream, so that it can be captured in a CUDA graph.
+torch's symmetric memory (SGLang's, too), the fabric's symmetric heap for NVSHMEM, flashinfer's workspaces
+(flashinfer_slots.py). Every call is queued on torch's current stream, so that it can be captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from kernels.baselines import MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_ST
 from kernels.catalogue import collective
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from kernels.numeric.dtypes import DTYPES, NONE
+from kernels.sglang import PULL, PUSH
 from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
 from memory.process_group import process_group
 from runner.case.flashinfer_slots import open_trtllm, open_vllm
-from runner.case.library_slots import InPlace, OutOfPlace, slices_of
+from runner.case.library_slots import InPlace, OutOfPlace, slices_of, symmetric_buffer
+from runner.case.sglang_slots import open_pull, open_push
 from runner.case.slots import LibrarySlots, OpenContestant
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ def open_baseline(name: str, fabric: Fabric, pool: SymmetricPool, case: Case, sl
         VLLM_TWO_SHOT: open_vllm,
         TRTLLM_LAMPORT: open_trtllm,
         TRTLLM_TWO_SHOT: open_trtllm,
+        PUSH: open_push,
+        PULL: open_pull,
     }[name]
     device = cast(DeviceFabric, fabric)
     with opened(device, pool, case, slots) as contestant:
@@ -171,29 +175,12 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
     return calls[case.op]
 
 
-def _symmetric(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tuple[torch.Tensor, str]:
-    """A buffer in torch's symmetric memory, known to all ranks, and the name of the group.
-
-    Taken from the allocator itself and not from torch's pool of such memory, so that it is given back when it goes.
-    """
-    import torch
-    from torch._C._distributed_c10d import _SymmetricMemory
-    from torch.distributed import _symmetric_memory
-
-    group = process_group()
-    buffer = _SymmetricMemory.empty_strided_p2p((numel,), (1,), dtype, torch.device(fabric.device))
-    handle = _symmetric_memory.rendezvous(buffer, group)
-    if handle is None:
-        raise RuntimeError("torch's symmetric memory gave no handle for a buffer of its own")
-    return buffer, str(group.group_name)
-
-
 @contextlib.contextmanager
 def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
     import torch
 
     where = slices_of(case)
-    source, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+    source, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
     target = torch.zeros_like(source, memory_format=torch.contiguous_format)
     call = torch.ops.symm_mem.one_shot_all_reduce_out
     yield OutOfPlace((source, target), where, slots, lambda one, other: call(one, "sum", group_name, other))
@@ -205,7 +192,7 @@ def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
     import torch
 
     where = slices_of(case)
-    buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+    buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
     if case.op == "all_reduce":
         call = torch.ops.symm_mem.two_shot_all_reduce_
         yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
@@ -223,12 +210,12 @@ def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
     where = slices_of(case)
     if case.op == "all_reduce":
-        buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[0].stride)
+        buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
         call = torch.ops.symm_mem.multimem_all_reduce_
         yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
     else:
         # The output is what all ranks write to; it alone has to be symmetric.
-        target, group_name = _symmetric(fabric, DTYPES[case.dtype], slots * where[1].stride)
+        target, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[1].stride)
         source = torch.zeros(slots * where[0].stride, dtype=target.dtype, device=fabric.device)
         gather = torch.ops.symm_mem.multimem_all_gather_out
         yield OutOfPlace((source, target), where, slots, lambda one, other: gather(one, group_name, other))
@@ -242,7 +229,7 @@ def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: 
 
     where = slices_of(case)
     source, target = (torch.zeros(slots * one.stride, dtype=DTYPES[case.dtype], device=fabric.device) for one in where)
-    buffer, group_name = _symmetric(fabric, DTYPES[case.dtype], where[0].stride)
+    buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], where[0].stride)
     symm_mem = torch.ops.symm_mem
     is_multimem = case.algorithm == MULTIMEM_STAGED
     reduce = symm_mem.multimem_all_reduce_ if is_multimem else symm_mem.two_shot_all_reduce_

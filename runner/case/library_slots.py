@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.catalogue import collective
 from kernels.spec import Case
+from memory.process_group import process_group
 
 if TYPE_CHECKING:
     import torch
+
+    from memory.fabric import DeviceFabric
 
 SLOT_ALIGNMENT_BYTES = 256
 """Slots begin at multiples of this."""
@@ -37,6 +40,23 @@ def slices_of(case: Case, rank: int = 0) -> tuple[Slices, Slices]:
 
 def _stride(numel: int, itemsize: int) -> int:
     return -(-numel * itemsize // SLOT_ALIGNMENT_BYTES) * SLOT_ALIGNMENT_BYTES // itemsize
+
+
+def symmetric_buffer(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tuple[torch.Tensor, str, tuple[int, ...]]:
+    """Collective: a buffer in torch's symmetric memory, the name of the group, and each rank's buffer's address here.
+
+    Taken from the allocator itself and not from torch's pool of such memory, so that it is given back when it goes.
+    """
+    import torch
+    from torch._C._distributed_c10d import _SymmetricMemory
+    from torch.distributed import _symmetric_memory
+
+    group = process_group()
+    buffer = _SymmetricMemory.empty_strided_p2p((numel,), (1,), dtype, torch.device(fabric.device))
+    handle = _symmetric_memory.rendezvous(buffer, group)
+    if handle is None:
+        raise RuntimeError("torch's symmetric memory gave no handle for a buffer of its own")
+    return buffer, str(group.group_name), tuple(handle.buffer_ptrs)
 
 
 class InPlace:

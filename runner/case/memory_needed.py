@@ -107,7 +107,7 @@ def largest_size(fits: Callable[[int], bool], step_bytes: int, most_bytes: int) 
 
 def is_too_large(case: Case, spec: KernelSpec | Baseline) -> bool:
     """Whether a kernel for small messages refuses the case's size, so that it takes no memory."""
-    most = spec.max_size_bytes if isinstance(spec, KernelSpec) else None
+    most = spec.limit_bytes(case.world_size) if isinstance(spec, KernelSpec) else None
     return most is not None and case.size_bytes > most
 
 

@@ -163,7 +163,12 @@ class Console:
         that passed or were refused at most one a second has a line, on a terminal none."""
         now_s = self._clock()
         settled = record.status in (PASSED, REFUSED)
-        self._progress.finish(record.case, now_s - self._last_finish_s, record.status == REFUSED, not settled)
+        self._progress.finish(
+            record.case,
+            now_s - self._last_finish_s,
+            record.status == REFUSED,
+            not settled and not record.is_late_library,
+        )
         self._last_finish_s = now_s
         if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
             return
@@ -265,7 +270,7 @@ def failures(records: Sequence[Record], folder: str = "") -> list[str]:
     MAX_STORIES. folder is that of the records."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.status not in (PASSED, REFUSED):
+        if record.status not in (PASSED, REFUSED) and not record.is_late_library:
             found.setdefault((str(record.status), story_of(record)), []).append(record)
     lines = []
     for (status, story), members in list(found.items())[:MAX_STORIES]:

@@ -66,7 +66,7 @@ from runner.world.world import World, WorldFailure
 if TYPE_CHECKING:
     import torch
 
-    from runner.case.flashinfer_modules import Brought
+    from runner.case.library_modules import Brought
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
@@ -79,6 +79,10 @@ PATIENCE_S = 10.0
 SLOWER = 10
 """How many times its expected time all samples of a size may take, on top of deadline_s for all the rest."""
 
+
+MOST_STARTS = 2
+"""Number of worlds in a row that may fail to start before a job's other cases fail with the same reason, untried: each
+costs the limit of a start."""
 
 _LAUNCHED_AGAIN = (
     "a kernel that is timed is launched again on what its last launch left in its buffers: timing.mode=none leaves "
@@ -172,6 +176,7 @@ class _Run:
         self._traits: Traits | None = None
         self._limit: LinkLimit | None = None
         self._modules: dict[str, tuple[World, Brought]] = {}
+        self._not_started: list[WorldFailure] = []
 
     def one_size(self, cases: Sequence[Case]) -> None:
         """Run the cases of one size; then time together what passed, and keep what had to wait for that, in order."""
@@ -211,7 +216,7 @@ class _Run:
         self._keeper.starting(case)
         attempt = _Attempt(self._job, case)
         try:
-            world = self._keeper.world()
+            world = self._world()
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)
             attempt.traits = self._traits
@@ -226,6 +231,20 @@ class _Run:
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
+
+    def _world(self) -> World:
+        """A healthy world. Raises WorldFailure if none starts, and at once after MOST_STARTS in a row that did not."""
+        if len(self._not_started) >= MOST_STARTS:
+            last = self._not_started[-1]
+            text = f"not tried: {counted(MOST_STARTS, 'world')} in a row did not start; {last.message}"
+            raise WorldFailure(last.status, None, text)
+        try:
+            world = self._keeper.world()
+        except WorldFailure as failure:
+            self._not_started.append(failure)
+            raise
+        self._not_started.clear()
+        return world
 
     def _module_for(self, case: Case, world: World) -> Brought | None:
         """Bring the module that a case's library needs onto the ranks, before the case's time begins; None if it needs
@@ -247,7 +266,7 @@ class _Run:
             try:
                 found = self._means.brought(world, module)
             except WorldFailure as failure:
-                from runner.case.flashinfer_modules import Brought
+                from runner.case.library_modules import Brought
 
                 found = Brought(f"bringing {module} to the ranks: {failure.message.splitlines()[0]}")
         self._modules[module] = (world, found)
@@ -311,7 +330,7 @@ class _Run:
         assert attempt.custom is not None
         try:
             timed, self._limit = self._means.measured_custom(
-                self._keeper.world(), self._job.custom, attempt.custom, self._job.request, self._limit
+                self._world(), self._job.custom, attempt.custom, self._job.request, self._limit
             )
         except WorldFailure as failure:
             return [Ended(failure)]
@@ -331,7 +350,7 @@ class _Run:
     def _measured(self, contestants: Sequence[Contestant]) -> list[TimedResult]:
         """Time contestants together, on a healthy world."""
         assert self._means.measured is not None
-        world = self._keeper.world()
+        world = self._world()
         for contestant in contestants:
             if isinstance(contestant.spec, Baseline):
                 self._brought(contestant.spec.module, world)
@@ -616,8 +635,8 @@ def _measured_custom(
 
 
 def _brought(world: World, module: str) -> Brought:
-    """Bring a module of flashinfer's onto the ranks of a world."""
-    from runner.case.flashinfer_modules import LOAD_LIMIT_S, ModulePlan, bring_module
+    """Bring a library's module onto the ranks of a world."""
+    from runner.case.library_modules import LOAD_LIMIT_S, ModulePlan, bring_module
 
     plan = ModulePlan(module)
     found = world.run(bring_module, plan, plan.limit_s + LOAD_LIMIT_S)[0]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = frozenset(
     {
-        "runner.case.flashinfer_modules:bring_module",
+        "runner.case.library_modules:bring_module",
         "runner.case.library_program:run_baseline",
         "runner.case.program:run_case",
         "runner.case.stress:run_stressed",
@@ -50,7 +50,7 @@ MODULES = frozenset(
         "reports.record.timing",
         "runner.case.check",
         "runner.case.contestant",
-        "runner.case.flashinfer_modules",
+        "runner.case.library_modules",
         "runner.case.library_program",
         "runner.case.program",
         "runner.case.reference",

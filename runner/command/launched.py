@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.utils import JobStatus
 
 from memory.owned_folder import began_at, is_alive
+from memory.pickling import dumps
 from reports.record.record import load
 from reports.record.shared import Known
 from reports.table.text import counted
@@ -209,7 +210,7 @@ class Launched:
         is_here = self._request.name != SLURM
         work = Supervisor(
             module=MODULE,
-            content=pickle.dumps(content),
+            content=dumps(content),
             folder=str(self._store.folder),
             token=self._token,
             environments=group.environments,

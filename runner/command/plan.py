@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.launching import LaunchRequest
-from runner.request.schema import Isolation, TimingMode, TimingSchema
+from runner.request.schema import Isolation
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, ResolvedRequest, check_heap
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
@@ -178,33 +177,3 @@ def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer
 def is_isolated(request: ResolvedRequest) -> bool:
     """Whether the job wants a world of its own."""
     return request.isolation == Isolation.process
-
-
-def timing_notes(command: Command) -> list[str]:
-    """Say, in at most one line each, why timing.* has no effect where it was given and nothing is timed.
-
-    It counts as given if an override names it, or an experiment changes it from its default.
-    """
-    reasons: dict[str, int] = {}
-    for job in command.jobs:
-        if not _timing_given(job):
-            continue
-        if job.request.fabric.simulated:
-            reason = "the simulator has no clock"
-        elif not job.request.check and job.request.timing.mode != TimingMode.none:
-            reason = "with check=false nothing is timed"
-        else:
-            continue
-        reasons[reason] = reasons.get(reason, 0) + 1
-    all_jobs = len(command.jobs)
-    return [
-        f"timing.* has no effect{'' if jobs == all_jobs else f' in {jobs} of {all_jobs} jobs'}: {reason}"
-        for reason, jobs in reasons.items()
-    ]
-
-
-def _timing_given(job: PreparedJob) -> bool:
-    named = any(re.match(r"\+*timing[.=]", line) for line in job.composed.overrides)
-    return job.request.timing.mode != TimingMode.none and (
-        named or job.composed.configuration["timing"] != dataclasses.asdict(TimingSchema())
-    )

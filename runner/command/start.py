@@ -186,11 +186,11 @@ def headline(command: Command) -> list[str]:
     """What is going to run, and on what."""
     from reports.table.text import counted
     from runner.case.cases import names_of, sizes_of
-    from runner.command.plan import timing_notes
+    from runner.command.unused_keys import unused_keys
 
     request = command.jobs[0].request
     if command.jobs[0].custom is not None and len(command.jobs) == 1:
-        return [_custom_line(command.jobs[0].custom), *command.fabric_lines, *timing_notes(command)]
+        return [_custom_line(command.jobs[0].custom), *command.fabric_lines, *unused_keys(command)]
     sweep = f"{counted(len(command.jobs), 'job')}, " if len(command.jobs) > 1 else ""
     if sweep:
         what = f"symlab: {command.label}: {sweep}{counted(command.case_count, 'case')}"
@@ -207,7 +207,7 @@ def headline(command: Command) -> list[str]:
     tables = dict.fromkeys(
         line for job in command.jobs if job.request.chooser is not None for line in job.request.chooser.said(job.cases)
     )
-    notes = [*_rounded_lines(command), *command.fabric_lines, *timing_notes(command), *_spread_lines(command)]
+    notes = [*_rounded_lines(command), *command.fabric_lines, *unused_keys(command), *_spread_lines(command)]
     return [what, *brought, *tables, *notes]
 
 

@@ -2,7 +2,8 @@
 
 Where the ranks' errors name the work that did not end, its contestant is out and the rest is timed again together.
 Where they don't, our kernels are timed together and each library alone. Either way a world is lost and a deadline has
-passed, so the third hang of a size ends it: what has no time by then gets none.
+passed, so the third hang of a size ends it: libraries that have no time by then get none, and so do our kernels if one
+of the measurements that hung was of them alone. Else they are timed once more, without any library.
 """
 
 from __future__ import annotations
@@ -54,18 +55,23 @@ def timed_without_hanging(
     """
     ended: dict[int, Ended] = {}
     groups = deque([_Group(tuple(range(len(contestants))))])
-    hangs = 0
+    hangs, own_hangs = 0, 0
     while groups:
         group = groups.popleft()
-        if hangs == MOST_HANGS:
+        if hangs >= MOST_HANGS:
+            tried = () if own_hangs else _ours(contestants, group.places)
+            left = [place for place in group.places if place not in tried]
             text = f"not timed: {counted(hangs, 'measurement')} of this size hung before; {group.note}"
-            ended |= {place: Ended(WorldFailure(Status.TIMEOUT, None, text)) for place in group.places}
-            continue
+            ended |= {place: Ended(WorldFailure(Status.TIMEOUT, None, text)) for place in left}
+            if not tried:
+                continue
+            group = _Group(tried, group.note)
         try:
             found = time([contestants[place] for place in group.places])
         except WorldFailure as failure:
             hung, rest = _parted(contestants, group, failure)
             hangs += failure.status in HANGS
+            own_hangs += failure.status in HANGS and set(group.places) == set(_ours(contestants, group.places))
             ended |= {place: Ended(failure, group.note) for place in hung}
             groups.extendleft(reversed(rest))
         else:
@@ -87,10 +93,15 @@ def _parted(
         note = TIMED_WITHOUT.format(contestants[hung[0]].case.name)
         return hung, [_Group(tuple(place for place in places if place not in hung), _joined(group.note, note))]
     note = _joined(group.note, TIMED_APART)
-    ours = tuple(place for place in places if contestants[place].executable is not None)
+    ours = _ours(contestants, places)
     together = [ours] if 0 < len(ours) < len(places) else [(place,) for place in ours]
     alone = [(place,) for place in places if place not in ours]
     return (), [_Group(one, note) for one in [*together, *alone]]
+
+
+def _ours(contestants: Sequence[Contestant], places: Sequence[int]) -> tuple[int, ...]:
+    """Those of these places that are kernels and no libraries."""
+    return tuple(place for place in places if contestants[place].executable is not None)
 
 
 def _joined(first: str, second: str) -> str:

@@ -29,8 +29,8 @@ from runner.records.scrub import WITHHELD, is_secret, scrubbed
 ALLOWED = ("NCCL_", "NVSHMEM_", "CUDA_", "TORCH_", "CUTE_", "SLURM_", "TORCHELASTIC_")
 """Beginnings of the names of variables whose values are kept."""
 
-ALLOWED_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "OMP_NUM_THREADS")
-"""Variables whose values are kept beside those: what torchrun says."""
+ALLOWED_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "OMP_NUM_THREADS", "LD_PRELOAD")
+"""Variables whose values are kept beside those: what torchrun says, and which libraries come before all others."""
 
 LOOKS_SECRET = f"{WITHHELD}: looks like a secret"
 

@@ -15,6 +15,7 @@ from runner.interrupt import exit_code_of
 from runner.launch.workers import usable_cores
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, simulator_options
+from simulator.options import Memory
 
 if TYPE_CHECKING:
     from kernels.spec import Case
@@ -36,6 +37,12 @@ _OURS = {
 """Keys that an exploration decides, with the options that say how."""
 
 NOTHING = "this proves no absence of mistakes: other orders were not run"
+
+NOT_TRIED = {
+    "memory": "weak memory (--memory weak)",
+    "races": "the race checker (--races)",
+}
+"""What an exploration leaves out unless it is asked for, with the option that asks."""
 
 UNDECIDED = (
     "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
@@ -121,18 +128,18 @@ def _explored(
 
         searched = search_on(launch, plan, progress.tell)
     progress.end()
-    for note in dict.fromkeys(searched.notes):
+    for note in dict.fromkeys([*searched.lost, *searched.notes]):
         print(f"symlab: {note}", file=sys.stderr)
     print(_done(plan.runs_of_a_seed, options, searched), flush=True)
     if searched.found is None:
-        return _nothing(searched)
+        return _nothing(searched, not_tried(subjects))
     trial, failure = searched.found
     job, case = places[trial.subject]
     composed = command.jobs[job].composed
     what = {"overrides": list(composed.overrides), "case": case}
     if options.config_dir is not None:
         what["config_dir"] = str(options.config_dir.absolute())
-    print(f"found: {failure.kind} under {trial.order}; looking for fewer switches", flush=True)
+    print(f"found: {failure.kind}, first under {trial.order}; looking for fewer switches", flush=True)
     limit_s = 0.0 if searched.interrupt is not None else options.shrink_s
     found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
     print(found.text(options.lines))
@@ -143,8 +150,19 @@ def _explored(
     return 1 if interrupt is None else exit_code_of(interrupt)
 
 
-def _nothing(searched: Searched) -> int:
-    """Say that no run failed, and how much that tells. Returns the exit code: 2 if no run was decided."""
+def not_tried(subjects: Sequence[Subject]) -> list[str]:
+    """Return what finds mistakes and was not tried on some of the subjects."""
+    left_out = []
+    if any(subject.options.memory == Memory.strong for subject in subjects):
+        left_out.append(NOT_TRIED["memory"])
+    if not all(subject.options.races for subject in subjects):
+        left_out.append(NOT_TRIED["races"])
+    return left_out
+
+
+def _nothing(searched: Searched, left_out: Sequence[str]) -> int:
+    """Say that no run failed, how much that tells, and what was not tried. Returns the exit code: 2 if no run was
+    decided, or if a process of the search ended by itself."""
     if searched.interrupt is not None:
         said = "the runs so far found nothing" if searched.decided else "no run was decided so far"
         print(f"symlab: interrupted: {said}", file=sys.stderr)
@@ -152,7 +170,12 @@ def _nothing(searched: Searched) -> int:
     if not searched.decided:
         print(UNDECIDED)
         return 2
+    if searched.lost:
+        print(f"nothing was found, but the search is incomplete: {searched.lost[0]}; repeat it with --processes 1")
+        return 2
     print(f"nothing was found; {NOTHING}")
+    if left_out:
+        print(f"not tried: {', '.join(left_out)}")
     return 0
 
 

@@ -37,7 +37,8 @@ class Found:
     memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told.
     launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
     case). world: how its world was made (world_of), {} if an older version wrote the file. is_shrunk is false if the
-    time was up before the search for fewer switches was at its end.
+    time was up before the search for fewer switches was at its end. fails_in_fair: the fair order fails in the same
+    way, so that the mistake is not one of orders alone.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Found:
     launches: int = 1
     what: Mapping[str, Any] = field(default_factory=dict)
     world: Mapping[str, Any] = field(default_factory=dict)
+    fails_in_fair: bool = False
 
     def text(self, most_lines: int = MAX_LINES) -> str:
         """The failure and its trace for people."""
@@ -62,8 +64,9 @@ class Found:
         needed = switches_of(self.rows)
         upto = f", {needed} of them in its launch up to what went wrong" if needed < self.switches else ""
         runs = counted(self.tries, "run") + ("" if self.is_shrunk else ", the time was up")
+        under = "in the fair order, too" if self.fails_in_fair else f"under {self.order}"
         heading = [
-            f"{self.label}: {self.failure.kind} under {self.order}",
+            f"{self.label}: {self.failure.kind} {under}",
             *(f"  {line.strip()}" for line in self.failure.message.splitlines()),
             f"shrunk to {_switches(self.switches)}{upto}{_late(self.late)} ({before}, {runs})",
             *([f"what went wrong: {self.cause}"] if self.cause else []),
@@ -87,6 +90,7 @@ class Found:
             "world": dict(self.world),
             "failure": self.failure.document(),
             "cause": self.cause,
+            "fails_in_fair": self.fails_in_fair,
             "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
             "late": {"before": self.late_before, "after": self.late},
             "choices": text_of(self.order.follows or ()).splitlines(),
@@ -176,6 +180,7 @@ def _read(document: Mapping[str, Any]) -> Found:
         launches=_launches(document["launches"]),
         what=document["what"],
         world=_world(document.get("world", {})),
+        fails_in_fair=document.get("fails_in_fair", False) is True,
     )
 
 
@@ -220,6 +225,7 @@ def shrunk(
         left_s = max(ends_s - clock(), 0.1)
         return run_once(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)
 
+    fair = run_once(subject, Order(Schedule.fair.value, None, 0))
     search = Shrinker(attempt, ends_s, clock)
     try:
         search.shrink(first.tried(failure))
@@ -245,6 +251,7 @@ def shrunk(
         launches=subject.launches,
         what=what or {},
         world=world_of(subject),
+        fails_in_fair=fair.failure is not None and fair.failure.is_like(failure),
     )
     return found, interrupt
 

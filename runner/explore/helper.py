@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
+from memory.pickling import dumps
 from memory.worker_process import start_worker
 from runner.explore.subject import Order, Ran, Subject, run_once
 
@@ -22,7 +23,7 @@ class HelperEnded(RuntimeError):
 def can_send(subjects: Sequence[Subject]) -> str:
     """Return why subjects can't be sent to another process; "" if they can."""
     try:
-        pickle.dumps(tuple(subjects))
+        dumps(tuple(subjects))
     except Exception as error:
         return f"the kernel can't be sent to another process ({error})"
     return ""
@@ -33,7 +34,7 @@ class Helper:
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self._process, self._connection = start_worker(__name__)
-        self._connection.send_bytes(pickle.dumps(tuple(subjects)))
+        self._connection.send_bytes(dumps(tuple(subjects)))
 
     def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
         """Return how a run ended there. Raises HelperEnded, and ValueError as run_once does."""
@@ -41,7 +42,7 @@ class Helper:
             self._connection.send((subject, order, deadline_s))
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise HelperEnded("a helper process ended early; the others went on") from error
+            raise HelperEnded(f"a helper process ended in its run of {order}") from error
         if isinstance(answer, str):
             raise ValueError(answer)
         assert isinstance(answer, Ran)

@@ -69,14 +69,15 @@ class Plan:
 class Searched:
     """What a search found: the failing trial of the lowest number, or none; how many runs were done, and how long.
 
-    undecided: what was said of runs of which nothing is known. notes: remarks beside that. interrupt: what
-    ended it early.
+    undecided: what was said of runs of which nothing is known. lost: why processes or workers ended before they were
+    told to. notes: other remarks. interrupt: what ended it early.
     """
 
     found: tuple[Trial, Failure] | None = None
     runs: int = 0
     seconds: float = 0.0
     undecided: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     processes: int = 1
     interrupt: KeyboardInterrupt | None = None
@@ -192,7 +193,7 @@ class Search:
                 with self._lock:
                     if not self._is_closed:
                         self._given_back.append(trial)
-                        self.done.notes.append(str(ended))
+                        self.done.lost.append(str(ended))
                 return
             except BaseException as error:
                 with self._lock:

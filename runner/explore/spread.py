@@ -92,7 +92,7 @@ def search_on(
 def _take(done: Searched, part: _Part, answer: Answer) -> None:
     if answer.lost:
         seeds = part.seeds(answer.task)
-        done.notes.append(f"{counted(len(seeds), 'seed')} from {seeds.start} on: not run: {answer.lost}")
+        done.lost.append(f"{counted(len(seeds), 'seed')} from {seeds.start} on: not run: {answer.lost}")
         return
     for trial, ran in answer.result or ():
         done.runs += 1

@@ -30,6 +30,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from memory.pickling import dumps
 from runner.launch.joblib_workers import start_trackers
 from runner.launch.workers import JOBLIB, SUBMITIT_LOCAL
 from runner.request.launching import LaunchRequest
@@ -55,7 +56,7 @@ class _Task:
     """
 
     def __init__(self, work: Work) -> None:
-        self._work = pickle.dumps(work)
+        self._work = dumps(work)
 
     def __call__(self, config: DictConfig) -> Any:
         _take_interrupts_again()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from memory.owned_folder import is_alive
+from memory.pickling import dumps
 from reports.second_process import module_command
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.world.launcher import find
@@ -112,7 +112,7 @@ class _Watch:
         self._files = files
         outer = find(os.environ)
         self._follows = outer is not None and outer.rank > 0
-        self._orders = pickle.dumps(Orders(launch.content, worker, str(folder), is_shared))
+        self._orders = dumps(Orders(launch.content, worker, str(folder), is_shared))
         before = files.state(worker)
         self._state = WorkerState(
             worker,

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memory.atomic_file import replacing
+from memory.pickling import dumps
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end
@@ -92,7 +93,7 @@ class _Worker:
             except Exception as error:
                 answer = Answer(task, lost=f"{type(error).__name__}: {error}".splitlines()[0])
             with replacing(folder / f"answer-{task}") as beside:
-                beside.write_bytes(pickle.dumps(answer))
+                beside.write_bytes(dumps(answer))
 
     def _next(self, files: LaunchFiles, worker: int) -> int | None:
         claimed = files.claimed_jobs()

@@ -115,7 +115,7 @@ def _libraries(case: Case) -> tuple[str, ...]:
     for name in usual_names_for(case.op):
         baseline = find_baseline(name)
         assert baseline is not None, "a usual name is a baseline's"
-        named = replace(case, algorithm=name, placement=baseline.placement(case.op, case.placement))
+        named = replace(case, algorithm=name, placement=baseline.placement(case.op, case.placement, case.world_size))
         if refuses_baseline(baseline, named, traits) is None:
             found.append(name)
     return tuple(found)

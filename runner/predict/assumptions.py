@@ -37,10 +37,10 @@ WAITS = {
 """Kinds of steps by the floor that they are taken from; the empty node is the launch itself."""
 
 LINKS = {
-    "push_gbps": ("push_gbps",),
-    "bulk_push_gbps": ("bulk_push_gbps",),
-    "pull_gbps": ("pull_gbps", "pull_both_gbps"),
-    "reduce_gbps": ("memory_gbps",),
+    "push_gbps": ("push_gbps", "block_push_gbps"),
+    "bulk_push_gbps": ("bulk_push_gbps", "block_bulk_push_gbps"),
+    "pull_gbps": ("pull_gbps", "pull_both_gbps", "block_pull_gbps"),
+    "reduce_gbps": ("memory_gbps", "block_memory_gbps"),
 }
 """Rates of links and of memory by the floor that says whether they were measured."""
 

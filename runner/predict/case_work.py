@@ -47,13 +47,15 @@ class CaseWork:
 
     least: the steps of the same code with the least work that it can have, a message of 1 KiB: what a launch waits for
     however small the message is. steps: those of the case itself. phases: its traffic, phase by phase in their order.
-    how: of EXTENSIONS.
+    how: of EXTENSIONS. blocks: number of blocks of the launch, which share the traffic; 0: unknown, so that no
+    multiprocessor limits it.
     """
 
     least: Steps
     steps: Steps
     phases: tuple[PhaseWork, ...]
     how: str = "simulated"
+    blocks: int = 0
 
     def __post_init__(self) -> None:
         if self.how not in EXTENSIONS:
@@ -69,6 +71,7 @@ class CaseWork:
                 for one in self.phases
             ],
             "how": self.how,
+            "blocks": self.blocks,
         }
 
     @staticmethod
@@ -82,6 +85,7 @@ class CaseWork:
                 for one in document["phases"]
             ),
             document["how"],
+            int(document["blocks"]),
         )
 
 

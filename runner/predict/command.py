@@ -16,7 +16,8 @@ from pathlib import Path
 
 from reports.record.bundle import can_be_written, read, write_file
 from reports.table.sheet import room_here
-from runner.predict import published, ranges
+from runner.launch.workers import usable_cores
+from runner.predict import on_records, published, ranges
 from runner.predict.asking import Asked, asked_jobs, series_of
 from runner.predict.compared import comparison
 from runner.predict.compared import shown as compared_text
@@ -25,6 +26,7 @@ from runner.predict.score import scored
 from runner.predict.shown import Series, document
 from runner.predict.stored_score import Stored, shown, stored, write
 from runner.predict.tracing import check_timed, trace
+from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 
@@ -52,8 +54,10 @@ def check(options: Options) -> None:
     """RequestError for options that exclude each other, or have no effect together."""
     if options.write and not options.score:
         raise RequestError("--write has no effect without --score (--write), add --score")
-    if options.score and (options.overrides or options.explain):
-        raise RequestError("--score reads the published records (--score), leave overrides and --explain out")
+    if options.score and (options.explain or options.multirun or options.config_dir):
+        raise RequestError("--score reads records (--score), leave --explain, -m and --config-dir out")
+    if options.score and options.write and options.overrides:
+        raise RequestError("--write is of the score by the published records (--write), leave other records out")
     mine = [f"--{name}" for name in ("score", "kept", "keep") if getattr(options, name)]
     if len(mine) > 1:
         raise RequestError(f"{mine[0]} and {mine[1]} exclude each other ({mine[1]}), give one of them")
@@ -75,8 +79,8 @@ def predict(options: Options) -> int:
     """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished or failed. RequestError for a
     wrong request."""
     if options.score:
-        with _noted("while scoring; what was simulated for published records stays"):
-            return _score(options)
+        with _noted("while scoring; what was simulated stays"):
+            return _score_of(options.overrides, options.form) if options.overrides else _score(options)
     if options.kept is not None:
         with _noted("while comparing; nothing is printed"):
             return _compare(options.kept, options.overrides, options.form)
@@ -202,6 +206,26 @@ def _score(options: Options) -> int:
         )
     print(json.dumps(found.document(), indent=1) if options.form == "json" else shown(found.document(), room_here()))
     return 0
+
+
+def _score_of(places: Sequence[str], form: str) -> int:
+    """Score the model by any records, simulating what cache_dir has no profile of."""
+    if form != "text":
+        raise RequestError(f"a score by records has no {_NAMES.get(form, 'JSON')} (--score), leave --format out")
+    with hydra_over():
+        (job,) = compose_jobs((), False)
+    profiled = on_records.profiled_in(job.request.cache_dir, usable_cores())
+    try:
+        asked = on_records.asked_of(read(list(places)))
+    except ValueError as error:
+        raise RequestError(f"{error} (--score)") from error
+    found, problems = on_records.scored(
+        asked, profiled, stored(), lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    if not found:
+        raise RequestError(f"nothing can be predicted: {next(iter(problems.values()))} (--score)")
+    print(on_records.report(found, problems, room_here()))
+    return 1 if problems else 0
 
 
 _NAMES = {"csv": "CSV", "markdown": "Markdown"}

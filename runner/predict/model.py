@@ -14,10 +14,12 @@ more        What the path has beyond that for a longer message: further rounds o
 link        The busier direction of the busiest link in each phase; a phase begins when others have ended theirs, so
             that phases add up: (written / push + copied / bulk push + answered / pull + asked * request) bytes. These
             are floors: pushing, pushing by bulk copies, pulling, and pulling both ways, which has the requests of one
-            direction among the answers of the other.
+            direction among the answers of the other. Few blocks take longer than that: each moves its share of the
+            bytes at what one block alone reaches, another floor. Of that a first turn's wait is in `least` already.
 memory      In each phase, how much longer the busiest GPU's own memory takes than the link: (read + written) / memory
-            bytes. A phase that reads an inbox again has no traffic over links to hide it. The floor is that of local
-            sums in more memory than an L2 cache holds; of data that an L2 cache holds it is too slow, and then short.
+            bytes, or the share of a block if that takes longer. A phase that reads an inbox again has no traffic over
+            links to hide it. The floor is that of local sums in more memory than an L2 cache holds; of data that an L2
+            cache holds it is too slow, and then short.
 coldness    0 to 1: how much of a launch's first accesses misses the L2 cache. Contestants measured in turns, each with
             slots of buffers in turn, push each other's data out; 0 below a tenth of the cache, 1 beyond 1.6 of it, and
             by the logarithm between. cold, what a miss on the path costs, is fitted.
@@ -34,9 +36,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runner.predict.case_work import CaseWork, PhaseWork, weighed
+from kernels.floors.probes import COPY_TURN_BYTES, REDUCTION_TURN_BYTES
+from runner.predict.case_work import CaseWork, Direction, PhaseWork, weighed
 
 Floats = npt.NDArray[np.float64]
+
+TURN_BYTES, MEMORY_TURN_BYTES = COPY_TURN_BYTES, 3 * REDUCTION_TURN_BYTES
+"""Bytes that a block of the floors moves in a turn: of a copy, and of a sum of two buffers into a third."""
 
 COLD_FROM, COLD_TO = 0.11, 1.6
 """Footprint over L2 cache below which all accesses hit, and from which on the first ones miss. From the trial on
@@ -53,7 +59,8 @@ class Rates:
     launch_us: an empty node of a graph. costs_us: of each kind of step (simulator/clock/costs.py). In GB/s (10^9):
     push_gbps, bulk_push_gbps, pull_gbps, pull_both_gbps, what SMs reach in one direction storing to another GPU,
     storing to it by bulk copies, loading from it, and loading in both directions at once; memory_gbps, what they reach
-    in their own memory, read and written. l2_bytes: of the L2 cache.
+    in their own memory, read and written. block_push_gbps and so on: what a launch of one block reaches of these, with
+    a turn of TURN_BYTES, or MEMORY_TURN_BYTES, in flight. l2_bytes: of the L2 cache.
     """
 
     launch_us: float
@@ -64,18 +71,38 @@ class Rates:
     pull_both_gbps: float
     memory_gbps: float
     l2_bytes: int
+    block_push_gbps: float = math.inf
+    block_bulk_push_gbps: float = math.inf
+    block_pull_gbps: float = math.inf
+    block_memory_gbps: float = math.inf
 
-    def link_us(self, phase: PhaseWork) -> float:
-        """Return how long the busiest direction of a link is busy in a phase, in microseconds."""
+    def link_us(self, phase: PhaseWork, blocks: int = 0) -> float:
+        """Return how long the busiest direction of a link is busy in a phase, in microseconds. blocks: of the launch,
+        0 for as many as the link needs."""
         request = max(1 / self.pull_both_gbps - 1 / self.pull_gbps, 0.0)
         weights = 1 / self.push_gbps, 1 / self.pull_gbps, request, 1 / self.bulk_push_gbps
-        return max(
-            (_dot(weights, (one.written, one.answered, one.asked, one.copied)) for one in phase.directions), default=0.0
-        ) / (1e3)
+        found = 0.0
+        for one in phase.directions:
+            whole = _dot(weights, (one.written, one.answered, one.asked, one.copied)) / 1e3
+            found = max(found, whole, self._blocks_us(one, blocks) if blocks else 0.0)
+        return found
 
-    def memory_us(self, phase: PhaseWork) -> float:
-        """Return how long the busiest memory is busy in a phase, in microseconds."""
-        return phase.memory_bytes / self.memory_gbps / 1e3
+    def _blocks_us(self, way: Direction, blocks: int) -> float:
+        """How long blocks take to move what goes one way, each its share."""
+        own, remote = self.costs_us.get("own_load", 0.0), self.costs_us.get("remote_load", 0.0)
+        return (
+            _block_us(way.written / blocks, self.block_push_gbps, own, TURN_BYTES)
+            + _block_us(way.answered / blocks, self.block_pull_gbps, remote, TURN_BYTES)
+            + _block_us(way.copied / blocks, self.block_bulk_push_gbps, own, TURN_BYTES)
+        )
+
+    def memory_us(self, phase: PhaseWork, blocks: int = 0) -> float:
+        """Return how long the busiest memory is busy in a phase, in microseconds. blocks: see link_us."""
+        whole = phase.memory_bytes / self.memory_gbps / 1e3
+        if not blocks:
+            return whole
+        own = self.costs_us.get("own_load", 0.0)
+        return max(whole, _block_us(phase.memory_bytes / blocks, self.block_memory_gbps, own, MEMORY_TURN_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +139,9 @@ def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float) -> Terms:
     """Return the terms of a case. footprint_bytes: what all buffers that are used in turn have together on a GPU."""
     least_us = weighed(profile.least, rates.costs_us)
     more_us = max(weighed(profile.steps, rates.costs_us) - least_us, 0.0)
-    links = [rates.link_us(one) for one in profile.phases]
-    beyond = [max(rates.memory_us(one) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
+    blocks = profile.blocks
+    links = [rates.link_us(one, blocks) for one in profile.phases]
+    beyond = [max(rates.memory_us(one, blocks) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
     cold = coldness(footprint_bytes / rates.l2_bytes)
     return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold)
 
@@ -137,6 +165,11 @@ def times_us(terms: Floats, constants: Sequence[float]) -> Floats:
     begin_us, cold_us = constants
     times: Floats = launch + begin_us + least + np.maximum(link + memory, more) + cold_us * cold
     return times
+
+
+def _block_us(share_bytes: float, gbps: float, wait_us: float, turn_bytes: int) -> float:
+    """How long a block takes to move its share, in microseconds, without the wait of its first turn."""
+    return max(share_bytes / gbps / 1e3 - wait_us * min(share_bytes / turn_bytes, 1.0), 0.0)
 
 
 def _dot(weights: Sequence[float], values: Sequence[float]) -> float:

@@ -34,7 +34,7 @@ from simulator.clock.costs import H200_TRIAL
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
 
-FORM = 3
+FORM = 4
 """The number of the form of kept profiles: another one is simulated anew."""
 
 

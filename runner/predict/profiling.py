@@ -111,16 +111,17 @@ def profiled(
     size_bytes = runnable.case.size_bytes
     most_bytes = most_whole_bytes(runnable.case.world_size)
     if size_bytes <= most_bytes:
-        return _profile(least, clock(runnable, costs), 1.0, "simulated")
-    size_bytes, blocks = shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
+        return _profile(least, clock(runnable, costs), 1.0, "simulated", runnable.blocks)
+    whole_blocks = runnable.blocks
+    size_bytes, blocks = shrunk(size_bytes, whole_blocks, runnable.least_blocks, most_bytes)
     if size_bytes <= most_bytes:
         times = runnable.case.size_bytes / size_bytes
-        return _profile(least, clock(runnable.resized(size_bytes, blocks), costs), times, "blocks")
+        return _profile(least, clock(runnable.resized(size_bytes, blocks), costs), times, "blocks", whole_blocks)
     upper = size_bytes
     while upper > most_bytes:
         upper //= 2
     high, low = (clock(runnable.resized(size, blocks), costs) for size in (upper, upper // 2))
-    whole = _profile(least, high, runnable.case.size_bytes / upper, "rounds")
+    whole = _profile(least, high, runnable.case.size_bytes / upper, "rounds", whole_blocks)
     return replace(whole, steps=extended(low.path.counts, high.path.counts, (size_bytes - upper) / (upper // 2)))
 
 
@@ -251,8 +252,8 @@ def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
         fabric.barrier()
 
 
-def _profile(least: Mapping[str, float], found: LaunchProfile, times: float, how: str) -> CaseWork:
-    return CaseWork(dict(least), _steps(found), phase_works(found, times), how)
+def _profile(least: Mapping[str, float], found: LaunchProfile, times: float, how: str, blocks: int) -> CaseWork:
+    return CaseWork(dict(least), _steps(found), phase_works(found, times), how, blocks)
 
 
 def _steps(profile: LaunchProfile) -> dict[str, float]:

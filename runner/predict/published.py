@@ -28,8 +28,8 @@ from runner.predict.splits import FITTED_TO
 from simulator.clock.costs import H200_TRIAL
 
 PROFILES = "profiles.json.xz"
-FORM = 2
-OLDER_FORMS = (1,)
+FORM = 3
+OLDER_FORMS = (1, 2)
 MOST_BYTES = 1 << 26
 
 SAID_EVERY = 50

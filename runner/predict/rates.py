@@ -54,8 +54,8 @@ class Known:
 def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     """Return what the model takes of a type. stand_in: floors for a type that has none; None: those of USUAL.
 
-    Of floors by number of blocks the empty node of one block and the fastest copies count, and of local sums those of
-    the most blocks: with fewer, the data stay in the L2 cache.
+    Of floors by number of blocks the empty node of one block counts; of copies the fastest and those of one block; of
+    local sums those of the most blocks, because with fewer the data stay in the L2 cache, and those of one block.
     """
     floors = type_.floors
     own = floors or stand_in or gpu_type(USUAL).floors
@@ -81,6 +81,7 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     memory_gbps = sums[max(sums)] if sums else type_.memory.gbps * MEMORY_SHARE
     if not sums:
         assumed.append("reduce_gbps")
+    links |= _of_a_block(own)
     launch_us = own.empty_node_us[min(own.empty_node_us)] if own.empty_node_us else 0.0
     rates = Rates(launch_us, costs, memory_gbps=memory_gbps, l2_bytes=type_.memory.l2_bytes, **links)
     return Known(type_.name, rates, tuple(assumed), floors is not None)
@@ -89,6 +90,22 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
 def known_rates() -> dict[str, Rates]:
     """Return the rates of all types of GPU in conf/gpu, by name."""
     return {name: rates_of(gpu_type(name)).rates for name in gpu_names()}
+
+
+def _of_a_block(floors: Floors) -> dict[str, float]:
+    """Return what one block moves alone, by the names of Rates; of floors that lack it that of USUAL: it is the
+    multiprocessor's, which differs less from type to type than links do."""
+    usual = gpu_type(USUAL).floors
+    assert usual is not None, "the usual type has floors"
+    found = {}
+    for name, floor in (
+        ("block_push_gbps", "push_gbps"),
+        ("block_bulk_push_gbps", "bulk_push_gbps"),
+        ("block_pull_gbps", "pull_gbps"),
+        ("block_memory_gbps", "reduce_gbps"),
+    ):
+        found[name] = getattr(floors, floor).get(1) or getattr(usual, floor)[1]
+    return found
 
 
 def _costs(floors: Floors) -> tuple[dict[str, float], list[str]]:

@@ -48,7 +48,7 @@ class StoredWorld:
 
     @property
     def bad(self) -> tuple[Record, ...]:
-        """The records of cases that were wrong or failed."""
+        """The records of cases that were wrong or failed, and of libraries that did not finish."""
         return tuple(one for one in self.records if one.status not in _RIGHT)
 
 

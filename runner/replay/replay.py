@@ -278,7 +278,7 @@ class _Replay:
 
         before, again, wanted = self._again.records, self._again, self._wanted
         without = _without_case(self._before, again)
-        found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns)
+        found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns, True)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
         shown = [*before, *self._in_turns, *after]

@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.request.explain import explain, explain_choice
 from runner.request.gpu_types import NO_GPU, GpuAsked, asked_in, with_limits
 from runner.request.launching import LaunchRequest
-from runner.request.overrides import config_folders, written_out
+from runner.request.overrides import GROUPS, config_folders, written_out
 from runner.request_error import RequestError, first_line
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*=")
@@ -64,6 +64,9 @@ def composed(lines: Sequence[str]) -> DictConfig:
         raise
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
+    except RecursionError:
+        files = ", ".join(line.lstrip("+") for line in lines if _key(line) in GROUPS) or "config"
+        raise RequestError(f"the defaults of {files} lead back to themselves (defaults), remove one of them") from None
     except (ValueError, AssertionError, AttributeError) as error:
         # OmegaConf asserts that what a dotted key leads through is there, and does not look where it sets a section.
         null = "" if isinstance(error, ValueError) else "a key leads through a section that is null"

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.request.explain import reworded
+from runner.request.overrides import check_booleans
 from runner.request_error import RequestError, first_line
 
 PACKAGE = "# @package _global_"
@@ -51,6 +52,7 @@ class ConfigurationFiles(FileConfigSource):
             raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
         _write_out(result.config, "sizes", "list")
         _write_out(result.config, "check", "results")
+        check_booleans("", OmegaConf.to_container(result.config, resolve=False), f" in {name}")
         if name.startswith("exp/"):
             self._write_out_places(result.config, name)
         return result

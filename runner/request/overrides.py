@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString
 
+from runner.request.schema import BOOLEANS
 from runner.request.sizes import written
 from runner.request_error import RequestError
 
@@ -35,9 +36,22 @@ def parsed(lines: Iterable[str]) -> list[Override]:
             )
         elif override.key_or_group == "hydra" and not isinstance(override.value(), dict):
             raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
-        elif not override.key_or_group:
+        elif override.key_or_group:
+            for value in _values(override):
+                check_booleans(SHORT.get(override.key_or_group, override.key_or_group), value)
+        else:
             raise RequestError(f"'{override.input_line}' has no key (command line), write overrides as key=value")
     return overrides
+
+
+def check_booleans(key: str, value: object, where: str = "") -> None:
+    """RequestError for a number other than 0 and 1 as the value of a key that is true or false, which OmegaConf would
+    take for true. value may be a section; where names a file, for the message."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_booleans(f"{key.removesuffix('.results')}.{name}" if key else str(name), inner, where)
+    elif key in BOOLEANS and isinstance(value, (int, float)) and value not in (0, 1):
+        raise RequestError(f"{key} is {value} ({key}{where}), give true or false")
 
 
 def _values(override: Override) -> list[Any]:

@@ -6,7 +6,7 @@ Members of the enums are named as they are written: OmegaConf reads an enum by i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -202,3 +202,11 @@ SECTIONS: dict[str, type] = {
     "fabric": FabricSchema,
     "track": TrackSchema,
 }
+
+BOOLEANS = frozenset(
+    f"{section}.{field.name}" if section else field.name
+    for section, schema in SECTIONS.items()
+    for field in fields(schema)
+    if field.type in ("bool", bool)
+)
+"""Keys whose value is true or false."""

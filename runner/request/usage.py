@@ -140,10 +140,10 @@ examples (in zsh put quotes around an argument with brackets):
   symlab run fabric.schedule=random fabric.seed=7 algorithms=[two_shot]
 
 exit codes: 0 all cases passed, or some passed and the others were refused (an algorithm or the
-  fabric can't do them); 1 a case was wrong or failed, GPUs refused every case while it ran, or
-  records could not be stored; 2 the request was wrong, or it is known before the start that every
-  case would be refused: nothing ran; 130 Ctrl-C, 143 SIGTERM, 129 a closed terminal: finished
-  records are kept.
+  fabric can't do them) or libraries that did not finish; 1 a case was wrong or failed, GPUs
+  refused every case while it ran, or records could not be stored; 2 the request was wrong, or it
+  is known before the start that every case would be refused: nothing ran; 130 Ctrl-C, 143 SIGTERM,
+  129 a closed terminal: finished records are kept.
 """
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from kernels.catalogue import collective, find, takes_push, tuning_of
 from kernels.spec import Case, KernelSpec, refuses
-from kernels.tuned_name import base_of, step_of, with_step
+from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of, with_step
 from kernels.tuning import MAX_BLOCKS, MAX_THREADS, MIN_THREADS, Step
 from memory.fabric import Traits
 
@@ -32,38 +32,36 @@ class Candidates:
     """What a search tries for one case: base is the case, whose algorithm does not matter."""
 
     def __init__(self, base: Case, algorithms: Sequence[str], traits: Traits) -> None:
+        self.op = base.op
+        self.algorithms = algorithms
         self._base = base
         self._traits = traits
-        self._algorithms = algorithms
         self._seen: set[tuple[object, ...]] = set()
         self.refusal = ""
         """Why the first one that can't run the case can't; "" if all can."""
 
-    def first(self, earlier: Iterable[str] = ()) -> list[Case]:
-        """Return the first ones: the catalogue's own tunings, then earlier ones (of a size beside this), then a grid.
+    def own(self) -> list[Case]:
+        """Return the catalogue's kernels with their own tunings, those that take the case. Like every call, only what
+        no call returned before."""
+        return self.named(self.algorithms)
 
-        Each call returns only what no call returned before, here and in near().
-        """
-        names = [*self._own(), *earlier, *self._grid()]
-        return self._new(names)
+    def first(self, earlier: Iterable[str] = ()) -> list[Case]:
+        """Return the first ones: the catalogue's own, then earlier ones (of a size beside this), then a grid."""
+        return [*self.own(), *self.named([*earlier, *self._grid()])]
 
     def near(self, names: Iterable[str]) -> list[Case]:
         """Return those one step beside the named ones."""
-        return self._new(one for name in names for one in self._beside(name))
-
-    def _own(self) -> Iterator[str]:
-        for algorithm in self._algorithms:
-            spec = find(f"{self._base.op}/{algorithm}")
-            yield with_step(algorithm, replace(tuning_of(spec.name).step(self.case(algorithm))))
+        return self.named(one for name in names for one in self._beside(name))
 
     def _grid(self) -> Iterator[str]:
-        for loads, threads, blocks, algorithm in itertools.product(LOADS, THREADS, BLOCKS, self._algorithms):
-            for push in (False, True) if takes_push(f"{self._base.op}/{algorithm}") else (False,):
-                yield with_step(algorithm, Step(threads, blocks, loads, "on trial", push=push))
+        for loads, threads, blocks, algorithm in itertools.product(LOADS, THREADS, BLOCKS, self.algorithms):
+            for push in (False, True) if takes_push(f"{self.op}/{algorithm}") else (False,):
+                yield tuned(algorithm, threads, blocks, loads, push)
 
     def _beside(self, name: str) -> Iterator[str]:
         """Twice and half of each number, and the other way to bring data, as far as kernels have them."""
-        base, step = base_of(name), step_of(name)
+        base = base_of(name)
+        step = self._step(name)
         for of_threads, of_blocks, of_loads in _NEAR:
             threads = max(int(step.threads * of_threads) // 32 * 32, MIN_THREADS)
             blocks = min(int(step.blocks * of_blocks), MAX_BLOCKS)
@@ -72,10 +70,18 @@ class Candidates:
                 yield with_step(
                     base, Step(threads, blocks, loads, "on trial", push=step.push, dependent=step.dependent)
                 )
-        if takes_push(f"{self._base.op}/{base}"):
+        if takes_push(f"{self.op}/{base}"):
             yield with_step(base, replace(step, push=not step.push))
 
-    def _new(self, names: Iterable[str]) -> list[Case]:
+    def _step(self, name: str) -> Step:
+        """The step that a name says, or that the catalogue has for the case."""
+        if has_tuning(name) and not is_dependent_alone(name):
+            return step_of(name)
+        found = tuning_of(f"{self.op}/{name}").step(self.case(name))
+        return replace(found, dependent=is_dependent_alone(name))
+
+    def named(self, names: Iterable[str]) -> list[Case]:
+        """Return the candidates of these names that the case's kernels do not refuse."""
         found = []
         for name in names:
             case = self.case(name)
@@ -93,6 +99,12 @@ class Candidates:
     def case(self, algorithm: str) -> Case:
         """Return the case with an algorithm."""
         return replace(self._base, algorithm=algorithm)
+
+
+def tuned(algorithm: str, threads: int, blocks: int, loads: int, push: bool) -> str:
+    """Return the name of an algorithm with a tuning on trial; its launches are dependent if the algorithm's are."""
+    step = Step(threads, blocks, loads, "on trial", push=push, dependent=is_dependent_alone(algorithm))
+    return with_step(base_of(algorithm), step)
 
 
 def _key(spec: KernelSpec, case: Case) -> tuple[object, ...]:

@@ -14,15 +14,15 @@ import functools
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kernels.catalogue import SPECS, find
-from kernels.spec import Case, Counts
+from kernels.catalogue import SPECS
+from kernels.spec import Counts
 from kernels.stress import NO_STRESS
 from kernels.tuned.table import (
     EXHAUSTIVE,
@@ -36,6 +36,7 @@ from kernels.tuned.table import (
     slug_of,
 )
 from memory.atomic_file import replacing
+from memory.fabric import Traits
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.case.best import SIMULATED
@@ -50,14 +51,15 @@ from runner.request.schema import TimingMode
 from runner.request.sizes import format_bytes
 from runner.request.validate import CONF
 from runner.request_error import RequestError
-from runner.tune import compare
 from runner.tune.candidates import Candidates
-from runner.tune.entries import Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.entries import GAIN, Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.finals import Final, Point, finals_of, parts, points_of
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
-from runner.tune.regret import regrets, report, unseen_sizes
-from runner.tune.search import Search
-from runner.tune.state import State, searched_in
+from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
+from runner.tune.sample import SAMPLE_TIMING, drawn, shares
+from runner.tune.search import Found, Search
+from runner.tune.state import State, searched_in, state_key
 from runner.tune.ties import TIE
 from runner.world.fabrics import HostOffer, resolve
 
@@ -67,9 +69,6 @@ SUFFIX = ".search"
 SIZES = tuple(1 << power for power in range(10, 29, 2))
 SIMULATED_SIZES = SIZES[:4]
 """Sizes that are searched where none are given: 1K, 4K, .. 256M; in the simulator up to 64K."""
-
-OWN_FINALISTS = 2
-"""How many of a size's best are run again for the table, at this size and at those next to it."""
 
 MODELS_SHARE = 0.5
 """The most of --seconds that the model takes, where --model-seconds does not say."""
@@ -94,63 +93,29 @@ class Options:
     exhaustive: bool = False
     model_seconds: float | None = None
     gpu: str = ""
-    compare: tuple[Path, ...] = ()
-    records: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One case to search: the job it is of, and the case with the algorithm "best"."""
-
-    job: PreparedJob
-    case: Case
-
-    @property
-    def label(self) -> str:
-        case = self.case
-        placement = " in place" if case.placement == "in_place" else ""
-        return f"{case.op} {case.dtype} {format_bytes(case.size_bytes)} n{case.world_size}{placement}"
+    sample: int | None = None
+    seed: int = 0
 
 
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
     """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
     if options.regret:
-        return _show_regret(options.regret)
-    if options.compare:
-        return _compare(options, given, seams or Seams())
+        return _show_regret(options.regret, WORLDS)
     tuning = _Tuning(options, given, seams or Seams())
+    if options.sample:
+        return tuning.measure_sample()
     return tuning.measure_unseen() if options.unseen else tuning.run()
 
 
-def _show_regret(places: Sequence[Path]) -> int:
+def _show_regret(places: Sequence[Path], least_worlds: int) -> int:
     from reports.record.bundle import read as read_records
 
     try:
-        said, is_small = report(regrets(read_records(places)))
+        said, is_small = report(regrets(read_records(places)), least_worlds)
     except ValueError as error:
         raise RequestError(f"{error} (--regret)") from None
     print(said)
     return 0 if is_small else 1
-
-
-def _compare(options: Options, given: Sequence[str], seams: Seams) -> int:
-    """Compare two tables' choices: with overrides after both ran side by side, else by the records that there are."""
-    from reports.record.bundle import read as read_records
-
-    try:
-        first, second = map(read, options.compare)
-        places = list(options.records)
-        if options.overrides:
-            places += _Tuning(options, given, seams).measure_both(first, second)
-        said, is_met = compare.report(
-            compare.compared(first, second, read_records(places) if places else ()), first.unit
-        )
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} (--compare)") from None
-    print(said)
-    return 0 if is_met else 1
 
 
 @dataclass(slots=True)
@@ -183,7 +148,7 @@ class _Tuning:
         fabric = next(iter(fabrics))
         own = fabric.gpu.name if fabric.gpu is not None else SIMULATED
         self.gpu = own if fabric.simulated else self.seams.gpu() or "unknown GPU"
-        if not (self.options.unseen or self.options.compare):
+        if not (self.options.unseen or self.options.sample):
             self._choose_way(folders)
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
@@ -222,18 +187,20 @@ class _Tuning:
         earlier = self._earlier_table()
         place = self.place.with_name(self.place.name + SUFFIX)
         state = State(place, self._key(), lambda: self.seams.now() - self.begun)
-        points = list(_points(self.jobs))
+        points = list(points_of(self.jobs))
         self._say_begin(state, points)
         try:
             found = self._search(points, state)
-            folder = self._finals(points, found)
+            finals = finals_of(points, found, between=not self.is_simulated)
+            folders = self._finals(finals, state)
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)
             return exit_code_of(interrupt)
         spent_s = state.earlier_s + self.seams.now() - self.begun
-        entries = _entries(points, found, kept_in(folder), spent_s / len(points), 0.0 if self.is_simulated else TIE)
+        kept = {number: records for folder in folders for number, records in kept_in(folder).items()}
+        entries = _entries(finals, kept, spent_s / len(finals), 0.0 if self.is_simulated else TIE)
         if not entries:
-            raise RequestError(f"no finalist passed, see {folder} (algorithms), nothing is written")
+            raise RequestError(f"no finalist passed, see {folders[0]} (algorithms), nothing is written")
         print(_text(entries, INSTRUCTIONS if self.is_simulated else MICROSECONDS))
         if self.is_simulated and not self.options.simulated:
             print(
@@ -241,9 +208,9 @@ class _Tuning:
                 "(--simulated writes one, for simulated runs only)"
             )
         else:
-            self._write(earlier, entries, folder)
+            self._write(earlier, entries, folders, kept)
         state.remove()
-        return 0 if len(entries) == len(points) else 1
+        return 0 if len(entries) == len(finals) else 1
 
     def measure_unseen(self) -> int:
         """Run the table's choices at sizes that were not searched, beside all contestants, and print the regret."""
@@ -257,24 +224,22 @@ class _Tuning:
         if self.is_simulated:
             print("the simulator has no clock: there are no times, so there is no regret")
             return 0
-        return _show_regret([folder])
+        return _show_regret([folder], 1)
 
-    def measure_both(self, first: Table, second: Table) -> list[Path]:
-        """Run two tables' choices side by side where they differ; the folder of their records, none if there are no
-        such cases."""
+    def measure_sample(self) -> int:
+        """Run random tunings beside the catalogue's own, some at each size, for a score of the model."""
         composed = []
+        with closing(OpenBench(self.seams, self.options.processes)) as bench:
+            points = list(points_of(self.jobs))
+            places = [Candidates(one.case, one.job.request.algorithms, bench.at(one.job)[1]) for one in points]
+        counts = shares(self.options.sample or 0, len(points))
         with hydra_over(self.options.config_dir):
-            for number, point in enumerate(_points(self.jobs)):
-                entries = [compare.entry_for(table, point.case) for table in (first, second)]
-                names = dict.fromkeys(one.choice.name for one in entries if one is not None)
-                if None not in entries and len(names) == len(entries):
-                    place = f"placement={point.case.placement}"
-                    composed.append(self._composed(point.job, list(names), [point.case.size_bytes], number, [place]))
-        if not composed:
-            return []
-        folder = self._ran(composed)
-        print(f"records: {folder}")
-        return [folder]
+            for number, (point, place, count) in enumerate(zip(points, places, counts, strict=True)):
+                names = [one.algorithm for one in (*place.own(), *drawn(place, count, self.options.seed))]
+                more = [f"placement={point.case.placement}", *_unless(point.job, SAMPLE_TIMING)]
+                composed.append(self._composed(point.job, names, [point.case.size_bytes], number, more))
+        print(f"records: {self._ran(composed)}")
+        return 0
 
     def _unseen(self, job: PreparedJob, table: Table, number: int) -> ComposedJob:
         """The job of sizes that were not searched. RequestError for an op that the table does not have."""
@@ -302,7 +267,7 @@ class _Tuning:
         with closing(bench):
             ranked = self._ranked([one for one in points if state.found(one.case.id) is None], bench)
             for number, point in enumerate(points):
-                key = _series(point.case)
+                key = point.series
                 one = state.found(point.case.id)
                 if one is None:
                     if self.model is None:
@@ -377,7 +342,7 @@ class _Tuning:
             is_late=lambda: until is not None and self.seams.now() >= until,
             say=lambda line: print(f"  {point.label}: {line}", file=sys.stderr, flush=True),
         )
-        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking)):
+        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking, traits)):
             return found
         try:
             done = search.run(earlier)
@@ -387,24 +352,26 @@ class _Tuning:
             raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
         plain = {"how": EXHAUSTIVE, "model": "", "ranked": 0, "predicted": []}
         counts = {"timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
-        return {"best": list(done.best), **counts, **plain}
+        return {**_kept_of(point, traits, done), **counts, **plain}
 
-    def _among(self, search: Search, point: Point, ranking: Ranking) -> dict[str, Any] | None:
-        """Search those that the model ranks best; None, with the reason said, if all candidates have to be measured."""
+    def _among(self, search: Search, point: Point, ranking: Ranking, traits: Traits) -> dict[str, Any] | None:
+        """Search the catalogue's own tunings and those that the model ranks best; None, with the reason said, if all
+        candidates have to be measured."""
         if not (ranking.us or ranking.unpredicted):
             late = " in time" if ranking.left_out else ""
             search.say(f"nothing was predicted{late}, so all candidates are measured")
             return None
         guesses = ranking.best(point.case)
         try:
-            done = search.among([*(one.name for one in guesses), *ranking.unpredicted])
+            own = [one.algorithm for one in Candidates(point.case, point.job.request.algorithms, traits).own()]
+            done = search.among(dict.fromkeys([*own, *(one.name for one in guesses), *ranking.unpredicted]))
         except RequestError:
             raise
         except ValueError as error:
             search.say(f"none of the {MODEL}'s best passed, so all candidates are measured: {error}")
             return None
         return {
-            "best": list(done.best),
+            **_kept_of(point, traits, done),
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
@@ -433,15 +400,28 @@ class _Tuning:
 
     # The finalists
 
-    def _finals(self, points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> Path:
-        """Run the finalists of each point side by side with those of the sizes next to it, by which it is known where
-        one choice is to follow another; the folder of their records."""
-        composed = []
-        with hydra_over(self.options.config_dir):
-            for number, point in enumerate(points):
-                names, place = _finalists(points, found, number), f"placement={point.case.placement}"
-                composed.append(self._composed(point.job, names, [point.case.size_bytes], number, [place]))
-        return self._ran(composed)
+    def _finals(self, finals: Sequence[Final], state: State) -> list[Path]:
+        """Run the finals, in some commands; the folders of their records. Of those that a command ran which was
+        interrupted later the records are taken."""
+        folders = []
+        for part in parts(finals):
+            key = state_key([[finals[at].point.case.id, list(finals[at].names)] for at in part])
+            folder = Path(state.finals.get(key, ""))
+            if not (key in state.finals and folder.is_dir()):
+                with hydra_over(self.options.config_dir):
+                    composed = [self._final(finals[at], at) for at in part]
+                folder = self._ran(composed).absolute()
+                state.finals[key] = str(folder)
+                _saved(state)
+            folders.append(folder)
+        return folders
+
+    def _final(self, final: Final, number: int) -> ComposedJob:
+        """The job of a final. Inside hydra_over."""
+        job, case = final.point.job, final.point.case
+        more = [f"placement={case.placement}", *_unless(job, FINALS_USUAL)]
+        libraries = self._baselines(job) if final.is_searched else "none"
+        return self._composed(job, final.names, [case.size_bytes], number, more, libraries)
 
     def _composed(
         self,
@@ -453,18 +433,18 @@ class _Tuning:
         baselines: str = "none",
     ) -> ComposedJob:
         """A job of the same settings with other algorithms and sizes. Inside hydra_over."""
-        own = {one.lstrip("+~").partition("=")[0].partition(".")[0] for one in more}
-        lines = [line for line in job.composed.overrides if _key_of(line) not in (*OURS, "baselines", *own)]
+        own = {one.partition("=")[0] for one in more}
+        given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
+        lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
         lines += [
             f"algorithms=[{','.join(names)}]",
             f"sizes=[{','.join(map(str, sizes))}]",
             f"baselines={baselines}",
             *more,
         ]
-        given = [line.lstrip("+~").partition("=")[0] for line in job.composed.overrides]
-        if not any(key.partition(".")[0] == "track" for key in given):
+        if not any(key.partition(".")[0] == "track" for key in given.values()):
             lines.append("track=none")
-        if "timing.limit" not in given:
+        if "timing.limit" not in given.values():
             lines.append("timing.limit=none")
         (composed,) = compose_jobs(lines, False)
         return dataclasses.replace(composed, number=number)
@@ -502,8 +482,13 @@ class _Tuning:
             )
         return table
 
-    def _write(self, earlier: Table | None, entries: Sequence[Entry], folder: Path) -> None:
-        kept = kept_in(folder)
+    def _write(
+        self,
+        earlier: Table | None,
+        entries: Sequence[Entry],
+        folders: Sequence[Path],
+        kept: Mapping[int, Sequence[Kept]],
+    ) -> None:
         first = next(iter(kept.values()))[0].record
         fabric = first.fabric
         assert fabric is not None
@@ -511,7 +496,7 @@ class _Tuning:
         made = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "commit": commit,
-            "records": folder.name,
+            "records": ", ".join(folder.name for folder in folders)[:200],
             "with": shlex.join(["symlab", "tune", *self.given])[:200] or "symlab tune",
         }
         table = Table(
@@ -529,7 +514,7 @@ class _Tuning:
             raise RequestError(f"{self.place}: {error.strerror} (-o), give a file that can be written") from None
         ranges = counted(ranges_in(table.entries), "range")
         print(f"table: {self.place} ({counted(len(table.entries), 'choice')}, {ranges}, {digest_of(written)})")
-        print(f"records of the finalists: {folder}")
+        print(f"records of the finalists: {', '.join(map(str, folders))}")
         print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(self.place))} ..")
 
     def _say_begin(self, state: State, points: Sequence[Point]) -> None:
@@ -537,7 +522,10 @@ class _Tuning:
         print(f"symlab tune: {counted(len(points), 'case')} {where}; table: {self.place}", flush=True)
         if self.model is not None:
             of = self.model.known.name
-            print(f"the model of {of} ranks the candidates; of each size the best {MEASURED} are measured")
+            print(
+                f"the model of {of} ranks the candidates; of each size the best {MEASURED} and the catalogue's own "
+                "tunings are measured"
+            )
         elif self.no_model:
             print(f"all candidates are measured: {self.no_model}")
         if state.note:
@@ -579,56 +567,42 @@ def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJ
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
 
-def _points(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
-    """The cases to search, each once: by job, and by size."""
-    seen = set()
-    for job in jobs:
-        for case in sorted(job.cases, key=lambda one: one.size_bytes):
-            wanted = dataclasses.replace(case, algorithm=BEST)
-            if wanted not in seen and wanted.size_bytes:
-                seen.add(wanted)
-                yield Point(job, wanted)
+def _kept_of(point: Point, traits: Traits, done: Found) -> dict[str, list[str]]:
+    """The names that a search hands on: the best, the catalogue's own tunings that take the case and did not fail, and
+    those of them that are close to the best."""
+    every = Candidates(point.case, point.job.request.algorithms, traits).own()
+    own = [one.algorithm for one in every if one.algorithm not in done.failed]
+    return {"best": list(done.best), "own": own, "close": [name for name in own if name in done.close]}
 
 
-def _finalists(points: Sequence[Point], found: Sequence[Mapping[str, Any]], number: int) -> list[str]:
-    """The names that are run at a point: its own best, and those of the next smaller and the next larger size."""
-    own = points[number].case
-    names = dict.fromkeys(found[number]["best"][:OWN_FINALISTS])
-    for beside in (number - 1, number + 1):
-        if not 0 <= beside < len(points) or dataclasses.replace(points[beside].case, size_bytes=own.size_bytes) != own:
-            continue
-        for name in found[beside]["best"][:OWN_FINALISTS]:
-            most = find(f"{own.op}/{name}").max_size_bytes
-            if most is None or own.size_bytes <= most:
-                names[name] = None
-    return list(names)
-
-
-def _entries(
-    points: Sequence[Point],
-    found: Sequence[Mapping[str, Any]],
-    kept: Mapping[int, Sequence[Kept]],
-    seconds: float,
-    tie: float,
-) -> list[Entry]:
-    """The entries of the points of which a finalist passed. seconds: what finding took, of each; tie: see
-    ties.chosen."""
+def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float, tie: float) -> list[Entry]:
+    """The entries of the finals of which a finalist passed. seconds: what finding took, of each; tie: see
+    ties.chosen, 0 where figures are exact."""
     entries, measured = [], []
-    keys = [_series(point.case) for point in points]
-    options = [options_of(point.case, kept.get(number, ())) for number, point in enumerate(points)]
-    for number, name in enumerate(chosen_names(keys, options, tie)):
-        point, finalists = points[number], kept.get(number, ())
+    keys = [final.point.series for final in finals]
+    measured_at = [kept.get(number, ()) for number in range(len(finals))]
+    gain = GAIN if tie else 0.0
+    options = [options_of(final.point.case, ran, gain) for final, ran in zip(finals, measured_at, strict=True)]
+    for number, name in enumerate(chosen_names(keys, options, tie, measured_at)):
+        final, finalists = finals[number], measured_at[number]
         if not name:
-            print(f"symlab: {point.label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
+            label = final.point.label
+            print(f"symlab: {label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
         else:
-            entries.append(entry_of(point.case, finalists, searched_in(found[number], seconds), name))
+            entries.append(entry_of(final.point.case, finalists, searched_in(final.found, seconds), name))
             measured.append(finalists)
     return crossed(entries, measured)
 
 
-def _series(case: Case) -> tuple[object, ...]:
-    """What cases of one series of sizes have in common."""
-    return dataclasses.astuple(dataclasses.replace(case, size_bytes=0))
+FINALS_USUAL = {"launches": 1, "deadline_s": 30, "timing.samples": 30}
+"""What finals take unless it is given: results were checked before, a library that does not finish waits less, and of
+the turns fifteen choose and fifteen judge."""
+
+
+def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:
+    """Overrides for keys that a job's command line does not give."""
+    given = {line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
+    return [f"{key}={value}" for key, value in usual.items() if key not in given and "timing" not in given]
 
 
 def _saved(state: State) -> None:
@@ -657,7 +631,7 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
     """The new entries as a table."""
     lines = []
     for one in entries:
-        other = one.runner_up
+        other, library = one.runner_up, one.library
         lines.append(
             Line(
                 {
@@ -670,11 +644,13 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
                     "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
                     "runner-up": other.name if other is not None else "-",
                     "its": f"{other.value:.6g}" if other is not None else "-",
+                    "library": library.name if library is not None else "-",
+                    "library's": f"{library.value:.6g}" if library is not None else "-",
                     "timed": str(one.searched.timed),
                     "found": one.searched.found(one.choice.name),
                 }
             )
         )
     columns = tuple(lines[0].cells)
-    numeric = frozenset({"ranks", "size", unit, "its", "timed"})
+    numeric = frozenset({"ranks", "size", unit, "its", "library's", "timed"})
     return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()

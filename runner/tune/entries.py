@@ -4,6 +4,9 @@ One half of the turns chooses, and a figure is of the other half (halves.py): th
 maximum over ranks, with the 95 % interval that order statistics give, whatever the distribution is. It is of one world:
 another world, or another day, differs by more than such an interval. Among candidates that are as quick the choice is
 made for a whole series of sizes (ties.py).
+
+The catalogue's own tunings are the rivals that every other tuning has to beat, in both halves: what lost to one of them
+is no choice, nor is a pair of neighbouring choices that would lose to one where the two cross (loses_between).
 """
 
 from __future__ import annotations
@@ -11,15 +14,15 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from kernels.catalogue import find
+from kernels.catalogue import find, is_known
 from kernels.spec import Case
 from kernels.tuned.table import Entry, Figure, Searched
-from kernels.tuned_name import has_tuning
+from kernels.tuned_name import has_tuning, is_dependent_alone
 from kernels.tuning import ANY_SIZE
 from reports.record.bundle import located
 from reports.record.intervals import median_interval
@@ -27,6 +30,10 @@ from reports.record.record import Record, Status
 from runner.tune.halves import choosing, judging
 from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen
+
+GAIN = 0.01
+"""What a tuning has to be quicker than the catalogue's own to take its place: at unseen sizes less is not told from
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +44,43 @@ class Kept:
     digest: str
 
 
-def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
+def options_of(case: Case, finalists: Sequence[Kept], gain: float = GAIN) -> list[Option]:
     """Return what can be chosen at a case, whose algorithm does not matter, by the turns that choose; the quickest
-    first."""
-    options = []
-    for one in finalists:
-        score, name = score_of(one.record), one.record.case.algorithm
-        if score is not None and has_tuning(name):
-            options.append(Option(name, score, blocks_of(case, name)))
+    first. What is not quicker by gain than all tunings of the catalogue's own is none, in the turns that choose and in
+    those that judge; then it is the best of these."""
+    scores = {
+        one.record.case.algorithm: (choosing_us, figure.value)
+        for one in finalists
+        if (choosing_us := score_of(one.record)) is not None and (figure := figure_of(one.record)) is not None
+    }
+    ours = {name: both for name, both in scores.items() if is_known(f"{case.op}/{name}")}
+    if own := [name for name in ours if is_own(name)]:
+        limits = [min(ours[name][half] for name in own) for half in range(2)]
+        least = {name: 0.0 if name in own else gain for name in ours}
+        better = {
+            name
+            for name, both in ours.items()
+            if all(us <= limit * (1 - least[name]) for us, limit in zip(both, limits, strict=True))
+        }
+        left = better or {min(own, key=lambda name: ours[name])}
+        ours = {name: both for name, both in ours.items() if name in left}
+    options = [Option(name, both[0], blocks_of(case, name)) for name, both in ours.items()]
     return sorted(options, key=lambda option: option.value)
+
+
+def is_own(name: str) -> bool:
+    """Return whether a kernel's name is that of the catalogue's own tuning."""
+    return not has_tuning(name) or is_dependent_alone(name)
 
 
 def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: str) -> Entry:
     """Return the entry of a case, whose algorithm does not matter, without its range. choice: the name of one of its
-    options; the runner-up is the quickest other one."""
+    options; the runner-up is the quickest other kernel of ours."""
     figures = [(figure, one) for one in finalists if (figure := figure_of(one.record)) is not None]
     figures.sort(key=lambda pair: score_of(pair[1].record) or math.inf)
-    ours = [figure for figure, _ in figures if has_tuning(figure.name)]
+    ours = [figure for figure, _ in figures if is_known(f"{case.op}/{figure.name}")]
     others = [figure for figure in ours if figure.name != choice]
+    libraries = [figure for figure, _ in figures if figure not in ours]
     return Entry(
         op=case.op,
         dtype=case.dtype,
@@ -67,6 +93,7 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: 
         up_to_bytes=case.size_bytes,
         choice=next(figure for figure in ours if figure.name == choice),
         runner_up=others[0] if others else None,
+        library=libraries[0] if libraries else None,
         searched=searched,
         records=tuple(one.digest for _, one in figures),
     )
@@ -101,17 +128,52 @@ def _samples(record: Record) -> Sequence[float]:
 
 
 def chosen_names(
-    keys: Sequence[tuple[object, ...]], options: Sequence[Sequence[Option]], tie: float = TIE
+    keys: Sequence[tuple[object, ...]],
+    options: Sequence[Sequence[Option]],
+    tie: float = TIE,
+    measured: Sequence[Sequence[Kept]] = (),
 ) -> list[str]:
     """Return the name of the choice at each point; "" without options. keys: of the points, those of one series have
-    the same key and are in the order of their sizes. tie: see ties.chosen; 0 where figures are exact."""
+    the same key and are in the order of their sizes. tie: see ties.chosen; 0 where figures are exact. measured: the
+    finalists of each point, by which neighbouring choices are judged between their sizes; (): they are not."""
     names = [""] * len(keys)
+    values = [_values(one) for one in measured] or [{} for _ in keys]
     for key in dict.fromkeys(keys):
         members = [number for number, one in enumerate(keys) if one == key and options[number]]
-        if members:
-            for number, one in zip(members, chosen([options[number] for number in members], tie), strict=True):
-                names[number] = one.name
+        if not members:
+            continue
+
+        def loses(at: int, one: Option, other: Option, members: Sequence[int] = members) -> bool:
+            return loses_between(values[members[at]], values[members[at + 1]], one.name, other.name)
+
+        for number, one in zip(members, chosen([options[number] for number in members], tie, loses=loses), strict=True):
+            names[number] = one.name
     return names
+
+
+def loses_between(before: Mapping[str, float], after: Mapping[str, float], one: str, other: str) -> bool:
+    """Return whether two choices of neighbouring sizes lose to a tuning of the catalogue's own somewhere between.
+
+    before, after: times of what was measured at each size, linear in bytes between them. Where the two choices cross
+    they are furthest behind. Of a choice that was not measured at both sizes nobody knows, so that counts as lost.
+    """
+    if not {one, other} <= set(before) or not {one, other} <= set(after):
+        return True
+    share = _crossing(before, after, one, other)
+    mine = before[one] + share * (after[one] - before[one])
+    own = [name for name in before if name in after and is_own(name) and name not in (one, other)]
+    return any(before[name] + share * (after[name] - before[name]) < mine for name in own)
+
+
+def _crossing(before: Mapping[str, float], after: Mapping[str, float], one: str, other: str) -> float:
+    """Where a choice's time crosses the next one's, as a share of the way from one size to the next, 0 to 1."""
+    lead, lag = before[other] - before[one], after[one] - after[other]
+    return min(max(lead / (lead + lag), 0.0), 1.0) if lead + lag > 0 else 0.5
+
+
+def _values(finalists: Sequence[Kept]) -> dict[str, float]:
+    """The figures of a size's finalists, by name."""
+    return {figure.name: figure.value for one in finalists if (figure := figure_of(one.record)) is not None}
 
 
 def crossed(entries: Sequence[Entry], measured: Sequence[Sequence[Kept]]) -> list[Entry]:
@@ -120,10 +182,7 @@ def crossed(entries: Sequence[Entry], measured: Sequence[Sequence[Kept]]) -> lis
     measured are the finalists of each entry. Between two sizes times are taken to be linear in bytes.
     """
     found = list(entries)
-    values = [
-        {figure.name: figure.value for one in finalists if (figure := figure_of(one.record)) is not None}
-        for finalists in measured
-    ]
+    values = [_values(finalists) for finalists in measured]
     order = sorted(range(len(found)), key=lambda number: (found[number].key, found[number].size_bytes))
     for first, second in itertools.pairwise(order):
         one, other = found[first], found[second]
@@ -134,9 +193,7 @@ def crossed(entries: Sequence[Entry], measured: Sequence[Sequence[Kept]]) -> lis
             or not all(set(names) <= set(values[at]) for at in (first, second))
         ):
             continue
-        before = values[first][names[1]] - values[first][names[0]]
-        after = values[second][names[0]] - values[second][names[1]]
-        share = before / (before + after) if before + after > 0 else 0.5
+        share = _crossing(values[first], values[second], *names)
         end = min(one.size_bytes + int(share * (other.size_bytes - one.size_bytes)), other.size_bytes - 1)
         found[first] = replace(found[first], up_to_bytes=end)
         found[second] = replace(found[second], from_bytes=end + 1)
@@ -160,7 +217,7 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
             meet = following is not None and following.from_bytes == one.up_to_bytes + 1
             middle = one.up_to_bytes if meet else math.isqrt(one.size_bytes * after)
             end = min(middle, ANY_SIZE, max(after - 1, one.size_bytes))
-            most = find(f"{one.op}/{one.choice.name}").max_size_bytes
+            most = find(f"{one.op}/{one.choice.name}").limit_bytes(one.ranks)
             end = max(one.size_bytes, min(end, most if most is not None else end))
             found.append(replace(one, from_bytes=begin, up_to_bytes=end))
             begin = end + 1

@@ -19,21 +19,22 @@ from typing import Protocol
 from kernels.catalogue import find
 from kernels.spec import Case
 from kernels.tuned.table import Guess
+from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import gpu_type, type_of_device
 from runner.predict.case_work import CaseWork
 from runner.predict.predictable import check_predictable, check_ranks
 from runner.predict.predicting import terms_for
+from runner.predict.profiles import Found, Unprofiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.request.validate import Request
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
-from runner.tune.profiles import Found, Unprofiled
 from runner.tune.search import BEST_OF_A_RUNG
 
-MEASURED = 3
-"""How many of the candidates that the model ranks best are measured."""
+MEASURED = 6
+"""How many of the candidates that the model ranks best are measured, beside the catalogue's own."""
 
 TIE = 0.005
 """Predicted times that differ by no more than this share of them count as equal."""
@@ -113,16 +114,33 @@ class Ranking:
         return self.asked - len(self.us) - len(self.failed) - len(self.unpredicted)
 
     def best(self, case: Case, count: int = MEASURED) -> list[Guess]:
-        """Return those that the model ranks best, the best first; among equal ones those of fewer blocks."""
+        """Return those that the model ranks best, the best first; among equal ones those of fewer blocks.
+
+        Kernels that differ in threads and loads in flight alone come after those of other blocks and algorithms: the
+        model tells them apart least, and measuring them tells little more.
+        """
+        ranked = self._ranked(case)
+        kinds = {(base_of(name), is_pushed(name), blocks_of(case, name)): name for name in reversed(ranked)}
+        first = [name for name in ranked if name in kinds.values()]
+        rest = [name for name in ranked if name not in kinds.values()]
+        found = [Guess(name, self.us[name]) for name in (*first, *rest)[:count]]
+        return sorted(found, key=lambda one: one.us)
+
+    def _ranked(self, case: Case) -> list[str]:
+        """All names by predicted time, those within TIE of a level by their blocks."""
         left = sorted(self.us, key=self.us.__getitem__)
-        found: list[Guess] = []
-        while left and len(found) < count:
+        found: list[str] = []
+        while left:
             level = self.us[left[0]] * (1 + TIE)
             tied = [name for name in left if self.us[name] <= level]
-            name = min(tied, key=lambda one: (blocks_of(case, one), self.us[one]))
-            found.append(Guess(name, self.us[name]))
-            left.remove(name)
-        return sorted(found, key=lambda one: one.us)
+            found += sorted(tied, key=lambda one: (blocks_of(case, one), self.us[one]))
+            left = left[len(tied) :]
+        return found
+
+
+def is_pushed(name: str) -> bool:
+    """Return whether a kernel's name says that it pushes."""
+    return has_tuning(name) and not is_dependent_alone(name) and step_of(name).push
 
 
 def blocks_of(case: Case, name: str) -> int:

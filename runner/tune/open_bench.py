@@ -15,10 +15,10 @@ from memory.fabric import Traits
 from runner.case.best import gpu_name
 from runner.command.plan import PreparedJob
 from runner.launch.workers import usable_cores
+from runner.predict.profiles import Profiles
 from runner.request.compose import ComposedJob
 from runner.tune.candidates import Candidates
 from runner.tune.model_first import Profiler
-from runner.tune.profiles import Profiles
 from runner.tune.search import Bench
 from runner.world.fabrics import HostOffer, look
 

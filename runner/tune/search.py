@@ -27,6 +27,9 @@ SAMPLES = (3, 8, 16)
 KEPT = (1 / 4, 1 / 3)
 """The share of candidates that goes on: from the first rung, from all others."""
 
+CLOSE = 1.3
+"""How many times as long as the best a candidate may take that may still be the best at the next size."""
+
 FINALISTS = 3
 BEST_OF_A_RUNG = 2
 """How many of the first rung's best have their neighbours tried."""
@@ -64,10 +67,12 @@ class BenchFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found for a case: names by score, the best first; the number that was measured; why each of the
-    others failed; the number that there was no time for."""
+    """What a search found for a case: names by score, the best first; close, those that took at most CLOSE times as
+    long as the best; the number that was measured; why each of the others failed; the number that there was no time
+    for."""
 
     best: tuple[str, ...]
+    close: tuple[str, ...]
     timed: int
     failed: dict[str, str]
     left_out: int
@@ -107,7 +112,7 @@ class Search:
             scores = again
             alive = list(again) if len(again) < len(alive) else list(again)[:FINALISTS]
             rung += 1
-        return Found(tuple(list(scores)[:FINALISTS]), len(self._timed), dict(self._failed), self._left_out)
+        return self._found(scores)
 
     def among(self, names: Iterable[str]) -> Found:
         """Return what is best of some candidates, which are all measured with the samples of the last rung. ValueError
@@ -115,7 +120,12 @@ class Search:
         scores = self._rung(len(SAMPLES), [self._named(name) for name in names])
         if not scores:
             raise ValueError(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
-        return Found(tuple(list(scores)[:FINALISTS]), len(self._timed), dict(self._failed), self._left_out)
+        return self._found(scores)
+
+    def _found(self, scores: dict[str, float]) -> Found:
+        best = tuple(list(scores)[:FINALISTS])
+        close = tuple(name for name, score in scores.items() if score <= CLOSE * scores[best[0]])
+        return Found(best, close, len(self._timed), dict(self._failed), self._left_out)
 
     def _is_over(self, rung: int) -> bool:
         """Whether time ends it: what was measured in an earlier part of the search is still looked up."""

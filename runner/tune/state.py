@@ -5,6 +5,7 @@ The file is of one machine, one set of kernels and one way to measure (its key);
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -12,26 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from kernels.tuned.table import WAYS, Guess, Searched
-from kernels.tuned_name import step_of
+from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from memory.atomic_file import replacing
 
-VERSION = 2
+VERSION = 3
 MAX_BYTES = 64 << 20
 
-FOUND = ("best", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
-"""What is kept of the finished search of a point: names by time, the best first, and what a table says of the search
+FOUND = ("best", "own", "close", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
+"""What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
+the case and did not fail; close, those of them that are close to the best; and what a table says of the search
 (kernels.tuned.table.Searched; predicted: names and microseconds)."""
 
 
 class State:
     """The points of a search by the id of their case. note says why an earlier file was of no use; "" if it was, or if
-    there is none. earlier_s: what the commands took that measured what the file has, in seconds; spent_s: what this one
-    took so far."""
+    there is none. finals: folders of the records of finals that were run, by what was run (state_key). earlier_s: what
+    the commands took that measured what the file has, in seconds; spent_s: what this one took so far."""
 
     def __init__(self, path: Path, key: dict[str, Any], spent_s: Callable[[], float] = lambda: 0.0) -> None:
         self.path = path
         self.note = ""
         self.earlier_s = 0.0
+        self.finals: dict[str, str] = {}
         self._spent_s = spent_s
         self._key = json.loads(json.dumps(key))
         self._points: dict[str, Any] = {}
@@ -62,6 +65,7 @@ class State:
         """Write the file, whole or not at all. OSError if that can't be done."""
         seconds = self.earlier_s + self._spent_s()
         document = {"symlab_search": VERSION, "key": self._key, "seconds": seconds, "points": self._points}
+        document["finals"] = self.finals
         with replacing(self.path) as beside:
             beside.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
 
@@ -91,11 +95,19 @@ class State:
             seconds = document["seconds"]
             if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
                 raise ValueError(f"it has the seconds {seconds!r}")
-            self.earlier_s = float(seconds)
+            finals = document["finals"]
+            if not all(isinstance(one, str) for pair in finals.items() for one in pair):
+                raise ValueError("its finals are no folders")
+            self.earlier_s, self.finals = float(seconds), finals
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return {}
         return points
+
+
+def state_key(what: Any) -> str:
+    """Return a digest of plain values."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
@@ -115,6 +127,14 @@ def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
     )
 
 
+def _check_name(name: str) -> None:
+    """ValueError for what is no kernel's name, or has a tuning that can't be read."""
+    if not base_of(name).isidentifier():
+        raise ValueError(f"{name!r} is no kernel's name")
+    if has_tuning(name) and not is_dependent_alone(name):
+        step_of(name)
+
+
 def _check(point: Any) -> None:
     """ValueError, KeyError, TypeError or AttributeError for a point that no search wrote."""
     if set(point) != {"rungs", "found"}:
@@ -122,7 +142,7 @@ def _check(point: Any) -> None:
     for rung, scores in point["rungs"].items():
         int(rung)
         for name, score in scores.items():
-            step_of(name)
+            _check_name(name)
             if not isinstance(score, str) and not (type(score) in (int, float) and math.isfinite(score) and score > 0):
                 raise ValueError(f"{name} has the score {score!r}")
     found = point["found"]
@@ -130,7 +150,7 @@ def _check(point: Any) -> None:
         if set(found) != set(FOUND) or not found["best"]:
             raise ValueError("what a point found has other keys")
         searched_in(found)
-        for name in found["best"]:
-            step_of(name)
+        for name in (*found["best"], *found["own"], *found["close"]):
+            _check_name(name)
         if not all(type(found[key]) is int for key in ("timed", "failed", "left_out", "ranked")):
             raise ValueError("what a point found has other numbers")

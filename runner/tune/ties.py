@@ -6,7 +6,7 @@ So a table has few ranges, and leaves multiprocessors to others where they gain 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 TIE = 0.02
@@ -27,44 +27,57 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Choices up to some size: number of ranges, all their blocks, what they are slower in all."""
+    """Choices up to some size: number of neighbours that lose between their sizes, of ranges, all their blocks, what
+    they are slower in all."""
 
+    lost: int
     ranges: int
     blocks: int
     slower: float
     chosen: tuple[Option, ...]
 
     @property
-    def cost(self) -> tuple[int, int, float]:
-        return self.ranges, self.blocks, self.slower
+    def cost(self) -> tuple[int, int, int, float]:
+        return self.lost, self.ranges, self.blocks, self.slower
 
 
-def chosen(series: Sequence[Sequence[Option]], tie: float = TIE, median: float = MEDIAN_TIE) -> list[Option]:
+Loses = Callable[[int, Option, Option], bool]
+"""Whether the choices at a size, by its place in the series, and at the next one lose to another between the two."""
+
+
+def chosen(
+    series: Sequence[Sequence[Option]],
+    tie: float = TIE,
+    median: float = MEDIAN_TIE,
+    loses: Loses = lambda at, one, other: False,
+) -> list[Option]:
     """Return the choice at each size of a series, whose sizes are in order and have an option each at least.
 
     Of all choices that are no more than tie slower than their size's quickest, and than median in the median of the
-    sizes, those with the fewest ranges are taken, then those of the fewest blocks, then the quickest.
+    sizes, those are taken that lose least often between two sizes, then those with the fewest ranges, then those of the
+    fewest blocks, then the quickest.
     """
-    found = _fewest_ranges(series, tie)
+    found = _fewest_ranges(series, tie, loses)
     if statistics.median(_slower(one, options) for one, options in zip(found, series, strict=True)) > median:
-        found = _fewest_ranges(series, min(median, tie))
+        found = _fewest_ranges(series, min(median, tie), loses)
     return list(found)
 
 
-def _fewest_ranges(series: Sequence[Sequence[Option]], tie: float) -> tuple[Option, ...]:
+def _fewest_ranges(series: Sequence[Sequence[Option]], tie: float, loses: Loses) -> tuple[Option, ...]:
     """The cheapest way through all sizes: for each choice at a size the cheapest way to it is enough to know."""
     ways: list[_Way] = []
-    for options in series:
+    for place, options in enumerate(series):
         following = []
         for one in options:
             slower = _slower(one, options)
             if slower > tie:
                 continue
             if not ways:
-                following.append(_Way(1, one.blocks, slower, (one,)))
+                following.append(_Way(0, 1, one.blocks, slower, (one,)))
                 continue
             longer = [
                 _Way(
+                    way.lost + loses(place - 1, way.chosen[-1], one),
                     way.ranges + (way.chosen[-1].name != one.name),
                     way.blocks + one.blocks,
                     way.slower + slower,

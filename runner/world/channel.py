@@ -9,6 +9,8 @@ import struct
 import threading
 from typing import Any
 
+from memory.pickling import dumps
+
 SEND_LIMIT_S = 5.0
 """How long the parent tries to send: a process that was stopped takes nothing, and must not stop the parent, too."""
 
@@ -35,7 +37,7 @@ class Channel:
 
     def send(self, *message: Any, limit_s: float | None = None) -> None:
         """Raises OSError if the other side is gone; TimeoutError if it does not take the message in time."""
-        body = pickle.dumps(message)
+        body = dumps(message)
         with self._sending:
             # Only the parent gives a limit, and its one thread never receives meanwhile.
             self._socket.settimeout(limit_s)

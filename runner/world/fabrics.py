@@ -111,7 +111,7 @@ class HostOffer:
 @dataclass(frozen=True, slots=True)
 class NvshmemOpener:
     """Opens NVSHMEM's fabric in a rank's process; joined: in one that a launcher started, not this program. With
-    share_gpus the GPUs that there are go round."""
+    share_gpus the ranks go round as many of the GPUs as shared_gpus says."""
 
     heap_bytes: int
     joined: bool = False
@@ -122,12 +122,20 @@ class NvshmemOpener:
 
         device = _joined_device(self.share_gpus) if self.joined else rank
         if self.share_gpus:
-            device %= torch.cuda.device_count()  # asks NVML, not the driver
+            device %= shared_gpus(world_size, torch.cuda.device_count())  # asks NVML, not the driver
         # Before anything touches the driver: what does, makes a context on the device that is set.
         torch.cuda.set_device(device)
         from memory.nvshmem import open_fabric
 
         return open_fabric(store, rank, world_size, device, self.heap_bytes, share_gpus=self.share_gpus)
+
+
+def shared_gpus(world_size: int, gpu_count: int) -> int:
+    """Return how many of the GPUs are used by ranks that share them: as many as give each the same number of ranks.
+
+    NVSHMEM does not start where some have more ranks than others: 5 ranks on 4 H100 waited in its start for ever.
+    """
+    return next(count for count in range(min(world_size, gpu_count), 0, -1) if world_size % count == 0)
 
 
 def look() -> HostOffer:
@@ -185,6 +193,8 @@ def resolve(
         )
     gpus = counted(found.gpu_count, "GPU")
     why = f"{gpus} and the gpu extra found" if fabric.name == FabricName.auto else "asked for"
+    if fabric.share_gpus and world_size > found.gpu_count > 1:
+        why += f"; {counted(world_size, 'rank')} on {shared_gpus(world_size, found.gpu_count)} of {gpus}, evenly"
     joined = f"; {outer.launcher} started {counted(outer.world_size, 'rank')}" if outer is not None else ""
     return replace(fabric, name=FabricName.nvshmem), why + joined
 
@@ -234,8 +244,6 @@ def _joined_device(share_gpus: bool) -> int:
     A launcher may show each process its own GPU alone: then that is number 0. (If it is not its own, the ranks find
     that out when they meet: memory.nvshmem_fabric.connect.)
     """
-    import os
-
     import torch
 
     from runner.world.launcher import find

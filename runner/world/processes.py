@@ -15,7 +15,6 @@ import contextlib
 import json
 import math
 import os
-import pickle
 import re
 import secrets
 import selectors
@@ -31,6 +30,7 @@ from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, PeerLost
+from memory.pickling import dumps
 from memory.sealed_store import SealedStore
 from runner.interrupt import shielded
 from runner.world.channel import SEND_LIMIT_S, Channel
@@ -133,7 +133,7 @@ class ProcessWorld:
         self._nccl = nccl
         self._variables = dict(variables or {})
         try:
-            self._start(pickle.dumps(opener), start_deadline_s, say)
+            self._start(dumps(opener), start_deadline_s, say)
         except BaseException:
             self._kill()
             raise

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import memory.fabric
 from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of, work_of
+from memory.pickling import dumps
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
 from memory.worker_process import kill_with
@@ -132,7 +133,7 @@ def _error_kind(name: str) -> Callable[..., Exception]:
 def pickled_work(program: Callable[..., Any], argument: object) -> bytes:
     """(program, argument) for other processes. ValueError for what can't be sent."""
     try:
-        return pickle.dumps((program, argument))
+        return dumps((program, argument))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(
             f"a program for other processes has to be a function of a module, with an argument that pickles: {error}"
@@ -153,7 +154,7 @@ def whereabouts(thread_id: int | None, fabric: Fabric | None) -> tuple[str, bool
 
 def _pickled(result: object) -> bytes:
     try:
-        return pickle.dumps(result)
+        return dumps(result)
     except Exception as error:
         raise FabricError(f"its result can't be sent: {described(error)}") from error
 

@@ -23,7 +23,7 @@ from simulator.races.clocks import (
 from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.races.order import CLUSTER, SYS, Order
 from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
-from simulator.races.running import WARP, Actor, Held, Lanes, Many, Mask, Single
+from simulator.races.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Single
 from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 
 _MOST_OTHERS = 32
@@ -321,7 +321,8 @@ class Accesses:
         actors = who.actors(positions)
         before, after = (old & LOW_MASK) >> RANK_SHIFT, actors >> RANK_SHIFT
         alike = (before, after) if info.assumptions else (before == after,)
-        first, back = pairs_of(numbers, *alike)
+        coherent = self._are_read(shadow, kept, old, actors, units, info)
+        first, back = pairs_of(numbers, coherent, *alike)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
             earlier = self.infos[int(numbers[at])]
@@ -330,11 +331,32 @@ class Accesses:
             if earlier.is_strong and info.is_strong:
                 where = (numbers[at : at + 1], old[at : at + 1] & LOW_MASK, actors[at : at + 1])
                 is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
+            issued = int(who.itself(GENERIC, positions[at : at + 1])[0]) if isinstance(who, Single | Many) else NEVER
             pair = Pair(
                 int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only,
-                kept.kind == READ, is_size_only, kept.takes,
+                kept.kind == READ, is_size_only, kept.takes, issued < int(old[at]) >> STAMP_SHIFT, bool(coherent[at]),
             )  # fmt: skip
             self.findings.add(pair, count)
+
+    def _are_read(
+        self, shadow: Shadow, kept: Kept, old: Epochs, actors: Numbers, units: Numbers, info: Info
+    ) -> Mask:
+        """Return which strong writes the very threads have read by strong loads that now store there: coherence of one
+        location orders these stores after what was read."""
+        found = np.zeros(len(old), np.bool_)
+        if kept.kind == READ or not kept.is_strong or not info.is_write or info.proxy != GENERIC_PROXY:
+            return found
+        strong = [(kept, None, epochs) for kept, epochs in shadow.kept.items()] + list(shadow.others)
+        for one, places, epochs in strong:
+            if one.kind != READ or not one.is_strong:
+                continue
+            read = epochs[units] if places is None else _epochs_at(places, epochs, units)
+            is_own = (read & LOW_MASK == actors) & (read >> STAMP_SHIFT > old >> STAMP_SHIFT)
+            for number in distinct(self.info_of[read[is_own] >> STAMP_SHIFT]).tolist():
+                at = np.flatnonzero(is_own & (self.info_of[read >> STAMP_SHIFT] == number))
+                written = self.info_of[old[at] >> STAMP_SHIFT]
+                found[at] |= self.morally_strong(written, old[at] & LOW_MASK, actors[at], self.infos[number])
+        return found
 
     def morally_strong(
         self, numbers: Numbers, old: Numbers, actors: Numbers, info: Info, is_of_one_size: bool = False
@@ -676,6 +698,17 @@ def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Number
         return at, units, mine
     ends = np.concatenate([starts[1:], [len(units)]]) - 1
     return at[starts], units[starts], _joined(mine[starts], mine[ends], starts == ends)
+
+
+def _epochs_at(units: Numbers, epochs: Epochs, wanted: Numbers) -> Epochs:
+    """Return the latest of the epochs kept of some units for each wanted one; 0 if there is none."""
+    found = np.zeros(len(wanted), np.int64)
+    order = np.argsort(wanted, kind="stable")
+    low, high = (np.searchsorted(wanted[order], units, side=side) for side in ("left", "right"))
+    for at in np.flatnonzero(low < high).tolist():
+        some = order[low[at] : high[at]]
+        found[some] = np.maximum(found[some], epochs[at])
+    return found
 
 
 def _joined(first: Epochs, last: Epochs, is_one: Mask) -> Epochs:

@@ -48,7 +48,7 @@ from simulator.races.clocks import (
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
-from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair, Watched
+from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, SHARED_MEMORY, Findings, Info, Pair, Watched
 from simulator.races.running import (
     COLUMNS,
     PREVIOUS,
@@ -110,6 +110,19 @@ class UnderWay:
 
 
 @dataclass(slots=True, eq=False)
+class Overwriting:
+    """Strong stores that release and take effect before the next event. index: bytes of Space.memory, one an element;
+    before: what was there; links: what the write released that was there. Of no other lanes at the same place."""
+
+    index: Numbers
+    width: int
+    before: Any
+    links: Numbers
+    actors: Numbers
+    stamp: int
+
+
+@dataclass(slots=True, eq=False)
 class Moment:
     """A copy reads or writes size_bytes from a byte of a shadow on."""
 
@@ -145,6 +158,7 @@ class Races(Listener):
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
+        self.overwriting: Overwriting | None = None
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
@@ -163,6 +177,7 @@ class Races(Listener):
     def forget(self) -> None:
         """Drop the findings."""
         self.settle_copies()
+        self.found.alike.clear()
         self.found.found.clear()
 
     def expect(self, ptx: str, shared_bytes: int) -> None:
@@ -281,7 +296,7 @@ class Races(Listener):
     def _shared(self, run: Running) -> Shadow:
         if run.shared is None:
             size_bytes = run.blocks * run.row_bytes
-            run.shared = Shadow("shared memory", 0, size_bytes, row_bytes=run.row_bytes, spare=self.spare)
+            run.shared = Shadow(SHARED_MEMORY, 0, size_bytes, row_bytes=run.row_bytes, spare=self.spare)
         return run.shared
 
     # Accesses
@@ -303,11 +318,59 @@ class Races(Listener):
         if run.calls_nvshmem and event.space == "global" and promised.is_meeting(event, self.space):
             by = lanes - lanes % run.launched.block  # by the first thread of each one's block
         entries = self._released(run, by, info) if info.is_strong and info.is_write else None
+        if entries is not None and (entries[:, ROW] >= 0).any():
+            self._note_values(run, lanes, index, event, entries)
         if event.space == "multicast":
             self._access_replicas(run, lanes, index, event, info, entries)
         else:
             self._access_at(run, lanes, index, event.is_affine, info, entries)
         run.note_access(event.lanes, stamp)
+
+    def _note_values(self, run: Running, lanes: Numbers, index: Numbers, event: Access, entries: Numbers) -> None:
+        """Keep what strong stores are about to overwrite."""
+        some = np.flatnonzero(entries[:, ROW] >= 0)
+        lanes, index = lanes[some], index[some]
+        if event.space == "multicast":
+            shifts = np.arange(self.space.world_size) * self.space.capacity
+            lanes, index = np.tile(lanes, len(shifts)), (shifts[:, None] + index).ravel()
+        index, first, counts = np.unique(index, return_index=True, return_counts=True)
+        index, lanes = index[counts == 1], lanes[first[counts == 1]]
+        each = index[:, None] + np.arange(event.width_bytes)
+        known = (self.space.written[each] != 0).all(axis=1)
+        index, lanes, each = index[known], lanes[known], each[known]
+        if not len(index):
+            return
+        links = np.zeros(len(index), np.int64)
+        for shadow, at, units in self._shadows_of(index):
+            if shadow.links is not None:
+                links[at] = shadow.links[units]
+        what = (index, event.width_bytes, self.space.memory[each], links, run.actors[lanes])
+        self.overwriting = Overwriting(*what, self.accesses.stamp)
+
+    def _shadows_of(self, index: Numbers) -> list[tuple[Shadow, Numbers, Numbers]]:
+        """Return the shadows of bytes of memory: of each the positions in index that are there, and their units."""
+        numbers = self.space.granules.take(index // self.space.granule_bytes)
+        found = []
+        for number in distinct(numbers).tolist():
+            shadow, shift = self._place(number)
+            at = np.flatnonzero(numbers == number)
+            found.append((shadow, at, (index[at] - shift) // shadow.unit))
+        return found
+
+    def _settle_values(self) -> None:
+        """A store of the value that was there releases nothing: who waits for the value goes on without it, too."""
+        one, self.overwriting = self.overwriting, None
+        assert one is not None
+        now = self.space.memory[one.index[:, None] + np.arange(one.width)]
+        same = np.flatnonzero((now == one.before).all(axis=1))
+        if not len(same):
+            return
+        self.found.alike[one.stamp] = one.actors[same]
+        for shadow, at, units in self._shadows_of(one.index[same]):
+            if shadow.links is not None:
+                each = max(one.width // shadow.unit, 1)
+                places = (units[:, None] + np.arange(each)).ravel()
+                shadow.links[places] = np.repeat(one.links[same[at]], each)
 
     def _access_replicas(
         self, run: Running, lanes: Numbers, index: Numbers, event: Access, info: Info, entries: Numbers | None
@@ -552,7 +615,7 @@ class Races(Listener):
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
-            self.last_store = (run, lanes, info, "shared memory")
+            self.last_store = (run, lanes, info, SHARED_MEMORY)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())
         self._touch(self._shared(run), run, lanes, offsets, is_affine, info, entries)
@@ -630,6 +693,10 @@ class Races(Listener):
         for one in announced:
             one.made = 0
         self.fresh = [pair for pair in self.fresh if pair[1].made]
+        who, every = Lanes(run, lanes), np.arange(len(lanes))
+        for one in (barrier for maker, barrier in self.fresh if maker is run):  # copies by these lanes may, too
+            known = ~self.order.unknown(who, every, np.full(len(lanes), one.made), GENERIC)
+            one.counts.update(actors[known].tolist())
 
     def _acquire_pending(self, run: Running, lanes: Numbers, scope: int) -> None:
         """What lanes read without an acquire before their fence, they acquire now."""
@@ -792,7 +859,10 @@ class Races(Listener):
         one.is_done |= not is_read
 
     def settle_copies(self) -> None:
-        """Check the copies whose moments came since the last other event: nothing orders them with each other."""
+        """Check the copies whose moments came since the last other event: nothing orders them with each other. What
+        the last event stored is there now."""
+        if self.overwriting is not None:
+            self._settle_values()
         if self.issued:
             for run in dict.fromkeys(one.run for _, one, _ in self.issued):
                 some = [found for found in self.issued if found[1].run is run]
@@ -829,7 +899,7 @@ class Races(Listener):
                 is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
                 made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
                 byte = key[1] * ROW_BYTES + key[2]
-                what = (barrier.made, made, actor, one.info["write"], "shared memory", byte, ASYNC)
+                what = (barrier.made, made, actor, one.info["write"], SHARED_MEMORY, byte, ASYNC)
                 self.found.add(Pair(*what, not is_race, False), 1)
 
     def _copies_at(self, moments: list[Moment], width: int) -> None:
@@ -933,6 +1003,8 @@ class Races(Listener):
             over = [one for one in copies.values() if one.run is run and one.first in chosen]
             if not is_all:
                 over = [one for one in over if 0 <= one.group < self._made(run, True, one.first) - event.allowed]
+            if event.reads_only:
+                self.found.read_alone.update(one.info["write"].number for one in over)
             self._stand_for_bulk(over, event.reads_only)
             if not event.reads_only:
                 for one in over:

@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-GENERIC, ALIAS, ASYNC = range(3)
+GENERIC, ALIAS, ASYNC, FAR = range(4)
+"""Parts of knowledge: by the generic proxy; by other addresses; by the async proxy, of the own block's threads each of
+its own fence, and of other blocks' accesses, which have no slots of their own here."""
 SAME, NOT_ASYNC, ALL, FENCED = 0, 1, 2, 2
-"""What an edge hands on: each part to itself; all but ASYNC; GENERIC to all parts; and FENCED + part: each part to
-itself, GENERIC to this part as well."""
+"""What an edge hands on: each part to itself; all but ASYNC and FAR; GENERIC to all parts; and FENCED + part: each part
+to itself, GENERIC to this part as well, where a fence of the async proxy is FENCED + FAR."""
 PART_SHIFT = 44
 _KEY_MASK = (1 << PART_SHIFT) - 1
 _FIRST = 256
@@ -152,7 +154,7 @@ class Extras:
             more = (counts > 0) & ~found[left]
             left, at = left[more], at[more]
             parents, hows = self.edges.nth(at, counts[more] - 1)
-            same = (hows != ALL) & ((hows != NOT_ASYNC) | (part != ASYNC)) & (self.until[parents] >= least[left])
+            same = (hows != ALL) & ((hows != NOT_ASYNC) | (part < ASYNC)) & (self.until[parents] >= least[left])
             left, at = left[same], parents[same]
         for one in np.flatnonzero(~found & (self.until[nodes] >= least)).tolist():
             asked = (int(keys[one]), int(others[one]))
@@ -194,7 +196,7 @@ class Extras:
         for parent, how in zip(parents.tolist(), hows.tolist(), strict=True):
             if how == ALL or how == FENCED + part:
                 following.append((parent, GENERIC))
-            if how != ALL and not (how == NOT_ASYNC and part == ASYNC):
+            if how != ALL and not (how == NOT_ASYNC and part >= ASYNC):
                 following.append((parent, part))
         return own, following
 

@@ -25,7 +25,7 @@ from simulator.races.clocks import (
     pairs_of,
     warps_of_codes,
 )
-from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, SAME, Numbers
+from simulator.races.extras import ALIAS, ALL, ASYNC, FAR, GENERIC, SAME, Numbers
 from simulator.races.extras import FENCED as FENCED_EDGE
 from simulator.races.running import (
     ACTOR,
@@ -81,7 +81,7 @@ class Phases:
 class Mbarrier:
     """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
 
-    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies were checked.
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies need no check.
     copies: the phase and the stamps of copies that complete it, until a thread passed; over: those stamps of which no
     thread has acquired them at once.
     """
@@ -208,7 +208,7 @@ class Order:
             return self.unknown(who, positions, epochs, part, is_rough)
         if not is_rough:
             self._by_copies(bad, who, positions, rows, stamps, actors, part_here)
-            self._by_extras(bad, rows, stamps, actors, part_here)
+            self._by_extras(bad, who, positions, rows, stamps, actors, part_here)
             self._by_parts(bad, who, positions, rows, epochs, part)
         return bad
 
@@ -250,10 +250,23 @@ class Order:
         known |= own_block & (who.own(of_wait, positions[left]) >= waited)
         bad[left[known]] = False
 
-    def _by_extras(self, bad: Mask, rows: Numbers, stamps: Numbers, actors: Numbers, part: int) -> None:
+    def _by_extras(
+        self, bad: Mask, who: Actor, positions: Numbers, rows: Numbers, stamps: Numbers, actors: Numbers, part: int
+    ) -> None:
         """Take out what the extras of rows know."""
         left = np.flatnonzero(bad)
         left = left[self.clocks.extras.of_row[rows[left]] > 0]
+        if part == ASYNC:
+            is_own = actors[left] >> BLOCK_SHIFT == who.actors(positions[left]) >> BLOCK_SHIFT
+            for some, of_part in ((left[is_own], ASYNC), (left[~is_own], FAR)):
+                self._in_extras_of(bad, some, rows, stamps, actors, of_part)
+            return
+        self._in_extras_of(bad, left, rows, stamps, actors, part)
+
+    def _in_extras_of(
+        self, bad: Mask, left: Numbers, rows: Numbers, stamps: Numbers, actors: Numbers, part: int
+    ) -> None:
+        """Take out which of `left` the extras of rows know in a part."""
         if not len(left):
             return
         columns = [rows[left], actors[left], stamps[left]]
@@ -615,7 +628,10 @@ class Order:
     # Proxy fences
 
     def fence_proxy(self, run: Running, lanes: Numbers, part: int, stamp: int) -> None:
-        """What lanes know of generic accesses, and did, they know in another part, too."""
+        """What lanes know of generic accesses, and did, they know in another part, too.
+
+        In ASYNC this leaves out what other threads of their own block did: a proxy fence takes effect within a single
+        thread, so each of these fences for itself, before it hands on (README.md, "The async proxy")."""
         clocks = self.clocks
         if clocks.parts == 1:
             return
@@ -634,11 +650,15 @@ class Order:
         slots = clocks.slots_of(run.actors[lanes[first]])
         if run.warps is not None or self._is_news(old, part, slots, own):
             made = clocks.new(len(first), old)
+            fenced_edge = FENCED_EDGE + (FAR if part == ASYNC else part)
             clocks.rows[made] = clocks.rows[old]
             clocks.rows[made, part] = np.maximum(clocks.rows[old, part], clocks.rows[old, GENERIC])
-            clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
-            clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], FENCED_EDGE + part)
-            if run.warps is not None:
+            if part == ASYNC:
+                clocks.rows[made, part, slots] = clocks.rows[old, part, slots]
+            else:
+                clocks.rows[made, part, slots] = np.maximum(clocks.rows[made, part, slots], own)
+            clocks.extras.derive(made, np.arange(len(made)), clocks.extras.of_row[old], fenced_edge)
+            if run.warps is not None and part != ASYNC:
                 warps = run.warps[run.warps_of(lanes[first])]
                 met = warps > own
                 clocks.extras.add(made[met], part, _warp_keys(run.actors[lanes[first[met]]]), warps[met])
@@ -648,11 +668,17 @@ class Order:
             run.met[key] = latest
 
     def _is_news(self, rows: Numbers, part: int, slots: Numbers, own: Numbers) -> bool:
-        """Return whether some rows, of threads that know their blocks up to `own`, do not know all of it in a part."""
+        """Return whether some rows, of threads that know their blocks up to `own`, do not know all of it in a part; of
+        ASYNC, all of other blocks."""
         clocks = self.clocks
-        if clocks.extras.of_row[rows].any() or (clocks.rows[rows, part, slots] < own).any():
+        if clocks.extras.of_row[rows].any():
             return True
-        return bool((clocks.rows[rows, part] < clocks.rows[rows, GENERIC]).any())
+        less = clocks.rows[rows, part] < clocks.rows[rows, GENERIC]
+        if part == ASYNC:
+            less[np.arange(len(rows)), slots] = False
+        elif (clocks.rows[rows, part, slots] < own).any():
+            return True
+        return bool(less.any())
 
     # Mbarriers
 

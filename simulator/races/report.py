@@ -30,6 +30,10 @@ ASSUMPTIONS = {
 }
 """What a spec may declare about hardware beyond PTX."""
 
+SHARED_MEMORY = "shared memory"
+"""What findings name as the tensor of accesses to shared memory."""
+NEW_VALUE = "a new value of the flag (an earlier store of the same value ends the wait, too)"
+WAIT_WRITTEN = "cp.async.bulk.wait_group without .read"
 _ONE_SIZE = "one size of both accesses"
 
 
@@ -81,6 +85,10 @@ class Pair:
     """Whether strong accesses overlap in part alone: they would not race if they were of one size."""
     takes: bool = False
     """Whether the read that comes first took data: see Kept."""
+    is_late_copy: bool = False
+    """Whether the later access is by a copy that was issued before the earlier one."""
+    is_coherent: bool = False
+    """Whether the later access is a store by the thread that read the value of the earlier one, by a strong load."""
 
     @property
     def is_of_one_rank(self) -> bool:
@@ -143,6 +151,10 @@ class Findings:
     watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
     of_parts: set[int] = field(default_factory=set)
     """Numbers of infos of which a warp accessed a part of 128 aligned bytes, kept for the assumption warp_128."""
+    alike: dict[int, np.ndarray] = field(default_factory=dict)
+    """By stamp of strong stores, the actors of those that stored the value that was there: they release nothing."""
+    read_alone: set[int] = field(default_factory=set)
+    """Numbers of infos of writes by bulk copies of which some thread waited for the reads alone."""
 
     def add(self, pair: Pair, count: int) -> None:
         """Note `count` pairs alike."""
@@ -160,12 +172,14 @@ class Findings:
     def forget(self, settled: int) -> None:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
         self.watched = {key: one for key, one in self.watched.items() if one.stamp > settled}
+        self.alike = {stamp: actors for stamp, actors in self.alike.items() if stamp > settled}
 
     def _judged(self, pair: Pair, assumption: str) -> tuple[str, str]:
         """Severity and what is missing. assumption: the one that explains it, or ""."""
         if pair.is_proxy_only:
             missing = "fence.proxy.alias" if pair.part == ALIAS else "fence.proxy.async"
-            return ("formal" if pair.part == ASYNC and pair.is_read_first else "proxy"), missing
+            is_formal = pair.part == ASYNC and pair.is_read_first and pair.tensor != SHARED_MEMORY
+            return "formal" if is_formal else "proxy", missing
         proxies = (pair.first.proxy, pair.second.proxy)
         if pair.is_size_only:
             missing = _ONE_SIZE
@@ -175,7 +189,7 @@ class Findings:
             missing = self._missing(pair)
         if assumption:
             return "advisory", missing
-        if missing == "an acquire" and pair.second.bypasses_l1 and not pair.is_read_first:
+        if pair.is_coherent or (missing == "an acquire" and pair.second.bypasses_l1 and not pair.is_read_first):
             return "formal", missing
         return "race", missing
 
@@ -195,8 +209,10 @@ class Findings:
         """What the reads of flags on the way lacked; "a barrier" if there is no flag."""
         old = pair.epoch & LOW_MASK
         code = old & CODE_MASK
+        if pair.is_late_copy and pair.second.number in self.read_alone:
+            return WAIT_WRITTEN
         if code == COPY_CODE:
-            return "a wait for the copy"
+            return WAIT_WRITTEN if pair.first.number in self.read_alone else "a wait for the copy"
         mine = pair.actor
         if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
             return "a barrier"
@@ -206,7 +222,7 @@ class Findings:
                 found |= self._lacking(one, pair.epoch, mine, is_own)
             if found:
                 break
-        order = ("a wider scope", "an acquire", "a release")
+        order = (NEW_VALUE, "a wider scope", "an acquire", "a release")
         known = next((what for what in order if what in found), "")
         if not known and pair.is_of_one_rank and not pair.is_of_one_stream:
             return "an event between the streams"
@@ -223,6 +239,8 @@ class Findings:
         at = direct if direct.any() or not is_own else at & (writers != readers)
         if not at.any():
             return set()
+        if any(epoch & LOW_MASK in self.alike.get(epoch >> STAMP_SHIFT, ()) for epoch in set(one.epochs[at].tolist())):
+            return {NEW_VALUE}
         if not (one.links[at] > 0).any():
             return {"a release"}
         acquired, acquired_scopes = one.run.acquires_of(one.lanes[at])

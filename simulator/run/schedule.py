@@ -20,7 +20,7 @@ from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step, whole_warps
+from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, whole_warps
 from simulator.run.recorded_choices import moved_of, turn_of
 from simulator.run.replayed import Replayed
 
@@ -158,6 +158,8 @@ def order_of(policy: str, granularity: str, seed: int) -> Order:
     """Return the order of a policy (options.Schedule)."""
     if policy == "fair":
         return Fair()
+    if policy == "priority":
+        return Priority(seed)
     if policy == "adversarial":
         return Adversarial(seed, granularity)
     return Blocks(seed) if granularity == "block" else Accesses(seed)

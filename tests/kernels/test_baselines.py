@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import baselines, flashinfer
+from kernels import baselines, flashinfer, sglang
 from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline, usual_names_for
 from kernels.catalogue import OPS, collective, find
 from kernels.flashinfer import PACKAGE, VLLM_TWO_SHOT
@@ -33,11 +33,13 @@ GPUS = Traits("nvshmem", "sm_90a", 8, 8 << 30, True)
 
 
 @pytest.fixture(autouse=True)
-def flashinfer_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a machine can tell; tests/kernels/test_flashinfer.py has what is missing elsewhere."""
+def libraries_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a machine can tell; test_flashinfer.py and test_sglang.py have what is missing elsewhere."""
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.7" if name == PACKAGE else version(name))
     monkeypatch.setattr(flashinfer, "is_prebuilt", lambda module: True)
+    by_name = {one: dataclasses.replace(find_baseline(one), missing=lambda: "") for one in sglang.MODULES}  # type: ignore[type-var]
+    monkeypatch.setattr(baselines, "BASELINES", tuple(by_name.get(one.name, one) for one in BASELINES))
 
 
 OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in baseline.offers]
@@ -47,10 +49,11 @@ def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
     """A usual case of an op: what every baseline that does the op takes."""
     baseline = find_baseline(algorithm)
     assert baseline is not None
-    offer = next((one for one in baseline.offers if one.op == op), baseline.offers[0])
+    ranks = changes.get("world_size", 8)
+    offer = baseline.offer(op, ranks) if op in baseline.ops else baseline.offers[0]
     reduction = offer.reductions[0]
-    size_bytes = 1 << 20 if algorithm == VLLM_TWO_SHOT else 4096
-    case = Case(op, algorithm, "bfloat16", "library", reduction, size_bytes, 8, placement=offer.placements[0])
+    size_bytes = {VLLM_TWO_SHOT: 1 << 20, sglang.PULL: 4 << 20}.get(algorithm, 4096)
+    case = Case(op, algorithm, "bfloat16", "library", reduction, size_bytes, ranks, placement=offer.placements[0])
     return dataclasses.replace(case, **changes)
 
 
@@ -67,7 +70,7 @@ def test_the_names_are_these() -> None:
             *("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem"),
             *("torch/two_shot_staged", "torch/multimem_staged", "nvshmem"),
             *("flashinfer/vllm_one_shot", "flashinfer/vllm_two_shot"),
-            *("flashinfer/trtllm_lamport", "flashinfer/trtllm_two_shot"),
+            *("flashinfer/trtllm_lamport", "flashinfer/trtllm_two_shot", "sglang/push", "sglang/pull"),
         ),
         "reduce_scatter": ("nccl", "nccl/symmetric", "torch/two_shot", "nvshmem"),
         "all_gather": ("nccl", "nccl/symmetric", "torch/multimem", "nvshmem"),
@@ -85,9 +88,11 @@ def test_the_names_are_these() -> None:
 
 @pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))
 def test_each_can_do_a_usual_case_on_gpus_and_none_in_the_simulator(name: str, offer: Offer) -> None:
-    assert reason(name, op=offer.op) is None
-    simulated = dataclasses.replace(GPUS, name="simulator", simulated=True)
-    assert reason(name, simulated, op=offer.op) == f"{name} needs GPUs: the fabric simulator has none"
+    ranks = offer.world_sizes[0] if offer.world_sizes and 8 not in offer.world_sizes else 8
+    gpus = dataclasses.replace(GPUS, world_size=ranks)
+    assert reason(name, gpus, op=offer.op, world_size=ranks) is None
+    simulated = dataclasses.replace(gpus, name="simulator", simulated=True)
+    assert reason(name, simulated, op=offer.op, world_size=ranks) == f"{name} needs GPUs: the fabric simulator has none"
 
 
 @pytest.mark.parametrize(("name", "offer"), OFFERS, ids=lambda value: getattr(value, "op", value))

@@ -183,7 +183,8 @@ def test_records_name_the_version_and_what_compiled_it() -> None:
     assert library_of(VLLM_ONE_SHOT, traits, "PyTorch 2.11.0, nvcc 13.0") == (
         "flashinfer 0.7.2 (PyTorch 2.11.0, nvcc 13.0)"
     )
-    assert library_of(TRTLLM_LAMPORT, traits) == "flashinfer 0.7.2"
+    assert library_of(VLLM_ONE_SHOT, traits) == "flashinfer 0.7.2"
+    assert library_of(TRTLLM_LAMPORT, traits) == "flashinfer 0.7.2 (dependent launch)"
 
 
 def test_ranks_that_do_not_reach_each_other_are_refused() -> None:

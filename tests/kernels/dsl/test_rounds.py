@@ -41,7 +41,8 @@ SENDERS = ("broadcast/ll", "broadcast/ll128", "reduce/ll", "reduce/lamport")
 """Where some rank sends and gets no data: only grants stop it. (In send_recv data comes back around the ring, so that
 on 3 ranks none gets further ahead than its banks allow.)"""
 
-ROUNDS = {name: slots.SET_BACK if name.endswith("lamport") else slots.FLAGGED for name in NAMES}
+FORMS = {"lamport": slots.SET_BACK, "ll": slots.FLAGGED, "ll128": slots.IN_LINES}
+ROUNDS = {name: FORMS[name.partition("/")[2]] for name in NAMES}
 OTHERS = tuple(slots.Rounds(*values) for values in ((8, 4, 2), (2, 1, 2), (4, 1, 1), (8, 2, 1)))
 SEEDS = range(8)
 QUICK = ("broadcast/ll", "reduce/lamport")
@@ -175,7 +176,7 @@ def test_by_every_seed_and_under_the_adversary(queued: Callable[..., Queued], na
 
 def launches_alone(work: Callable[[int], Queued]) -> int:
     """How many launches in a row end on rank 0 though the others never launch."""
-    for count in range(1, 12):
+    for count in range(1, 20):
         one = work(count)
         one.run()
         if one.errors:
@@ -191,7 +192,7 @@ def test_a_rank_ends_so_many_launches_before_others_begin_theirs(queued: Callabl
     Where it gets data it ends none."""
     root = {"broadcast": 0, "reduce": 1}.get(SPECS[name].op)
     found = launches_alone(lambda count: queued(SPECS[name], [48] * count, root, absent=(1, 2)))
-    assert found == {"broadcast/ll": 2, "broadcast/ll128": 2, "reduce/ll": 2, "reduce/lamport": 5}.get(name, 0)
+    assert found == {"broadcast/ll": 14, "broadcast/ll128": 6, "reduce/ll": 14, "reduce/lamport": 13}.get(name, 0)
 
 
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=QUICK.__contains__))
@@ -393,20 +394,23 @@ def test_other_banks_and_grants_are_right_too(queued: Callable[..., Queued], rou
 
 
 def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
-    """Four banks of twice the size with flags, eight without, four of 1 KiB for each 960 bytes in lines: of n - 1
-    chunks, of one message, or at a root of n - 1 messages."""
-    size, n = 1 << 16, 8
-    chunks = (n - 1) * size // n
-    expected = {
-        **dict.fromkeys(("reduce_scatter/ll", "all_gather/ll", "all_to_all/ll"), 8 * chunks),
-        "reduce_scatter/lamport": 8 * chunks,
-        **dict.fromkeys(("broadcast/ll", "send_recv/ll"), 8 * size),
-        "reduce/ll": 8 * (n - 1) * size,
-        "reduce/lamport": 8 * (n - 1) * size,
-        **dict.fromkeys(("reduce_scatter/ll128", "all_gather/ll128", "all_to_all/ll128"), 4 * (n - 1) * 9 * 1024),
-        **dict.fromkeys(("broadcast/ll128", "send_recv/ll128"), 4 * 69 * 1024),
-    }
-    assert set(expected) == set(NAMES)
-    for name, wanted in expected.items():
-        case = fit_case(SPECS[name], world_size=n, size_bytes=size)
-        assert sum(4 * one.numel for one in SPECS[name].workspaces(case) if one.name == "inbox") == wanted
+    """Sixteen banks, of twice the size with flags, or eight of 1 KiB for 960 bytes in lines: of n - 1 chunks, of one
+    message, or at a root of n - 1 messages. Fewer banks on more than eight ranks."""
+    for n, size, flagged, set_back, in_lines in ((8, 1 << 16, 32, 16, 8), (9, 9 << 13, 8, 8, 4)):
+        chunks, tiles = (n - 1) * size // n, -(-size // n // 960)
+        expected = {
+            **dict.fromkeys(("reduce_scatter/ll", "all_gather/ll", "all_to_all/ll"), flagged * chunks),
+            "reduce_scatter/lamport": set_back * chunks,
+            **dict.fromkeys(("broadcast/ll", "send_recv/ll"), flagged * size),
+            "reduce/ll": flagged * (n - 1) * size,
+            "reduce/lamport": set_back * (n - 1) * size,
+            **dict.fromkeys(
+                ("reduce_scatter/ll128", "all_gather/ll128", "all_to_all/ll128"), in_lines * (n - 1) * tiles * 1024
+            ),
+            **dict.fromkeys(("broadcast/ll128", "send_recv/ll128"), in_lines * -(-size // 960) * 1024),
+        }
+        assert set(expected) == set(NAMES)
+        for name, wanted in expected.items():
+            case = fit_case(SPECS[name], world_size=n, size_bytes=size)
+            found = sum(4 * one.numel for one in SPECS[name].workspaces(case) if one.name == "inbox")
+            assert found == wanted

@@ -52,6 +52,15 @@ def _swap_times(folder: Path) -> None:
         (world(folder, number) / "command.json").unlink()
 
 
+def _in_the_year(folder: Path, year: str) -> None:
+    """Everything of all worlds is said to have been in another year."""
+    for path in (*folder.rglob("*.json"), *folder.rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("2026-01-01T", f"{year}-01-01T").replace("20260101T", f"{year}0101T"), "utf-8")
+    for number in range(4):
+        world(folder, number).rename(folder / name_of(number).replace("2026", year))
+
+
 def _at_once(folder: Path) -> None:
     for path in world(folder, 1).rglob("all_reduce*.json"):
         edit(path, put("started", "2026-01-01T00:00:00.500Z"))
@@ -122,6 +131,26 @@ def _dropped_case(folder: Path) -> None:
     path.unlink()
     command(lambda document: document["jobs"][0]["cases"].remove(case))(folder)
     command(put("counts.PASSED", lambda count: count - 1))(folder)
+
+
+def _left_out(folder: Path) -> None:
+    """A record is gone, and command.json says that the command was interrupted before."""
+    _dropped_case(folder)
+    path = sorted(folder.rglob("command.json"))[0]
+    document = json.loads(path.read_text(encoding="utf-8"))
+    case = next(one.stem for one in record_paths(folder) if "one_shot" in one.name).replace("one_shot", "two_shot")
+    document["jobs"][0]["cases"].append(case)
+    document |= {
+        "outcome": "interrupted",
+        "exit_code": 130,
+        "why": "SIGINT",
+        "cases_not_run": [{"job": 0, "case": case}],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    known = {json.loads(one.read_text(encoding="utf-8"))["kernel"]["ptx_digest"][7:] for one in record_paths(folder)}
+    for one in folder.rglob("*.ptx"):
+        if one.stem not in known:
+            one.unlink()
 
 
 def _unsealed(change: Change) -> Change:
@@ -335,9 +364,17 @@ TIMING = (
         11,
     ),
     Kind("a rank's samples left out", "measured", first(put("timing.samples_us", lambda rows: rows[:3])), LOAD),
+    Kind("sorted samples", "measured", every(put("timing.samples_us", lambda rows: [sorted(row) for row in rows]), "one_shot"), 11),
+    Kind("samples sorted downwards", "measured", every(put("timing.samples_us", lambda rows: [sorted(row, reverse=True) for row in rows]), "one_shot"), 11),
+    Kind("half of the samples copied", "measured", first(put("timing.samples_us", lambda rows: [row[:6] * 2 for row in rows])), 11),
+    Kind("half of the samples copied, in another order", "measured", first(put("timing.samples_us", lambda rows: [row[:6] + row[5::-1] for row in rows])), 11),
+    Kind("seven samples of a rank copied to another", "measured", first(put("timing.samples_us", lambda rows: [rows[0], rows[1][:3] + rows[0][:7] + rows[1][10:], *rows[2:]])), 11),
+    Kind("samples cut off at the top", "measured", first(put("timing.samples_us", lambda rows: [[min(value, 10.35) for value in row] for row in rows])), 11),
+    Kind("a baseline's samples cut off at the bottom", "measured", first(put("timing.samples_us", lambda rows: [[max(value, 20.3) for value in row] for row in rows]), "nccl"), 11),
     Kind("a negative time", "measured", first(put("timing.samples_us.0.0", -1.0)), LOAD),
     Kind("quicker than the link", "measured", first(put("timing.samples_us", scaled(1e-5))), 15),
     Kind("a limit that the NVLinks don't have", "measured", every(put("timing.limit.push_gbps", 900.0)), 15),
+    Kind("a limit of another type's links", "measured", every(put("timing.limit", lambda limit: {**limit, "push_gbps": 60.0, "pull_gbps": 60.0})), 15),
     Kind("a higher limit in one world", "measured", every(put("timing.limit.push_gbps", 449.0), name_of(2)), 15),
     Kind("two limits in one job", "measured", first(put("timing.limit.push_gbps", 401.0)), 15),
     Kind(
@@ -349,6 +386,8 @@ TIMING = (
     ),
     Kind("in turns with what there is no record of", "measured", first(put("timing.interleaved_with", ["nccl", "magic"])), 14),
     Kind("a clock that no GPU has", "measured", first(put("timing.devices.0.before.sm_mhz", 99999)), 7),
+    Kind("a clock that H200 has not", "measured", every(put("timing.devices.0.before.sm_mhz", 2400)), 7),
+    Kind("a memory clock that H200 has not", "measured", every(put("timing.devices.0.after.memory_mhz", 5000)), 7),
     Kind("a negative power", "measured", first(put("timing.devices.0.before.power_w", -5.0)), 7),
     Kind("a temperature that melts", "measured", first(put("timing.devices.0.after.temperature_c", 5000)), 7),
     Kind("a baseline that was not in turns", "measured", first(put("timing.interleaved_with", [])), 14),
@@ -391,6 +430,10 @@ WORLDS = (
     Kind("a rank that takes a thousand times as long", "measured", first(put("timing.samples_us", lambda rows: [*rows[:3], *scaled(2000.0)(rows[3:])])), 11),
     Kind("samples of another world in another order", "measured", _reordered, 13),
     Kind("our samples are the baseline's, quicker", "measured", _of_baseline, 13),
+    Kind("a baseline three times as slow in one world", "measured", every(put("timing.samples_us", scaled(3.0)), f"{name_of(2)}/all_reduce-nccl"), 14),
+    Kind("baselines three times as slow in two of four worlds", "measured", both(*(
+        every(put("timing.samples_us", scaled(3.0)), f"{name_of(at)}/all_reduce-nccl") for at in (1, 2))), 14),
+    Kind("our times a third in one world", "measured", every(put("timing.samples_us", scaled(0.33)), f"{name_of(2)}/all_reduce-one"), 14),
     Kind("worlds out of order in time", "measured", _swap_times, 13),
     Kind("worlds at once on the same GPUs", "measured", _at_once, 7),
     Kind("other packages in one world", "measured", every(put("environment.packages.torch", "2.0"), name_of(1)), 4),
@@ -432,6 +475,31 @@ MACHINE = (
         every(put("kernel.compiler", "nvidia-cutlass-dsl 9.9.9, NVVM 99, ptxas 99")),
         4,
     ),
+    *(
+        Kind(
+            f"every GPU named {name}",
+            "measured",
+            every(
+                lambda document, name=name: document.update(
+                    json.loads(json.dumps(document).replace("NVIDIA H200", name))
+                )
+            ),
+            5,
+        )
+        for name in ("NVIDIA B300", "NVIDIA GB300", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA L40S")
+    ),
+    Kind(
+        "H200 named H100, with a memory clock that H100 has not",
+        "measured",
+        every(
+            lambda document: document.update(
+                json.loads(
+                    json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')
+                )
+            )
+        ),
+        7,
+    ),
     Kind("a heap without room", "measured", every(put("fabric.heap_bytes", 1)), 5),
     Kind("a simulated fabric of GPUs", "run", every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")), 5),
     Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), 5),
@@ -459,6 +527,7 @@ REQUEST = (
     Kind("a command that started another day", "measured", command(put("started", "2025-12-31T00:00:00+00:00")), 17),
     Kind("a time that can't be read", "measured", command(put("ended", "later")), 17),
     Kind("a record that ended before it started", "measured", first(put("ended", "2025-12-31T00:00:00Z")), 17),
+    Kind("a world of a day to come", "measured", lambda folder: _in_the_year(folder, "2099"), 17),
     Kind("a record that took another time", "measured", first(put("duration_s", 90.0)), 17),
     Kind("fewer cases in command.json", "measured", command(put("jobs.0.cases", [])), 16),
     Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), 16),
@@ -761,6 +830,10 @@ UNFINDABLE = (
     Kind(
         "a slow world left out", "measured", _dropped_world, NOWHERE,
         "no file of the others names it; a signature over all worlds, or the tracker that it was sent to",
+    ),
+    Kind(
+        "a record that is gone, of a command said to have been interrupted", "run", _left_out, NOWHERE,
+        "an interrupted command may not have come to it; the last line says how many did not run; a signature",
     ),
     Kind(
         "temperatures and power", "measured", every(put("timing.devices.0.before.temperature_c", 20)), NOWHERE,

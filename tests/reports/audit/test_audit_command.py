@@ -13,6 +13,7 @@ import pytest
 
 from reports.__main__ import main
 from reports.audit import command, worker
+from reports.audit.comparison import STATED
 from reports.record import bundle
 from tests.reports.audit.complete_set import answer, kept, records
 from tests.reports.audit.invented_records import check, in_turns, one
@@ -41,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("after", "code", "verdict"),
     [
-        ("same", 0, "VERIFIED: data: 1 BIT-EQUAL; speed: 1 SAME"),
+        ("same", 0, f"NO FINDING: data: 1 BIT-EQUAL; speed: 1 SAME; {STATED}"),
         ("slow", 1, "FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER"),
         ("other", 1, "FINDING: data: 1 DIFFERENT; speed: 1 NOT COMPARABLE"),
         ("elsewhere", 2, "NOT AUDITABLE: "),
@@ -71,19 +72,21 @@ def test_a_gate_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> Non
     for gate, code, says in (("slower", 1, "failed"), ("different", 0, "passed")):
         assert main([*places, "--gate", gate]) == code
         verdict = capsys.readouterr().out.splitlines()[-1]
-        assert verdict == f"FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; gate {gate}: {says}"
+        assert verdict == f"FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; {STATED}; gate {gate}: {says}"
 
 
 def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "records"]) == 0
     out = capsys.readouterr().out
     assert "  20  what is not captured is named" in out
-    assert out.splitlines()[-1] == "VERIFIED: consistent; unsigned; 1 of 2 recomputed"
+    assert out.splitlines()[-1] == (
+        "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
+    )
     assert "8 records, 21 items: " in out
     path = next(Path("records/command0/ptx").iterdir())
     path.write_text("tampered", encoding="utf-8")
     assert main(["audit", "records"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in item 3, 18; unsigned; ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in item 3, 18; data recomputed ")
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +97,7 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "markdown"]) == 1
     out = capsys.readouterr().out
     assert "| algorithm |" in out
-    assert out.endswith("**FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER**\n")
+    assert out.endswith(f"**FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; {STATED}**\n")
 
 
 @pytest.mark.parametrize("name", ["audit.html", "audit.md", "audit.json"])

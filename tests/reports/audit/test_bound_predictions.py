@@ -21,7 +21,7 @@ from runner.case.contestant import Contestant
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import beside_measured, predicted_beside
-from runner.predict.predicting import simulator_digest
+from runner.predict.predicting import FORM, simulator_digest
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
 from runner.request.gpu_types import document_of
@@ -231,7 +231,7 @@ def test_work_of_another_form_is_no_work_of_todays_code(simulated: Record, told:
         other = with_time(lie, work={**time_of(lie).work, "form": form})
         answer = predictions([other], predictions_asked([other]), lambda text: None)
         ((_, what),) = answer["different"]
-        assert what.endswith("of profiles, today's is 3, and its simulator and its code are today's"), form
+        assert what.endswith(f"of profiles, today's is {FORM}, and its simulator and its code are today's"), form
         assert (answer["weighed"], answer["simulated"], answer["not_comparable"]) == (1, 0, [])
 
 
@@ -249,7 +249,7 @@ def test_work_of_another_form_is_not_comparable_without_todays_code(simulated: R
     ):
         answer = predictions([other], predictions_asked([other]), lambda text: None)
         ((_, said_),) = answer["not_comparable"]
-        assert said_ == f"its work has the form 1 of profiles, today's is 3: {why}"
+        assert said_ == f"its work has the form 1 of profiles, today's is {FORM}: {why}"
         assert (answer["weighed"], answer["different"]) == (0, [])
 
 

@@ -34,7 +34,10 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
         "what is recomputed or compared, and nothing that the records only state"
     )
     assert audit.exit_code == 0
-    assert audit.verdict == "VERIFIED: consistent; unsigned; 1 of 2 recomputed"
+    assert (
+        audit.verdict
+        == "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
+    )
     assert audit.summary.startswith("8 records, 21 items: ")
 
 
@@ -51,20 +54,22 @@ def test_nothing_is_passed_by_default() -> None:
 def test_a_finding_decides_and_is_named() -> None:
     audit = audited(cases={"missing": [["command0", 0, "a case"]]})
     assert audit.exit_code == 1
-    assert audit.verdict == "FINDING: findings in item 16; unsigned; 1 of 2 recomputed"
+    assert (
+        audit.verdict == "FINDING: findings in item 16; data recomputed in 1 of 2; times stated, not verified; unsigned"
+    )
     assert audit.summary.endswith("; findings in item 16")
 
 
 def test_the_last_line_names_the_items_that_were_not_compared() -> None:
     audit = audited(cases={"not_comparable": [["command0", 0, "no configuration"]]})
-    assert audit.verdict.endswith("1 of 2 recomputed; not comparable in item 16")
+    assert audit.verdict.endswith("consistent; unsigned; not comparable in item 16")
 
 
 def test_the_level_says_that_the_tree_was_changed() -> None:
     """What a commit lacks may explain any difference, so it stands on the last line."""
     git = {"commit": "0" * 40, "branch": "main", "dirty": True, "changed_files": 1}
     members = [dataclasses.replace(one, environment=dataclasses.replace(one.environment, git=git)) for one in records()]
-    assert "; changed tree; unsigned; " in audited(members).verdict
+    assert "; changed tree; unsigned" in audited(members).verdict
     assert "changed tree" not in audited().verdict
 
 
@@ -75,19 +80,22 @@ OTHER = ["the case of other", "all_reduce/other", "reference"]
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"agree": [], "of": 0, "kernels": []}, "0 of 0 recomputed"),
-        ({"agree": []}, "0 of 2 recomputed"),
-        ({"kernels": ["all_reduce/one_shot", "all_reduce/other"]}, "1 of 2 recomputed, none of all_reduce/other"),
-        ({"agree": [OTHER], "kernels": ["all_reduce/one_shot"]}, "1 of 2 recomputed, none of all_reduce/one_shot"),
+        ({"agree": [], "of": 0, "kernels": []}, "0 of 0"),
+        ({"agree": []}, "0 of 2"),
+        ({"kernels": ["all_reduce/one_shot", "all_reduce/other"]}, "1 of 2, none of all_reduce/other"),
+        ({"agree": [OTHER], "kernels": ["all_reduce/one_shot"]}, "1 of 2, none of all_reduce/one_shot"),
         (
             {"not_comparable": [["a case", "its code changed since"]]},
-            "1 of 2 recomputed, 1 changed since; not comparable in item 9",
+            "1 of 2, 1 changed since; not comparable in item 9",
         ),
     ],
 )
 def test_a_set_needs_data_recomputed_of_each_kernel(changes: dict[str, Any], says: str) -> None:
     audit = audited(rerun={"stated": [], **changes})
-    assert (audit.exit_code, audit.verdict) == (2, f"NOT AUDITABLE: consistent; unsigned; {says}")
+    data, _, rest = says.partition("; ")
+    stated = "times stated, not verified; consistent; unsigned"
+    wanted = f"NOT AUDITABLE: data recomputed in {data}; {stated}{'; ' if rest else ''}{rest}"
+    assert (audit.exit_code, audit.verdict) == (2, wanted)
 
 
 def test_one_case_of_each_kernel_is_enough() -> None:

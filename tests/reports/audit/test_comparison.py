@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
+from reports.audit.comparison import FINDING, NOT_AUDITABLE, RUN_HERE, STATED, VERIFIED, compare
 from reports.audit.data import Data
 from reports.audit.differences import OLDER
 from reports.audit.gate import Gate
@@ -44,7 +44,7 @@ def test_the_same_bits_are_bit_equal() -> None:
     found = compare([one()], [one(world=1)])
     assert [case.data.data for case in found.cases] == [Data.BIT_EQUAL]
     assert found.exit_code == VERIFIED
-    assert found.verdict == "VERIFIED: data: 1 BIT-EQUAL; speed: 1 NOT COMPARABLE"
+    assert found.verdict == f"NO FINDING: data: 1 BIT-EQUAL; speed: 1 NOT COMPARABLE; {STATED}"
 
 
 def test_other_bits_where_bits_are_promised_are_a_finding() -> None:
@@ -55,6 +55,11 @@ def test_other_bits_where_bits_are_promised_are_a_finding() -> None:
     assert case.data.remark.endswith("(different on 4 of 4 ranks)")
     assert found.exit_code == FINDING
     assert found.verdict.startswith("FINDING: data: 1 DIFFERENT; ")
+
+
+def test_a_replay_says_that_only_one_side_ran_here() -> None:
+    found = compare([one()], [one(world=1)], is_after_run_here=True)
+    assert found.verdict == f"NO FINDING: data: 1 BIT-EQUAL; speed: 1 NOT COMPARABLE; {RUN_HERE}"
 
 
 def test_a_single_rank_and_a_single_launch_count() -> None:
@@ -162,7 +167,7 @@ def test_what_is_wrong_after_is_a_finding_even_where_it_was_wrong_before() -> No
 def test_the_verdict_counts_what_was_wrong_before() -> None:
     found = compare([wrong(), one(size_bytes=MIB)], [one(world=1), one(size_bytes=MIB, world=1)])
     assert found.exit_code == VERIFIED
-    assert found.verdict.endswith("; wrong before: 1 case")
+    assert found.verdict.endswith(f"; wrong before: 1 case; {STATED}")
     assert compare([one(), one(size_bytes=MIB)], [wrong(world=1), one(size_bytes=MIB, world=1)]).exit_code == FINDING
 
 
@@ -205,7 +210,9 @@ def test_the_verdict_begins_with_what_was_not_compared() -> None:
     others = refused("one_shot", 2 * MIB), one(size_bytes=MIB)
     found = compare([one(), others[0]], [one(world=1), others[0], others[1]], not_run=[("gone", "an invented reason")])
     assert found.not_compared == 3
-    assert found.verdict.startswith("PARTLY VERIFIED: 3 of 4 cases not compared; data: 1 BIT-EQUAL, 1 NOT COMPARABLE; ")
+    assert found.verdict.startswith(
+        "NO FINDING IN WHAT WAS COMPARED: 3 of 4 cases not compared; data: 1 BIT-EQUAL, 1 NOT COMPARABLE; "
+    )
     assert "not compared" not in compare([one()], [one(world=1)]).verdict
 
 
@@ -304,11 +311,11 @@ def test_few_worlds_are_inside_or_outside() -> None:
 def test_inconclusive_is_named_and_no_finding() -> None:
     noisy = (8.0, 12.0, 9.0, 11.5, 10.0)
     found = compare(*in_turns(noisy, tuple(reversed(noisy))))
-    assert found.verdict == "NOT AUDITABLE: data: 1 BIT-EQUAL; speed: 1 INCONCLUSIVE"
+    assert found.verdict == f"NOT AUDITABLE: data: 1 BIT-EQUAL; speed: 1 INCONCLUSIVE; {STATED}"
     assert found.exit_code == NOT_AUDITABLE, "no speed was verified"
     steady, unsteady = in_turns(STEADY, STEADY, size_bytes=2 * KIB), in_turns(noisy, tuple(reversed(noisy)))
     found = compare([*unsteady[0], *steady[0]], [*unsteady[1], *steady[1]])
-    assert found.verdict == "VERIFIED: data: 2 BIT-EQUAL; speed: 1 SAME, 1 INCONCLUSIVE"
+    assert found.verdict == f"NO FINDING: data: 2 BIT-EQUAL; speed: 1 SAME, 1 INCONCLUSIVE; {STATED}"
     without = [[edged(old(record)) for record in side] for side in unsteady]
     assert compare(*without).exit_code == NOT_AUDITABLE
 
@@ -366,13 +373,13 @@ def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named() -> None:
     extra, never = one(size_bytes=MIB), refused("one_shot", 2 * MIB)
     found = compare([one(), extra, never], [one(world=1)])
     assert found.exit_code == FINDING
-    assert found.verdict.endswith("; missing after: 1 case that passed before; only before: 1 other case")
+    assert found.verdict.endswith(f"; missing after: 1 case that passed before; only before: 1 other case; {STATED}")
     text = sheet.text(found.sheets, found.captions)
     assert extra.id in text
     assert never.id in text
     new = compare([one()], [one(world=1), extra])
     assert new.exit_code == VERIFIED
-    assert new.verdict.endswith("; only after: 1 case")
+    assert new.verdict.endswith(f"; only after: 1 case; {STATED}")
     assert extra.id in sheet.text(new.sheets, new.captions)
 
 

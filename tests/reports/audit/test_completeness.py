@@ -241,6 +241,15 @@ def test_an_exit_code_of_0_needs_cases_that_passed(tmp_path: Path) -> None:
     assert Outcome.FINDING not in outcomes(audited(place=stopped), 17)
 
 
+def test_a_library_that_did_not_finish_is_in_no_exit_code(tmp_path: Path) -> None:
+    late = broken(
+        Status.TIMEOUT, size_bytes=4096, kernel=None, library="NVSHMEM 0.0.0", request={"command": "command0", "job": 0}
+    )
+    place = with_command(kept(tmp_path, [*records(1), late]), counts={"PASSED": 2, "TIMEOUT": 1})
+    for code in (0, 1):  # 1: of commands of before
+        assert Outcome.FINDING not in outcomes(audited(place=with_command(place, exit_code=code)), 17)
+
+
 def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
     """In a bundle, too, where there is no command.json."""
     members = [with_request(record, jobs=3) for record in records(1)]
@@ -268,3 +277,47 @@ def test_16_what_a_record_that_passed_may_give_as_a_reason(reason: str, is_known
     changed = [dataclasses.replace(first, timing=None, reason=reason), *others]
     found = outcomes(audited(changed), 16)
     assert (Outcome.FINDING in found) != is_known
+
+
+def interrupted(place: Path, outcome: str | None) -> Path:
+    """The first command without its second record: interrupted, or with None killed."""
+    path = sorted((place / "command0").glob("all_reduce*.json"))[1]
+    case = path.stem
+    path.unlink()
+    (place / "command0" / MANIFEST).unlink()
+    ends = dict.fromkeys(("ended", "exit_code", "outcome", "why", "counts", "cases_not_run"))
+    if outcome is not None:
+        ends |= {"ended": records(1)[0].ended, "exit_code": 130, "outcome": outcome, "why": "SIGINT"}
+        ends |= {"counts": {"PASSED": 1}, "cases_not_run": [{"job": 0, "case": case}]}
+    with_command(place, **ends)
+    if outcome is not None:
+        seal(place / "command0")
+    return place
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", None])
+def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), outcome)
+    document = json.loads((place / "command0" / "command.json").read_text())
+    (case,) = {one for job in document["jobs"] for one in job["cases"]} - {one.id for one in read([place])}
+    missing = {"expected": 2, "missing": [["command0", 0, case]]}
+    audit = audited(read([place]), place, cases=missing)
+    assert audit.level.findings == ()
+    assert "1 of 2 cases of command0 did not run: " in evidence(audit, 16, Outcome.NOT_CAPTURED)
+    assert "; interrupted, 1 case not run; " in audit.verdict
+
+
+def test_what_did_not_run_must_be_said_to(tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), "interrupted")
+    with_command(place, cases_not_run=[])
+    assert "is not there" in evidence(audited(place=place), 16, Outcome.FINDING)
+    path = next((place / "command0").glob("all_reduce*.json"))
+    with_command(place, cases_not_run=[{"job": 0, "case": path.stem}])
+    assert "is said not to have run, and has a record" in evidence(audited(place=place), 16, Outcome.FINDING)
+
+
+def test_a_command_that_never_ended_has_no_manifest(tmp_path: Path) -> None:
+    """Who takes the end of command.json away, and seals the folder again, does what no command does."""
+    place = interrupted(kept(tmp_path, records(1)), None)
+    seal(place / "command0")
+    assert "never ended, and have a manifest" in evidence(audited(place=place), 17, Outcome.FINDING)

@@ -169,6 +169,14 @@ def test_10_timed_otherwise_than_asked() -> None:
     assert "no configuration says" in evidence(audited(silent), 10, Outcome.NOT_CAPTURED)
 
 
+def test_11_times_are_stated_whatever_they_are() -> None:
+    """Redrawn noise and exchanged names look as measured times do: nothing that rests on times alone is VERIFIED."""
+    audit = audited()
+    assert outcomes(audit, 11) == {Outcome.CAPTURED}
+    assert "times are stated, and by no software verified" in evidence(audit, 11, Outcome.CAPTURED)
+    assert audit.verdict.startswith("DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; ")
+
+
 def test_11_fewer_samples_than_asked_and_rounded_ones() -> None:
     first, *others = records()
     few = audited([with_timing(first, samples_us=((10.123, 10.5),) * 4), *others])

@@ -96,7 +96,7 @@ def test_a_signed_folder_names_its_signer_on_the_last_line(
     assert (point.outcome, point.ground, point.share) == (Outcome.VERIFIED, Ground.COMPARED, (2, 2))
     assert f"signed by {ALICE} (ED25519 SHA256:" in point.evidence
     assert digest_of(folder) in point.evidence
-    assert f"; signed by {ALICE}; " in audit.verdict
+    assert f"; signed by {ALICE}" in audit.verdict
     assert audit.document()["signed"] == f"signed by {ALICE}"
 
 
@@ -115,20 +115,20 @@ def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
     folder = place / "command0"
     audit = audited(folder, keys / "signers")
     assert told(audit) == [(Outcome.NOT_CAPTURED, "no signature; symlab sign FOLDER --key KEY makes one")]
-    assert "; unsigned; " in audit.verdict
+    assert "; unsigned" in audit.verdict
     assert "item 21" in [point.evidence for point in audit.items[19].points][-1]
     signed(folder, keys)
     audit = audited(folder, None)
     ((outcome, evidence),) = told(audit)
     assert outcome is Outcome.CAPTURED
     assert evidence.endswith("--signers FILE says whose it is")
-    assert "; signature not verified; " in audit.verdict
+    assert "; signature not verified" in audit.verdict
 
 
 def test_records_of_mlflow_have_no_signature(keys: Path) -> None:
     audit = check(records(1), source="MLflow's run", ask=lambda *_: (answer(), ""), signers=keys / "signers")
     assert told(audit)[0][0] is Outcome.NOT_CAPTURED
-    assert "; unsigned; " in audit.verdict
+    assert "; unsigned" in audit.verdict
 
 
 def resealed(folder: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_forged_signature_is_a_finding(
         audit = audited(folder, signers)
         assert finding in findings(audit)
         assert audit.exit_code == 1
-        assert "; signature not valid; " in audit.verdict
+        assert "; signature not valid" in audit.verdict
         assert ALICE not in audit.verdict
 
 
@@ -311,7 +311,7 @@ def test_a_signer_who_is_not_in_the_list(place: Path, keys: Path) -> None:
     audit = audited(folder, keys / "signers")
     assert f"{keys / 'signers'} does not name it" in findings(audit)
     assert "unknown signer, key ED25519 SHA256:" in findings(audit)
-    assert "; signature not valid; " in audit.verdict
+    assert "; signature not valid" in audit.verdict
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_key_with_a_line_for_each_namespace(order: tuple[int, int], place: Pat
     path = tmp_path / "list"
     path.write_text("# signers\n" + "".join(lines[index] for index in order))
     audit = audited(folder, path)
-    assert "; signed by symlab-key; " in audit.verdict
+    assert "; signed by symlab-key" in audit.verdict
     assert outcomes(audit, 21) == {Outcome.VERIFIED}
     path.write_text(f"{lines[0]}\n" + lines[1].replace('"symlab"', '"symlab",valid-before="20200101"'))
     says = findings(audited(folder, path))
@@ -384,12 +384,12 @@ def test_a_pattern_names_no_person(pattern: str, place: Path, keys: Path, tmp_pa
     path.write_text(f"{pattern} {key}")
     audit = audited(folder, path)
     name = pattern.strip('"').split(",")[0]
-    assert f"; signed by a key of the pattern '{name}'; " in audit.verdict
+    assert f"; signed by a key of the pattern '{name}'" in audit.verdict
     ((outcome, evidence),) = told(audit)
     assert outcome is Outcome.VERIFIED
     assert evidence.endswith(f"; the pattern in {path} names no person")
     path.write_text(f"{pattern} {key}{ALICE} {key}")
-    assert f"; signed by {ALICE}; " in audited(folder, path).verdict
+    assert f"; signed by {ALICE}" in audited(folder, path).verdict
 
 
 def test_a_signature_made_for_something_else(place: Path, keys: Path) -> None:
@@ -409,7 +409,7 @@ def test_several_signers(place: Path, keys: Path, capsys: pytest.CaptureFixture[
     signed(folder, keys, EVE, ALICE, BOB, ALICE)
     assert "2 other signatures beside it" in capsys.readouterr().out.splitlines()[-1]
     audit = audited(folder, keys / "signers")
-    assert f"; signed by {BOB}; {ALICE}; " in audit.verdict
+    assert f"; signed by {BOB}; {ALICE}" in audit.verdict
     assert outcomes(audit, 21) == {Outcome.VERIFIED}
     assert (folder / SIGNATURES).read_text().count(BEGIN) == 3
 
@@ -454,7 +454,7 @@ def test_signatures_that_can_not_be_read_are_not_replaced(
     signed(folder, keys)
     without_signatures(folder)  # as an interrupted command leaves it: no signature is lost
     signed(folder, keys, BOB)
-    assert f"; signed by {BOB}; " in audited(folder, keys / "signers").verdict
+    assert f"; signed by {BOB}" in audited(folder, keys / "signers").verdict
 
 
 def with_statements(place: Path, keys: Path, number: int, *, is_other: bool) -> Path:
@@ -505,7 +505,7 @@ def test_a_signer_beside_signatures_that_were_not_verified_signed_in_part(
     signed(place / "command0", keys, ALICE, BOB)
     monkeypatch.setattr(vouching, "MAX_VERIFIED", 1)
     audit = audited(place / "command0", keys / "signers")
-    assert f"; signed in part by {ALICE}; " in audit.verdict
+    assert f"; signed in part by {ALICE}" in audit.verdict
     assert (Outcome.NOT_COMPARABLE, "1 signature not verified: 1 are an audit's maximum") in told(audit)
 
 
@@ -528,25 +528,25 @@ def test_a_folder_that_was_sealed_again_is_signed_anew(
     resealed(folder)
     signed(folder, keys)
     assert "the earlier signatures were of other content, and are replaced" in capsys.readouterr().out
-    assert f"; signed by {ALICE}; " in audited(folder, keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(folder, keys / "signers").verdict
 
 
 @pytest.mark.slow
 def test_part_of_a_place_is_signed(place: Path, keys: Path) -> None:
     signed(place / "command0", keys)
     audit = audited(place, keys / "signers")
-    assert f"; signed in part by {ALICE}; " in audit.verdict
+    assert f"; signed in part by {ALICE}" in audit.verdict
     assert (Outcome.NOT_CAPTURED, "2 of 4 records: no signature") in told(audit)
     signed(place / "command1", keys, BOB)
     audit = audited(place, keys / "signers")
-    assert f"; signed by {ALICE}; {BOB}; " in audit.verdict
+    assert f"; signed by {ALICE}; {BOB}" in audit.verdict
     assert [point.share for point in audit.items[-1].points] == [(2, 4), (2, 4)]
 
 
 def test_a_file_of_a_signed_folder(place: Path, keys: Path) -> None:
     signed(place / "command0", keys)
     path = sorted((place / "command0").glob("all_reduce*.json"))[0]
-    assert f"; signed by {ALICE}; " in audited(path, keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(path, keys / "signers").verdict
 
 
 def bundled(place: Path, output: Path) -> Path:
@@ -595,7 +595,7 @@ def test_records_of_a_bundle_that_are_not_those_signed(change: Any, says: str, p
 def test_unsigned_records_in_a_bundle_are_counted(place: Path, keys: Path) -> None:
     signed(place / "command0", keys)
     path = bundled(place, place.with_name("both.jsonl.xz"))
-    assert f"; signed in part by {ALICE}; " in audited(path, keys / "signers").verdict
+    assert f"; signed in part by {ALICE}" in audited(path, keys / "signers").verdict
 
 
 def test_a_signature_of_more_than_the_bundle_has_is_left_out_and_said(
@@ -612,7 +612,7 @@ def test_a_signature_of_more_than_the_bundle_has_is_left_out_and_said(
 def test_a_bundle_is_signed_as_a_whole(place: Path, keys: Path) -> None:
     path = bundled(place, place.with_name("all.jsonl.xz"))
     signed(path, keys)
-    assert f"; signed by {ALICE}; " in audited(path, keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(path, keys / "signers").verdict
     (one,) = bundle.signed_in(path)
     assert Statement.read(one.text).manifest == ""
     shutil.copy(path, place / "command0")  # no manifest lists it: the folder is as open as any
@@ -631,9 +631,9 @@ def test_the_folder_of_everything_published(place: Path, keys: Path) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     seal(place)
     signed(place, keys)
-    assert f"; signed by {ALICE}; " in audited(place / "command0", keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(place / "command0", keys / "signers").verdict
     (place / "command1" / "more").write_text("not listed")
-    assert f"; signed by {ALICE}; " in audited(place / "command0", keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(place / "command0", keys / "signers").verdict
     assert "changed after signing: command1/more" in findings(audited(place, keys / "signers"))
 
 
@@ -720,7 +720,7 @@ def test_a_key_that_an_agent_holds(place: Path, keys: Path, tmp_path: Path) -> N
     public = tmp_path / "held.pub"
     shutil.copy(keys / f"{ALICE}.pub", public)
     assert main(["sign", str(place / "command0"), "--key", str(public)]) == 0
-    assert f"; signed by {ALICE}; " in audited(place / "command0", keys / "signers").verdict
+    assert f"; signed by {ALICE}" in audited(place / "command0", keys / "signers").verdict
 
 
 def test_without_ssh_keygen(place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -730,7 +730,7 @@ def test_without_ssh_keygen(place: Path, keys: Path, monkeypatch: pytest.MonkeyP
         ssh.sign("text\n", keys / ALICE)
     with pytest.raises(ValueError, match="ssh-keygen is missing"):
         audited(place / "command0", None)
-    assert "; unsigned; " in audited(place / "command1", None).verdict
+    assert "; unsigned" in audited(place / "command1", None).verdict
 
 
 def test_a_list_that_can_not_be_read_and_two_sets(place: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_the_same_records_give_the_same_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("consumer", sorted(command.REFUSED))
 def test_others_are_refused_by_name_with_the_reason(consumer: str, records: str) -> None:
-    said = rf"^no table for {consumer} \(--to\): .*; run its .*; known: nccl, vllm, sglang$"
+    said = rf"^no table for {consumer} \(--to\): .*; run its .*; known: nccl, vllm, sglang, sglang-configs$"
     with pytest.raises(ValueError, match=said):
         run("--to", consumer, records)
 

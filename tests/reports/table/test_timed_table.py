@@ -15,7 +15,7 @@ from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, M
 from reports.table.compare import itemsize, rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions
-from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment
+from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment, with_request
 
 MB = 1_000_000
 
@@ -119,6 +119,22 @@ def test_worlds_that_failed_do_not_vanish_among_those_that_passed() -> None:
     assert text.count(" one_shot ") == 2
     assert "TIMEOUT [1]" in text
     assert "[1] rank 2 hung" in text
+
+
+def test_a_library_that_did_not_finish_is_a_line_with_its_deadline() -> None:
+    reason = "while timing: work launched on rank 1 is still running"
+    late = record("nvshmem", MB, status=Status.TIMEOUT, check=None, is_timed=False, reason=reason)
+    late = with_request(late, configuration={"accumulator": "float32", "deadline_s": 60.0})
+    ours = timed("one_shot", 20.0)
+    text = plain([ours, late])
+    assert "nvshmem TIMEOUT [1] > 60 s" in " ".join(text.split())
+    assert "[1] while timing: work launched on rank 1 is still running" in text
+    assert "> 60 s: a library without a time by the deadline (deadline_s); its note says why" in text
+    assert "> 60 s [1]" in plain([ours, late], is_wide=True)
+    told = console_table([ours, late], styled=False, elsewhere="told elsewhere")
+    assert "[1] while timing: work launched" in told, "no list of failures has it"
+    kernel = with_case(dataclasses.replace(late, library=""), algorithm="two_shot", accumulator="float32")
+    assert "> 60 s" not in plain([ours, kernel])
 
 
 def test_wrong_elements_are_counted_and_have_no_time() -> None:

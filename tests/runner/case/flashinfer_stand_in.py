@@ -228,7 +228,7 @@ class StandIn:
         rows, length = input.shape
         vectors = length * input.itemsize // 16
         assert pattern == AllReduceFusionPattern.kAllReduce
-        assert not launch_with_pdl
+        assert launch_with_pdl
         assert rows * length <= workspace.elements
         assert length * input.itemsize % 16 == 0
         assert vectors <= 1024

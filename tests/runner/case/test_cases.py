@@ -13,6 +13,7 @@ from kernels.catalogue import SPECS, collective, find
 from kernels.flashinfer import MODULES as FLASHINFER
 from kernels.numeric.dtypes import ALL, REDUCTIONS
 from kernels.refusal import Refusal
+from kernels.sglang import MODULES as SGLANG
 from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Fabric, Traits
 from memory.pool import SymmetricPool
@@ -322,7 +323,8 @@ def on_gpus(*arguments: str) -> ResolvedRequest:
 @pytest.mark.slow
 def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
     own = ("one_shot", "two_shot")
-    every = ("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem", *FLASHINFER)
+    every = ("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
+    every += (*FLASHINFER, *SGLANG)
     assert names_of(request()) == own
     assert names_of(on_gpus()) == own + every
     assert names_of(on_gpus("baselines=none")) == own
@@ -349,11 +351,13 @@ def test_a_baselines_case_says_what_runs() -> None:
         "torch/multimem": ("in_place", "library"),
         "nvshmem": ("out_of_place", "library"),
         **dict.fromkeys(FLASHINFER, ("out_of_place", "library")),
+        "sglang/push": ("in_place", "library"),
+        "sglang/pull": ("out_of_place", "library"),
     }
     assert [case.placement for case in cases_of(on_gpus("placement=in_place", "baselines=[torch/one_shot,nvshmem]"))][
         -2:
     ] == ["out_of_place", "in_place"]
-    assert len({case.id for case in cases_of(wanted)}) == 11
+    assert len({case.id for case in cases_of(wanted)}) == 13
 
 
 def test_all_that_is_timed_together_fits_the_heap() -> None:
@@ -421,6 +425,8 @@ def test_in_both_placements_a_baseline_runs_in_those_that_it_has() -> None:
         ("nvshmem", "out_of_place"),
         ("nvshmem", "in_place"),
         *((name, "out_of_place") for name in FLASHINFER),
+        ("sglang/push", "in_place"),
+        ("sglang/pull", "out_of_place"),
     ]
 
 

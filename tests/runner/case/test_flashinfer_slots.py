@@ -16,7 +16,7 @@ from kernels.baselines import find_baseline
 from kernels.flashinfer import MODULES, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from kernels.spec import Case
 from memory.pool import SymmetricPool
-from runner.case import flashinfer_modules, flashinfer_slots
+from runner.case import flashinfer_slots, library_modules
 from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
@@ -278,4 +278,4 @@ def test_flashinfers_build_has_what_is_rested_on() -> None:
     environment = (jit / "env.py").read_text(encoding="utf-8")
     assert 'FLASHINFER_AOT_DIR: pathlib.Path = _package_root / "data" / "aot"' in environment
     assert 'FLASHINFER_AOT_DIR / module_name / f"{module_name}.so"' in environment
-    assert flashinfer_modules.BUILD_LIMIT_S == 600
+    assert library_modules.BUILD_LIMIT_S == 600

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,16 @@ from kernels import catalogue
 from kernels.compile import executable
 from kernels.spec import Case, KernelSpec, refuses
 from memory.fabric import Traits
+from memory.placing import NVSHMEM, SIMULATED
 from memory.pool import SymmetricPool
+from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.inputs import make_input
+from runner.case.memory_needed import heap_bytes_needed
 from runner.case.program import Plan
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.conftest import run_ranks
 
-HEAP_BYTES = 1 << 25
 LAUNCHES = 2
 NUMELS = (1, 1001, (1 << 20) + 3)
 """The last is above the size up to which two_shot pulls, for every dtype."""
@@ -58,11 +61,23 @@ def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
 def sizes(case: Case) -> list[Case]:
     """The case at every size that the kernel takes, out of place and in place where it can."""
     spec, op = catalogue.find(case.name), catalogue.collective(case.op)
-    traits = Traits("any", "sm_90a", case.world_size, HEAP_BYTES, multicast=False)
+    traits = Traits("any", "sm_90a", case.world_size, 1 << 40, multicast=False)
     step = case.world_size if op.chunked else 1
     sized = [replace(case, size_bytes=numel // step * step * case.itemsize) for numel in NUMELS] + [case]
     placed = [replace(one, placement=where) for one in sized for where in spec.placements]
     return [one for one in placed if refuses(spec, op, one, traits) is None]
+
+
+@cache
+def heap_bytes(world_size: int) -> int:
+    """The heap of a world that runs any of its cases, simulated or on GPUs: one for all, so that worlds are kept."""
+    return max(
+        heap_bytes_needed(one, catalogue.find(one.name), rules)
+        for case in CASES
+        if case.world_size == world_size
+        for one in sizes(case)
+        for rules in (SIMULATED, NVSHMEM)
+    )
 
 
 def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
@@ -120,7 +135,8 @@ def simulated(
     plans: Sequence[Plan], arch: str, program: Callable[[Any, Sequence[Plan]], list[Any]] = outputs
 ) -> list[list[Any]]:
     """What the program gives on the ranks of a simulated world."""
-    world = SimulatedWorld(plans[0].case.world_size, SimulatorOptions(arch=arch, heap_bytes=HEAP_BYTES))
+    ranks = plans[0].case.world_size
+    world = SimulatedWorld(ranks, SimulatorOptions(arch=arch, heap_bytes=heap_bytes(ranks)))
     return good(run_ranks(world, lambda fabric: program(fabric, plans)))
 
 
@@ -158,6 +174,21 @@ def test_every_peer_to_peer_kernel_is_compared() -> None:
             assert (f"all_reduce/{algorithm}", dtype, "float32") in two_ranks
             assert (f"all_reduce/{algorithm}", dtype, "native") in two_ranks
     assert all(sizes(case) for case in CASES), "each of them at some size"
+
+
+@pytest.mark.parametrize("world_size", sorted({case.world_size for case in CASES}))
+def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
+    """By the case that needs the most: all that the program allocates, and no launch."""
+    here = [one for case in CASES if case.world_size == world_size for one in sizes(case)]
+    largest = max(here, key=lambda case: heap_bytes_needed(case, catalogue.find(case.name)))
+
+    def allocated(fabric: Any) -> bool:
+        with SymmetricPool(fabric) as pool:
+            bind(fabric, pool, catalogue.find(largest.name), largest, GUARD_BYTES, patience_s=10.0)
+        return True
+
+    world = SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes(world_size)))
+    assert good(run_ranks(world, allocated)) == [True] * world_size
 
 
 def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], Plan]) -> None:
@@ -200,7 +231,7 @@ def test_gpus_give_the_simulated_bits(
     gpu_worlds: Callable[[int, int], Any],
     on_ranks: Any,
 ) -> None:
-    world = gpu_worlds(case.world_size, HEAP_BYTES)
+    world = gpu_worlds(case.world_size, heap_bytes(case.world_size))
     arch = str(good(on_ranks(world, lambda fabric: fabric.traits.arch))[0])
     expected = ahead(case, arch)
     plans = [compiled(one, arch) for one in sizes(case)]

@@ -25,6 +25,7 @@ from kernels.spec import Case
 from reports.record.record import Check, Mismatch, Record, Status
 from reports.record.seal import digest_of
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
+from runner.command.session import exit_code_for
 from tests.patience import PATIENCE_S
 from tests.reports.raced import checked, finding
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
@@ -95,6 +96,17 @@ def test_a_large_command_has_a_line_a_second_and_says_what_it_skips() -> None:
     shown = len(lines)
     skipped = sum(int(match[1]) for line in lines if (match := re.search(r"\((\d+) cases? before it", line)))
     assert shown + skipped == total
+
+
+def test_a_library_that_did_not_finish_is_no_failure() -> None:
+    late = dataclasses.replace(wrong(), status=Status.TIMEOUT, check=None, reason="the deadline passed")
+    assert failures([dataclasses.replace(late, library="NVSHMEM 0.0.0")]) == []
+    assert failures([late]) != [], "a kernel's deadline is one"
+    assert exit_code_for([passed(), refused(), dataclasses.replace(late, library="NVSHMEM 0.0.0")]) == 0
+    assert exit_code_for([passed(), late]) == 1
+    assert exit_code_for([dataclasses.replace(late, library="NVSHMEM 0.0.0")]) == 1, "nothing passed"
+    failed = dataclasses.replace(late, status=Status.FAILED, library="NVSHMEM 0.0.0")
+    assert exit_code_for([passed(), failed]) == 1, "an error is no slowness"
 
 
 def test_failures_of_a_large_command_always_have_a_line_and_are_counted() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kernels import flashinfer
 from reports.record.record import RecordedEnvironment, RecordedRequest, Status
 from runner.case.cases import cases_of
-from runner.case.flashinfer_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
+from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import Job, Means, run_job, usual_means
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult

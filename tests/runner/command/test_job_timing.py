@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from reports.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
 from runner.command.job import Job, Means, run_job, usual_means
+from runner.command.session import exit_code_for
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult, measure
@@ -76,7 +78,9 @@ class Shelf:
 
     def world(self) -> Any:
         if not self.worlds or not self.worlds[-1].healthy:
-            traits = Traits("nvshmem", "sm_90a", 2, self.heap_bytes, False, "no switch", self.simulated)
+            traits = Traits(
+                "nvshmem", "sm_90a", 2, self.heap_bytes, False, "no switch", self.simulated, library="NVSHMEM 0.0.0"
+            )
             self.worlds.append(GpuWorld(traits))
         return self.worlds[-1]
 
@@ -96,7 +100,7 @@ class Shelf:
         self, world: Any, contestants: Sequence[Contestant], request: Any, limit: LinkLimit | None
     ) -> tuple[list[TimedResult], LinkLimit | None]:
         names = tuple(one.case.algorithm for one in contestants)
-        assert [one.executable is None for one in contestants] == [name in ("nccl", "nvshmem") for name in names]
+        assert [one.executable is None for one in contestants] == [find_baseline(name) is not None for name in names]
         size_bytes = contestants[0].case.size_bytes
         self.measured.append((size_bytes, names, limit))
         self.events.append(f"measure {size_bytes}")
@@ -233,10 +237,13 @@ def test_a_failure_while_timing_costs_the_size_and_the_world() -> None:
     assert shelf.measured[1][2] is None, "the limit is asked for again: nobody has it yet"
 
 
+THREE_LIBRARIES = "baselines=[nccl,nvshmem,torch/one_shot]"
+
+
 def hang(name: str = "", status: str = "TIMEOUT") -> WorldFailure:
     """Ranks that waited for the end of a contestant's work, of size 8; one of them names it."""
     with hydra_over():
-        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, "sizes=8"], multirun=False)
+        (composed,) = compose_jobs(["fabric=nvshmem", THREE_LIBRARIES, TWO, "sizes=8"], multirun=False)
     works = [one.id for one in cases_of(on_its_fabric(composed.request)) if one.algorithm == name] or [""]
     errors = {0: DeadlineExceeded("rank 0 waits", rank=0), 1: DeadlineExceeded("x", rank=1, work=works[0])}
     return WorldFailure(status, 1, "work launched on rank 1 is still running", errors)
@@ -310,6 +317,70 @@ def test_the_third_hang_of_a_size_ends_it() -> None:
     assert last.startswith("while timing: not timed: 3 measurements of this size hung before; timed again without ")
 
 
+def test_libraries_that_hang_take_no_time_from_our_kernels() -> None:
+    """After the third hang our kernels are timed once more, by themselves: none of those hung without a library."""
+    failures: list[BaseException] = [hang("nccl"), hang("nvshmem"), hang("torch/one_shot")]
+    shelf = done(Shelf(failures=failures), Script(), "sizes=8", THREE_LIBRARIES)
+    assert shelf.measured[-1][1] == ("one_shot", "two_shot")
+    assert [(name, status, timed) for _, name, status, timed in shelf.told] == [
+        *((name, "PASSED", True) for name in ("one_shot", "two_shot")),
+        *((name, "TIMEOUT", False) for name in ("nccl", "nvshmem", "torch/one_shot")),
+    ]
+    assert len(shelf.worlds) == 4
+    assert exit_code_for(shelf.records) == 0
+
+
+def test_libraries_beside_three_hangs_get_no_time_and_our_kernels_do() -> None:
+    class Hanging(Shelf):
+        def measure(self, world: Any, contestants: Any, *rest: Any) -> Any:
+            if any(one.executable is None for one in contestants):
+                self.failures.append(hang())
+            return super().measure(world, contestants, *rest)
+
+    shelf = done(Hanging(), Script(), "sizes=8", THREE_LIBRARIES)
+    assert [names for _, names, _ in shelf.measured] == [
+        ("one_shot", "two_shot", "nccl", "nvshmem", "torch/one_shot"),
+        ("one_shot", "two_shot"),
+        ("nccl",),
+        ("nvshmem",),
+    ]
+    assert [timed for _, _, _, timed in shelf.told] == [True, True, False, False, False]
+    assert shelf.records[-1].reason.startswith("while timing: not timed: 3 measurements of this size hung before")
+    assert exit_code_for(shelf.records) == 0
+
+
+def test_worlds_that_do_not_start_are_tried_twice() -> None:
+    class Unstarted(Shelf):
+        tries = 0
+
+        def world(self) -> Any:
+            self.tries += 1
+            raise WorldFailure("TIMEOUT", 0, "rank 0: not ready 60 s after its start")
+
+    shelf = Unstarted()
+    done(shelf, Script(), "sizes=[8,16]")
+    assert shelf.tries == 2
+    said = "rank 0: not ready 60 s after its start"
+    later = f"not tried: 2 worlds in a row did not start; {said}"
+    assert [one.reason for one in shelf.records] == [said] * 2 + [later] * 4
+    assert {str(one.status) for one in shelf.records} == {"TIMEOUT"}
+    assert exit_code_for(shelf.records) == 1, "no library was late: nothing ran"
+
+
+def test_one_world_that_does_not_start_costs_its_case_alone() -> None:
+    class Once(Shelf):
+        tries = 0
+
+        def world(self) -> Any:
+            self.tries += 1
+            if self.tries in (1, 3):
+                raise WorldFailure("TIMEOUT", 0, "not ready")
+            return super().world()
+
+    shelf = done(Once(), Script(), "sizes=8", "timing.mode=none")
+    assert [status for _, _, status, _ in shelf.told] == ["TIMEOUT", "PASSED", "TIMEOUT"]
+
+
 def test_a_failure_that_is_no_hang_ends_what_is_timed_again() -> None:
     shelf = done(Shelf(failures=[hang("nccl"), WorldFailure("FAILED", 0, "rank 0: a fault")]), Script(), "sizes=8")
     assert [status for _, _, status, _ in shelf.told] == ["FAILED", "FAILED", "TIMEOUT"]
@@ -370,7 +441,14 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     limit: LinkLimit | None, wanted: str, link: bool
 ) -> None:
     with hydra_over():
-        arguments = ["fabric=nvshmem", "algorithms=[nccl]", "sizes=[256M]", "deadline_s=6", f"timing.limit={wanted}"]
+        given_s = 6  # nothing runs
+        arguments = [
+            "fabric=nvshmem",
+            "algorithms=[nccl]",
+            "sizes=[256M]",
+            f"deadline_s={given_s}",
+            f"timing.limit={wanted}",
+        ]
         (composed,) = compose_jobs(arguments, multirun=False)
     request = on_its_fabric(composed.request)
     case = next(one for one in cases_of(request) if one.algorithm == "nccl")
@@ -383,7 +461,7 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     assert program is measure
     assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, request.timing)
     # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
-    assert deadline_s == pytest.approx(6 + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)
+    assert deadline_s == pytest.approx(given_s + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)
 
 
 def test_both_placements_of_a_size_are_timed_together_and_kept_apart() -> None:

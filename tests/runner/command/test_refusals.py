@@ -13,8 +13,10 @@ from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.case.contestant import spec_for
 from runner.case.expected import expected_refusal
-from runner.command.plan import prepare, timing_notes
+from runner.command.plan import prepare
+from runner.command.unused_keys import unused_keys
 from runner.request.compose import compose_jobs, hydra_over
+from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.runner.conftest import Outcome, Script, on_its_fabric
@@ -121,9 +123,49 @@ def test_timing_of_an_experiment_counts_as_given(symlab: Symlab, capsys: pytest.
     assert "timing.* has no effect: the simulator has no clock" in capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        (["fabric.seed=3"], ["fabric.seed"]),
+        (["fabric.seed=3", "fabric.schedule=random"], []),
+        (["tuned=table.json"], ["tuned"]),
+        (["stress_seeds=3"], ["stress_seeds"]),
+        (["stress_seeds=3", "stress=late_rank"], []),
+        (["op=barrier", "inputs=exact"], ["inputs"]),
+        (["track.experiment=mine"], ["track.experiment"]),
+        (["library.nccl_graph_mixing=false"], ["library.nccl_graph_mixing"]),
+        (["hydra.run.dir=here"], ["hydra.run.dir"]),
+        (["-m", "seed=1,2", "hydra.mode=MULTIRUN"], []),
+    ],
+)
+def test_keys_without_effect_are_named(given: list[str], keys: list[str]) -> None:
+    with hydra_over():
+        jobs = compose_jobs([*(one for one in given if one != "-m"), "fabric=simulator", "track=none"], "-m" in given)
+    assert [line.partition(" has no effect")[0] for line in unused_keys(prepare((), jobs))] == keys
+
+
+def test_keys_of_the_simulator_have_no_effect_on_gpus() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["fabric=nvshmem", "fabric.seed=3", "fabric.memory=weak"], False)
+    command = prepare((), jobs, machine=lambda: HostOffer(gpu_count=8, driver_problem="", gpu_extra=True))
+    assert [line.partition(" has no effect")[0] for line in unused_keys(command)] == ["fabric.memory", "fabric.seed"]
+
+
+@pytest.mark.parametrize("line", ["check=2", "check.results=2", "check={results:2}", "fabric.multicast=-1"])
+def test_a_number_is_neither_true_nor_false(line: str) -> None:
+    with hydra_over(), pytest.raises(RequestError):
+        compose_jobs([line], False)
+
+
+def test_a_size_beyond_every_heap_is_one_line(symlab: Symlab) -> None:
+    done = symlab("sizes=[1000000G]", "fabric=simulator")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "(sizes, fabric.heap_bytes)" in done.err
+
+
 def test_timing_without_a_check_has_no_effect_on_gpus() -> None:
     with hydra_over():
         jobs = compose_jobs(["fabric=nvshmem", "check=false,true", "timing.samples=9"], True)
     machine = HostOffer(gpu_count=8, driver_problem="", gpu_extra=True)
     command = prepare((), jobs, machine=lambda: machine)
-    assert timing_notes(command) == ["timing.* has no effect in 1 of 2 jobs: with check=false nothing is timed"]
+    assert unused_keys(command) == ["timing.* has no effect in 1 of 2 jobs: with check=false nothing is timed"]

@@ -15,7 +15,8 @@ from reports.sent import _timing_metrics
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
 from runner.command.job import Job, run_job, usual_means
-from runner.command.plan import prepare, timing_notes
+from runner.command.plan import prepare
+from runner.command.unused_keys import unused_keys
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult
 from runner.world.fabrics import FabricName
@@ -164,4 +165,4 @@ def test_a_simulated_custom_kernel_says_why_it_has_no_time(tmp_path: Path, monke
     write_experiment(tmp_path / "conf")
     with hydra_over(tmp_path / "conf"):
         composed = compose_jobs(["+exp=mine", "fabric=simulator", "timing.samples=5"], multirun=False)
-    assert timing_notes(prepare([], composed)) == ["timing.* has no effect: the simulator has no clock"]
+    assert unused_keys(prepare([], composed)) == ["timing.* has no effect: the simulator has no clock"]

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 import symlab
 from kernels import sources
 from runner.explore.command import jobs_of, subject_of
+from runner.explore.search import Searched
 from runner.explore.subject import Order, run_once
 from simulator.run.choices import text_of
 from symlab.command import main
@@ -133,7 +133,28 @@ def test_a_right_case_gives_nothing_and_says_what_was_explored(
     assert "symlab explore: 1 case\n" in said
     assert re.search(r"3 runs of 1 case in [\d.]+ s \(.* a second, 1 process\): seeds 5 to 7, random, by access", said)
     assert "nothing was found; this proves no absence of mistakes" in said
+    assert all(option in said for option in ("--memory weak", "--races"))
     assert list(tmp_path.iterdir()) == []
+    assert main(["explore", *words, "--seeds", "1", "--memory", "weak", "--races"]) == 0
+    assert "not tried" not in capsys.readouterr().out
+
+
+def test_a_search_that_lost_a_process_does_not_say_that_nothing_was_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = Searched(runs=8, lost=["a helper process ended in its run of schedule=random, seed 3"])
+    monkeypatch.setattr("runner.explore.search.Search.run", lambda search: lost)
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]"]
+    assert main(["explore", *words, "--seeds", "4"]) == 2
+    assert "seed 3; repeat it" in capsys.readouterr().out
+
+
+def test_a_mistake_of_the_fair_order_is_not_told_as_one_of_another_order(
+    custom: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hand.py").write_text(REFERENCE.replace("42", "41"))
+    assert main(["explore", *custom, "--seeds", "4", "--processes", "1", "-o", "x.json"]) == 1
+    assert "wrong output in the fair order, too\n" in capsys.readouterr().out
 
 
 def test_runs_of_which_none_was_decided_are_no_success(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +225,7 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
     assert process.stdout is not None
     assert process.stderr is not None
     assert b"1 case" in process.stdout.readline()
-    time.sleep(3)
+    assert re.search(rb"\d+ runs?, ", process.stderr.readline()), "it tells how far it is"
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130

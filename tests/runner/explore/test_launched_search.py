@@ -44,7 +44,7 @@ def test_it_finds_what_one_machine_finds(bad: tuple[int, ...], tmp_path: Path) -
     assert spread.found == alone.found
     assert bad or spread.runs == alone.runs == 120
     assert told == sorted(told)
-    assert (spread.processes, spread.notes, spread.interrupt) == (2, [], None)
+    assert (spread.processes, spread.lost, spread.interrupt) == (2, [], None)
 
 
 @pytest.mark.usefixtures("here")
@@ -70,7 +70,7 @@ def test_the_time_ends_it(tmp_path: Path) -> None:
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     done = search_on(TWO, plan(Seeded(refuses=True), seeds=16), lambda done: None, tmp_path / "tasks")
     assert done.runs == 0
-    assert done.notes == [f"1 seed from {seed} on: not run: ValueError: it does not fit" for seed in range(16)]
+    assert done.lost == [f"1 seed from {seed} on: not run: ValueError: it does not fit" for seed in range(16)]
 
 
 def test_subjects_that_can_not_be_sent_are_refused(tmp_path: Path) -> None:

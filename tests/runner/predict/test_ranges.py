@@ -193,7 +193,7 @@ def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(compiled_her
     assert (one.low_us, one.high_us) == (min(one.corners_us) * low, max(one.corners_us) * high)
     launch, begin = known.rates.launch_us, score.constants.begin_us
     assert max(one.corners_us) == pytest.approx(2 * (one.time_us - begin) + begin, rel=0.05)
-    assert min(one.corners_us) == pytest.approx((one.time_us - begin) / 2 + begin, rel=0.05)
+    assert min(one.corners_us) == pytest.approx((one.time_us - begin) / 2 + begin, rel=0.1)
     assert launch < one.low_us
 
 

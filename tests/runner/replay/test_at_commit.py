@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from reports import publish
 from reports.record.bundle import read
-from reports.record.record import Record
-from runner.environment.worktree import worktree
+from reports.record.record import Record, Status
+from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
-from runner.replay.in_turns import Bounds, Turn, run_recorded
+from runner.replay.recorded_code import Bounds, Ran, run_code
 from runner.replay.rerun import SOURCES, Wanted, rerun
-from tests.reports.synthetic import record
+from tests.patience import NEVER_S, until
+from tests.reports.synthetic import record, with_case
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,36 +51,50 @@ def repository(tmp_path: Path) -> Path:
 
 def of_commit(commit: str, dirty: bool = False, **configuration: Any) -> Record:
     made = record(is_timed=False, environment={"git": {"commit": commit, "dirty": dirty}})
-    there = {**(made.request.configuration or {}), **configuration}
+    there = {**DEFAULTS, **configuration}
     return dataclasses.replace(made, request=dataclasses.replace(made.request, configuration=there))
 
 
-class Recorded:
-    """Stands for the recorded code: keeps what it got, and gives it back with another duration."""
+DEFAULTS = {
+    **{"op": "all_reduce", "dtype": "auto", "accumulator": "auto", "reduction": "auto", "world_size": 2, "seed": 0},
+    **{"check": True, "launches": 2, "deadline_s": 120.0, "inputs": "normal"},
+    "fabric": {"name": "simulator", "arch": "sm_90a", "schedule": "fair"},
+    "timing": {"mode": "graph", "calls": None},
+}
+"""What the recorded code says of its keys."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, turn: Turn | None = None) -> None:
-        self.got: list[list[Record]] = []
+
+RAN = Ran(0, "", "")
+
+
+class Recorded:
+    """Stands for the recorded code: says its keys, keeps what it was asked for, and runs some records again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Sequence[Record] = (), ran: Ran = RAN) -> None:
+        self.asked: list[list[str]] = []
         self.commits: list[str] = []
-        self._turn = turn
+        self._runs = runs
+        self._ran = ran
         monkeypatch.setattr(at_commit, "worktree", self._worktree)
-        monkeypatch.setattr(at_commit, "run_recorded", self._run)
+        monkeypatch.setattr(at_commit, "run_code", self._run)
 
     @contextmanager
     def _worktree(self, root: Path, commit: str) -> Iterator[Path]:
         self.commits.append(commit)
         yield root
 
-    def _run(self, code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path, bounds: Bounds) -> Turn:
-        assert tuple(arguments) == ("--fabric", "simulator"), "GPUs are never asked"
+    def _run(self, code: Path, words: Sequence[str], bounds: Bounds) -> Ran:
+        assert "fabric=simulator" in words, "GPUs are never asked"
         assert bounds == at_commit.BOUNDS
-        self.got.append(list(records))
-        if self._turn is not None:
-            return self._turn
-        folder = into / f"made{len(self.got)}"
+        if words[0] == "--cfg":
+            return Ran(0, yaml.safe_dump(DEFAULTS), "")
+        self.asked.append(list(words))
+        (folder,) = (Path(word.removeprefix("records=")) for word in words if word.startswith("records="))
         folder.mkdir()
-        for one in records:
-            (folder / f"{one.id}.json").write_text(dataclasses.replace(one, duration_s=7.0).to_json())
-        return Turn(0, (folder,), "")
+        for one in self._runs:
+            if f"seed={one.case.seed}" in words or not one.case.seed:
+                (folder / f"{one.id}.json").write_text(dataclasses.replace(one, duration_s=7.0).to_json())
+        return self._ran
 
 
 def silent(text: str) -> None:
@@ -85,28 +102,60 @@ def silent(text: str) -> None:
 
 
 def test_a_case_runs_by_the_code_of_its_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(monkeypatch)
-    commit = git(repository, "rev-parse", "v0")
-    found = at_commits([of_commit(commit)], silent, repository)
+    made = of_commit(git(repository, "rev-parse", "v0"))
+    recorded = Recorded(monkeypatch, [made])
+    found = at_commits([made], silent, repository)
     assert (found.records[0].duration_s, found.reasons) == (7.0, {})
-    assert recorded.commits == [commit]
+    assert recorded.commits == [git(repository, "rev-parse", "v0")]
+
+
+def test_the_code_is_asked_for_what_it_knows(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the recorded configuration only what is not that code's default: it may refuse keys that have no effect."""
+    commit = git(repository, "rev-parse", "v0")
+    fabric = {"name": "nvshmem", "arch": "sm_90a", "schedule": "random"}
+    recorded = Recorded(monkeypatch)
+    at_commits([of_commit(commit, fabric=fabric, launches=3, deadline_s=9e9)], silent, repository)
+    (words,) = recorded.asked
+    case = record().case
+    asked = {"op=all_reduce", f"dtype={case.dtype}", f"accumulator={case.accumulator}", f"reduction={case.reduction}"}
+    asked |= {f"world_size={case.world_size}", "baselines=none", "fabric.schedule=random", "launches=3"}
+    asked |= {"deadline_s=60.0", f"algorithms=[{case.algorithm}]", f"sizes.list=[{case.size_bytes}]"}
+    asked |= {"fabric=simulator", "track=none"}
+    assert {word for word in words if not word.startswith(("records=", "cache_dir="))} == asked
+
+
+def test_cases_that_differ_in_size_alone_are_one_command(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = of_commit(git(repository, "rev-parse", "v0"))
+    recorded = Recorded(monkeypatch)
+    at_commits([first, with_case(first, size_bytes=4 * first.case.size_bytes)], silent, repository)
+    (words,) = recorded.asked
+    assert f"sizes.list=[{first.case.size_bytes},{4 * first.case.size_bytes}]" in words
 
 
 def test_nothing_that_a_record_carries_goes_there(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(monkeypatch)
     commit = git(repository, "rev-parse", "v0")
-    made = of_commit(
-        commit, custom={"kernel": "mine.py:f"}, track={"name": "mlflow", "uri": "http://liar"}, deadline_s=9e9
-    )
-    brought = dataclasses.replace(
-        made.request, brought={"other": {"place": "mine.py:SPEC"}}, config_dir={"folder": "x"}
-    )
-    git_of = made.environment.git or {}
-    environment = dataclasses.replace(made.environment, git={**git_of, "kept_diff": {"file": "source.diff"}})
-    at_commits([dataclasses.replace(made, request=brought, environment=environment)], silent, repository)
-    text = recorded.got[0][0].to_json()
-    assert [word for word in ("mine.py", "liar", "source.diff", 'config_dir":{') if word in text] == []
-    assert (recorded.got[0][0].request.configuration or {})["deadline_s"] == at_commit.DEADLINE_S
+    made = of_commit(commit, custom={"kernel": "mine.py:f"}, track={"name": "mlflow", "uri": "http://liar"})
+    at_commits([made], silent, repository)
+    text = " ".join(recorded.asked[0])
+    assert [word for word in ("mine.py", "liar") if word in text] == []
+
+
+@pytest.mark.parametrize(
+    ("configuration", "says"),
+    [
+        ({"hydra": {"run": {"dir": "x"}}}, "the key 'hydra.run.dir', which the code of its commit does not know"),
+        ({"inputs": "${oc.env:HOME}"}, "the value of inputs in its configuration is not handed to other code"),
+        ({"inputs": "a b=c"}, "the value of inputs in its configuration is not handed to other code"),
+    ],
+)
+def test_what_that_code_can_not_have_been_asked_does_not_go_there(
+    configuration: dict[str, Any], says: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    found = at_commits([of_commit(git(repository, "rev-parse", "v0"), **configuration)], silent, repository)
+    assert (recorded.asked, found.records) == ([], {})
+    assert says in found.reasons[0]
 
 
 def test_what_does_not_go_there_has_its_reason(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +177,7 @@ def test_what_does_not_go_there_has_its_reason(repository: Path, monkeypatch: py
         ),
     )
     found = at_commits([one for one, _ in cases], silent, repository)
-    assert (found.records, recorded.got) == ({}, [])
+    assert (found.records, recorded.asked) == ({}, [])
     for number, (_, says) in enumerate(cases):
         assert says in found.reasons[number]
 
@@ -136,30 +185,33 @@ def test_what_does_not_go_there_has_its_reason(repository: Path, monkeypatch: py
 def test_todays_commit_needs_no_worktree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(monkeypatch)
     found = at_commits([of_commit(git(repository, "rev-parse", "HEAD"))], silent, repository)
-    assert (found.records, found.reasons, recorded.got) == ({}, {0: ""}, [])
+    assert (found.records, found.reasons, recorded.asked) == ({}, {0: ""}, [])
 
 
 def test_one_id_with_other_configurations_runs_in_starts_of_its_own(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = Recorded(monkeypatch)
     commit = git(repository, "rev-parse", "v0")
-    found = at_commits([of_commit(commit, seed=seed) for seed in range(MOST_STARTS + 1)], silent, repository)
+    some = [of_commit(commit, seed=seed) for seed in range(1, MOST_STARTS + 2)]
+    some = [with_case(one, seed=seed) for seed, one in enumerate(some, start=1)]
+    recorded = Recorded(monkeypatch, some)
+    found = at_commits(some, silent, repository)
     assert recorded.commits == [commit]
     assert sorted(found.records) == list(range(MOST_STARTS))
-    assert "more than 4 configurations" in found.reasons[MOST_STARTS]
+    assert "more than 16 configurations" in found.reasons[MOST_STARTS]
 
 
 def test_no_more_commits_are_built_than_the_maximum(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(monkeypatch)
     commits = [git(repository, "rev-parse", f"v{number}") for number in range(MOST_COMMITS + 1)]
-    found = at_commits([of_commit(commit) for commit in commits], silent, repository)
+    some = [of_commit(commit) for commit in commits]
+    recorded = Recorded(monkeypatch, some[:1])
+    found = at_commits(some, silent, repository)
     assert recorded.commits == commits[:MOST_COMMITS]
     assert found.reasons == {MOST_COMMITS: "the set has more than 4 commits"}
 
 
 def test_code_that_can_not_run_here_says_why(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Recorded(monkeypatch, Turn(1, (), "ImportError: no module named cutlass"))
+    Recorded(monkeypatch, ran=Ran(1, "", "ImportError: no module named cutlass"))
     found = at_commits([of_commit(git(repository, "rev-parse", "v0"))], silent, repository)
     assert found.records == {}
     assert found.reasons[0].endswith("did not run it here (ImportError: no module named cutlass)")
@@ -171,16 +223,17 @@ def test_a_commit_that_can_not_be_checked_out_says_why(repository: Path, monkeyp
 
     monkeypatch.setattr(at_commit, "worktree", full)
     found = at_commits([of_commit(git(repository, "rev-parse", "v0"))], silent, repository)
-    assert found.reasons[0].endswith("can't be checked out here (No space left on device)")
+    assert found.reasons[0].endswith("can't be run here (No space left on device)")
 
 
 BOUNDED = """
-import pathlib, sys, time
+import pathlib, resource, sys, time
+while resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY:  # set last, from outside
+    time.sleep(0.01)
 {what}
-folder = pathlib.Path(sys.argv[sys.argv.index("--records") + 1]) / "x"
-folder.mkdir(parents=True)
-(folder / "command.json").write_text("{{}}")
-time.sleep(60)
+pathlib.Path("made").touch()
+print("made", flush=True)
+time.sleep({never_s})
 """
 
 
@@ -188,26 +241,34 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("what", "bounds", "complaint", "made"),
     [
-        ("", Bounds(2.0, 8 << 30, 1 << 30), "stopped after 2 s", 1),
-        ("time.sleep(0.3); bytearray(1 << 30)", Bounds(30.0, 1 << 28, 1 << 30), "MemoryError", 0),
-        (
-            "time.sleep(0.3); open('big', 'wb').write(bytes(1 << 20))",
-            Bounds(30.0, 8 << 30, 1 << 16),
-            "File too large",
-            0,
-        ),
+        ("", Bounds(NEVER_S, 8 << 30, 1 << 30), f"stopped after {NEVER_S:.0f} s", 1),
+        ("bytearray(1 << 30)", Bounds(NEVER_S, 1 << 28, 1 << 30), "MemoryError", 0),
+        ("open('big', 'wb').write(bytes(1 << 20))", Bounds(NEVER_S, 8 << 30, 1 << 16), "File too large", 0),
     ],
 )
-def test_the_recorded_code_has_limits(what: str, bounds: Bounds, complaint: str, made: int, tmp_path: Path) -> None:
+def test_the_recorded_code_has_limits(
+    what: str, bounds: Bounds, complaint: str, made: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = tmp_path / "code"
     (code / "runner").mkdir(parents=True)
     (code / "runner" / "__init__.py").touch()
-    (code / "runner" / "__main__.py").write_text(BOUNDED.format(what=what))
-    into = tmp_path / "into"
-    into.mkdir()
-    turn = run_recorded(code, [record()], (), into, bounds)
-    assert (turn.exit_code, len(turn.folders)) == (1, made)
-    assert complaint in turn.complaint
+    (code / "runner" / "__main__.py").write_text(BOUNDED.format(what=what, never_s=NEVER_S))
+
+    class Late(subprocess.Popen[bytes]):
+        """Its time is over when it has made what it makes."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout != NEVER_S:
+                return super().wait(timeout)
+            until(lambda: self.poll() is not None or (code / "made").exists(), "its end or a file")
+            if self.poll() is None:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return self.returncode
+
+    monkeypatch.setattr(subprocess, "Popen", Late)
+    ran = run_code(code, [], bounds)
+    assert (ran.exit_code, int((code / "made").exists())) == (1, made)
+    assert complaint in ran.complaint
 
 
 def older_commit() -> str:
@@ -252,3 +313,16 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path: P
     ((case, what),) = found["counters"]["different"]
     assert (case, "own_read.count" in what) == (one.id, True)
     assert len(found["agree"]) == 2, "the data is right all the same"
+
+
+@pytest.mark.slow
+def test_a_published_record_runs_by_the_code_of_its_commit() -> None:
+    """That code knows neither `replay` nor half of today's keys."""
+    records = publish.machines(ROOT)["h200-x2"]
+    wanted = [one for one in records if one.case.name in ("all_reduce/ll", "broadcast/bulk") and one.check is not None]
+    some = [next(one for one in wanted if one.case.name == name) for name in ("all_reduce/ll", "broadcast/bulk")]
+    if any(recorded_commit([one], ROOT)[1] for one in some):
+        pytest.skip("git has only a part of the history")
+    found = at_commits(some, silent)
+    assert (sorted(found.records), found.reasons) == ([0, 1], {})
+    assert all(one.status is Status.PASSED for one in found.records.values())

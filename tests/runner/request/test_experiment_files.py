@@ -63,6 +63,18 @@ def test_what_a_defaults_list_names_is_looked_for_in_that_list(tmp_path: Path, d
     assert [part for part in parts if part not in message] == [], message
 
 
+@pytest.mark.parametrize("of", [{"mine": "mine"}, {"mine": "other", "other": "mine"}])
+def test_defaults_that_lead_back_to_themselves_are_one_line(tmp_path: Path, of: dict[str, str]) -> None:
+    for name, default in of.items():
+        write(tmp_path, f"{name}.yaml", f"defaults: [/exp/{default}]\n")
+    assert "(defaults)" in refusal(tmp_path, "+exp=mine")
+
+
+def test_a_number_in_a_file_is_neither_true_nor_false(tmp_path: Path) -> None:
+    write(tmp_path, "mine.yaml", "check: {results: 3}\n")
+    assert "check.results" in refusal(tmp_path, "+exp=mine")
+
+
 @pytest.mark.parametrize("name", ["odd", "odd.yml"])
 def test_a_file_of_another_ending_is_named_with_the_right_one(tmp_path: Path, name: str) -> None:
     write(tmp_path, "odd.yml", "seed: 1\n")

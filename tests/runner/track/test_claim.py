@@ -20,7 +20,7 @@ from runner.track import claim
 from runner.track.by_command import by_command
 from runner.track.claim import Claim, Ticket
 from runner.track.send import send_folder
-from tests.patience import NEVER_S, PATIENCE_S, within
+from tests.patience import NEVER_S, PATIENCE_S, pressed, within
 from tests.reports.synthetic import KIB, MIB, record
 
 Runs = Callable[[str], dict[str, list[Any]]]
@@ -75,8 +75,8 @@ def test_whoever_waits_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> Non
     server = Experiment()
     first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
     assert first.take()
-    threading.Timer(0.2, first.give_back).start()
-    assert second.take(patience_s=PATIENCE_S)
+    with pressed(lambda: any(second._key in key for key in server.tags), first.give_back):
+        assert second.take(patience_s=PATIENCE_S)
     second.give_back()
 
 
@@ -159,3 +159,22 @@ def test_senders_at_once_give_one_set_of_runs(command: str, tmp_path: Path, data
     assert (len(runs["parents"]), len(runs["children"])) == (1, 2)
     assert runs["parents"][0].data.tags["symlab.complete"] == "true"
     assert "already sent" in send_folder(kept, database, experiment)[0], "its name is found by a filter"
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 7.0])
+def test_patience_ends_when_it_is_over(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 200, "the sender waits for ever"
+
+    server = Experiment()
+    monkeypatch.setattr(server, "_pass", lambda: None)
+    first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
+    assert first.take()
+    monkeypatch.setattr(claim, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    assert not second.take(patience_s)
+    assert patience_s <= now[0] - 100 <= patience_s + claim._LOOK_S
+    first.give_back()
+    assert server.tags == {}, "who gives up leaves nothing"

@@ -17,11 +17,11 @@ from kernels.tuned.table import read
 from kernels.tuned_name import base_of, step_of
 from runner.gpu.names import CONF
 from runner.predict.case_work import CaseWork
+from runner.predict.profiles import Found, Unprofiled
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.tune.command import SIZES, Options, Seams, tune
 from runner.tune.model_first import MEASURED, Ranking, blocks_of, model_for
-from runner.tune.profiles import Found, Unprofiled
 from runner.tune.search import Measured
 from runner.world.fabrics import HostOffer
 from symlab.command import main
@@ -96,29 +96,33 @@ def ranked(
 
 
 @pytest.mark.slow
-def test_only_the_models_three_best_of_each_size_are_measured(
+def test_only_the_models_best_and_the_catalogues_own_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, bench, invented = ranked(tmp_path)
     assert code == 0
     assert invented.closed
-    assert {size: len(names) for size, names in bench.names.items()} == dict.fromkeys(SIZES, MEASURED)
+    assert set(bench.names) == set(SIZES)
     for size in SIZES:
         every = {one.algorithm for one in invented.asked if one.size_bytes == size}
         assert len(every) >= 20
         quickest = min(true_us(name, size) for name in every)
         assert min(true_us(name, size) for name in bench.names[size]) == pytest.approx(quickest, rel=0.02), size
-    for one in read(tmp_path / "t.json").entries:
+    for one in read(tmp_path / "t.json").entries[::2]:
+        assert one.size_bytes in SIZES, "every second one is of a size between"
         assert one.searched.how == "model"
         assert one.searched.model.startswith("h200, sha256:")
         assert one.searched.ranked == len({case for case in invented.asked if case.size_bytes == one.size_bytes})
-        assert one.searched.timed == MEASURED
+        own = {"two_shot", "lamport"} if one.size_bytes <= 256 << 10 else {"two_shot"}
+        guesses = {guess.name for guess in one.searched.predicted}
+        assert len(guesses) == MEASURED
+        assert bench.names[one.size_bytes] == guesses | own
+        assert one.searched.timed == len(guesses | own)
         assert [guess.us for guess in one.searched.predicted] == sorted(guess.us for guess in one.searched.predicted)
-        assert {guess.name for guess in one.searched.predicted} == bench.names[one.size_bytes]
     said = capsys.readouterr().out
-    assert "the model of h200 ranks the candidates; of each size the best 3 are measured" in said
+    assert "the model of h200 ranks the candidates; of each size the best 6 and the catalogue's own" in said
     assert f"model of h200: {len(invented.asked)} predictions in " in said
-    assert "3 measured of" in said
+    assert " measured of " in said
     assert "model's no. 1 of" in said
 
 
@@ -166,7 +170,7 @@ def test_seconds_of_a_choice_are_its_share_of_the_command(tmp_path: Path) -> Non
 
     ranked(tmp_path, "sizes=[1K,4K]", now=now)
     entries = read(tmp_path / "t.json").entries
-    assert [one.searched.seconds for one in entries] == [ticks[-1] / 2] * 2, "the last tick is after the finalists"
+    assert [one.searched.seconds for one in entries] == [ticks[-1] / 3] * 3, "the last tick is after the finals"
 
 
 def test_what_the_model_can_not_say_is_measured_or_told(tmp_path: Path) -> None:
@@ -174,21 +178,22 @@ def test_what_the_model_can_not_say_is_measured_or_told(tmp_path: Path) -> None:
     invented = Invented(broken=frozenset({"lamport"}), unsimulated=frozenset({odd}))
     _, bench, _ = ranked(tmp_path, "sizes=[16K]", profiles=invented)
     assert odd in bench.names[1 << 14]
-    assert len(bench.names[1 << 14]) == MEASURED + 1
-    assert {base_of(name) for name in bench.names[1 << 14]} == {"two_shot"}
+    assert len(bench.names[1 << 14]) == MEASURED + 3
+    assert {name for name in bench.names[1 << 14] if base_of(name) != "two_shot"} == {"lamport"}
     (one,) = read(tmp_path / "t.json").entries
     lamports = {case for case in invented.asked if base_of(case.algorithm) == "lamport"}
     assert one.searched.failed == len(lamports)
-    assert one.searched.timed == MEASURED + 1
+    assert one.searched.timed == MEASURED + 3
 
 
 @pytest.mark.slow
-def test_where_none_of_the_three_passes_all_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_none_of_the_best_passes_all_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, first, _ = ranked(tmp_path, "sizes=[16K]")
     best = first.names[1 << 14]
     bench = Counting(bad=frozenset(best))
-    assert ranked(tmp_path, "sizes=[16K]", bench=bench, output=tmp_path / "u.json")[0] == 0
-    (one,) = read(tmp_path / "u.json").entries
+    (tmp_path / "again").mkdir()
+    assert ranked(tmp_path / "again", "sizes=[16K]", bench=bench)[0] == 0
+    (one,) = read(tmp_path / "again" / "t.json").entries
     assert one.searched.how == "exhaustive"
     assert one.choice.name not in best
     assert len(bench.names[1 << 14]) > 20

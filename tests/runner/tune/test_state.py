@@ -13,6 +13,8 @@ from runner.tune.state import MAX_BYTES, State
 KEY = {"gpu": "NVIDIA H200", "kernels": "abc", "jobs": [{"algorithms": ["two_shot"]}]}
 FOUND = {
     "best": ["two_shot@t512b64l8p"],
+    "own": ["two_shot", "lamport"],
+    "close": ["two_shot"],
     "timed": 4,
     "failed": 0,
     "left_out": 0,
@@ -55,7 +57,7 @@ def test_another_machine_or_other_kernels_begin_anew(tmp_path: Path, key: str) -
 
 def changed(at: tuple[str, ...], value: Any) -> str:
     document: Any = {
-        "symlab_search": 2,
+        "symlab_search": 3,
         "key": KEY,
         "seconds": 3.5,
         "points": {"a": {"rungs": {"0": {"x@t128b4l8": 3.5}}, "found": FOUND}},

@@ -17,6 +17,7 @@ from memory.fabric import Traits
 from runner.records.store import Store
 from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
+from runner.tune import finals as finals_module
 from runner.tune.command import SIZES, Options, Seams, tune
 from runner.tune.regret import SIZES as UNSEEN
 from runner.tune.search import Measured
@@ -26,6 +27,10 @@ from tests.reports.synthetic import record, with_environment, with_request
 GPU = "NVIDIA H200"
 TURNS = (1.0, 1.0, 1.001, 1.001, 0.999, 0.999)
 """Times of turns over the median: those that choose and those that judge have the same ones."""
+
+
+FINALS = [1 << power for power in range(10, 29)]
+"""Sizes that are searched, and those half way between."""
 
 
 def true_us(name: str, size_bytes: int) -> float:
@@ -68,12 +73,10 @@ class Finals:
     folder: Path
     composed: list[ComposedJob] = field(default_factory=list)
     worse: float = 1.0
-    runs: int = 0
 
     def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
         self.composed = list(composed)
-        self.runs += 1
-        store = Store(self.folder / f"run{self.runs}")
+        store = Store(self.folder / f"run{len(list(self.folder.glob('run*')))}")
         for job in composed:
             request = job.request
             table = read(Path(request.tuned)) if "best" in request.algorithms else None
@@ -90,9 +93,11 @@ class Finals:
         return store.folder
 
 
-def tuned(tmp_path: Path, *more: str, worse: float = 1.0, **options: Any) -> tuple[int, Finals]:
+def tuned(
+    tmp_path: Path, *more: str, worse: float = 1.0, finals: Finals | None = None, **options: Any
+) -> tuple[int, Finals]:
     asked = ("op=all_reduce", "algorithms=[lamport,two_shot]", "dtype=bfloat16", "fabric=nvshmem", *more)
-    finals = Finals(tmp_path, worse=worse)
+    finals = finals or Finals(tmp_path, worse=worse)
     seams: dict[str, Any] = {
         "bench": lambda worlds, request, compiler: Clocked(),
         "worlds": lambda request, say: Place(),
@@ -113,8 +118,8 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert code == 0
     table = read(tmp_path / "h200.json")
     assert (table.gpu, table.arch, table.unit) == (GPU, "sm_90a", MICROSECONDS)
-    assert [one.size_bytes for one in table.entries] == list(SIZES)
-    assert [base_of(one.choice.name) for one in table.entries] == ["lamport"] * 2 + ["two_shot"] * 8
+    assert [one.size_bytes for one in table.entries] == FINALS
+    assert [base_of(one.choice.name) for one in table.entries] == ["lamport"] * 4 + ["two_shot"] * 15
     for one in table.entries:
         assert one.choice.value == pytest.approx(true_us(one.choice.name, one.size_bytes))
         assert one.runner_up is not None
@@ -122,12 +127,14 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert one.choice.value <= one.runner_up.value * 1.02
         assert one.searched.failed == 0
     assert all(one.up_to_bytes + 1 == after.from_bytes for one, after in itertools.pairwise(table.entries))
-    # Where lamport's and two_shot's times cross, by their own formula: not in the middle of 4K and 16K.
-    small, large = (step_of(one.choice.name).blocks for one in table.entries[1:3])
+    # Where lamport's and two_shot's times cross, by their own formula: not in the middle of 8K and 16K.
+    small, large = (step_of(one.choice.name).blocks for one in table.entries[3:5])
     expected = (2.0 + (large - small) / 256) / (1 / 6e3 - 1 / 3e5)
-    assert table.entries[1].up_to_bytes == pytest.approx(expected, rel=0.001)
-    assert [job.request.sizes_bytes for job in finals.composed] == [(size,) for size in SIZES]
-    assert {job.request.baselines for job in finals.composed} == {()}
+    assert table.entries[3].up_to_bytes == pytest.approx(expected, rel=0.001)
+    assert [job.request.sizes_bytes for job in finals.composed] == [(size,) for size in FINALS]
+    assert [job.request.baselines for job in finals.composed] == (["auto", ()] * 10)[:-1]
+    assert all({"lamport", "two_shot"} <= set(job.request.algorithms) for job in finals.composed[:9:2])
+    assert all("two_shot" in job.request.algorithms for job in finals.composed[::2])
     said = capsys.readouterr().out
     assert f"symlab tune: 10 cases on {GPU}" in said
     assert "algorithms=best" in said
@@ -143,9 +150,9 @@ def test_the_regret_at_unseen_sizes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert job.request.algorithms[:3] == ("best", "lamport", "two_shot")
     assert {one.choice.name for one in read(tmp_path / "h200.json").entries} <= set(job.request.algorithms)
     assert code == 0
-    assert "20 sizes that the search did not measure: median regret 0.0%" in capsys.readouterr().out
+    assert "20 sizes that the search did not measure, 1 world: median regret 0.0%" in capsys.readouterr().out
     assert tuned(tmp_path, unseen=True, worse=1.05)[0] == 1
-    assert "beyond 1% and 3%" in capsys.readouterr().out
+    assert "surely above 3%" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -181,3 +188,30 @@ def test_a_table_of_other_gpus_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is of NVIDIA H100, measured by GPUs' clocks, and this search is of NVIDIA"):
         tuned(tmp_path, "sizes=[1K]")
     assert (tmp_path / "h200.json").read_text() == text
+
+
+class Stops(Finals):
+    """Finals whose second command is interrupted."""
+
+    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+        if self.composed:
+            raise KeyboardInterrupt
+        return super().__call__(given, composed)
+
+
+@pytest.mark.slow
+def test_finals_that_were_run_before_an_interrupt_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finals_module, "PART", 4)
+    sizes = "sizes=[1K,4K,16K]"
+    stops = Stops(tmp_path)
+    assert tuned(tmp_path, sizes, finals=stops)[0] == 130
+    assert [job.number for job in stops.composed] == [0, 1, 2, 3]
+    assert not (tmp_path / "h200.json").exists()
+    code, again = tuned(tmp_path, sizes)
+    assert code == 0
+    assert [job.number for job in again.composed] == [4], "1K to 8K were run"
+    table = read(tmp_path / "h200.json")
+    assert [one.size_bytes for one in table.entries] == FINALS[:5]
+    assert table.made["records"] == "run0, run1"

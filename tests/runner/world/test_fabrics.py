@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from types import ModuleType
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings
+from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings, shared_gpus
 from runner.world.launcher import Outer
 
 FOUR = HostOffer(4, "", True)
@@ -118,9 +119,31 @@ def test_gpus_go_round_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     nvshmem = ModuleType("memory.nvshmem")
     nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append((device, share_gpus))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
-    for rank in range(5):
-        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 5)
-    assert opened == [(0, True), (1, True), (0, True), (1, True), (0, True)]
+    for rank in range(4):
+        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 4)
+    assert opened == [(0, True), (1, True), (0, True), (1, True)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "used"), [(5, 4, 1), (6, 4, 3), (8, 4, 4), (3, 4, 3), (7, 8, 7), (9, 8, 3), (2, 1, 1), (72, 8, 8)]
+)
+def test_ranks_share_gpus_evenly(ranks: int, gpus: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
+    nvshmem = ModuleType("memory.nvshmem")
+    nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append(device)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
+    for rank in range(ranks):
+        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, ranks)
+    assert shared_gpus(ranks, gpus) == used
+    assert Counter(opened) == dict.fromkeys(range(used), ranks // used)
+
+
+def test_the_fabrics_line_says_how_many_gpus_are_shared() -> None:
+    _, why = resolve(asked("nvshmem", *SHARED), 6, lambda: FOUR)
+    assert why == "asked for; 6 ranks on 3 of 4 GPUs, evenly"
+    assert resolve(asked("nvshmem", *SHARED), 4, lambda: FOUR)[1] == "asked for"
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,13 @@ pytestmark = pytest.mark.gpu
 SHARED = ("fabric=nvshmem", "fabric.share_gpus=true", "timing.mode=none", "track=none")
 
 
+@pytest.mark.parametrize("each", [1, 2], ids=["one more rank than GPUs", "two ranks a GPU"])
 @pytest.mark.parametrize(("op", "algorithms"), [("all_reduce", "auto"), ("all_to_all", "all")])
-def test_ranks_that_share_gpus_get_the_op_right(op: str, algorithms: str, tmp_path: Path) -> None:
+def test_ranks_that_share_gpus_get_the_op_right(op: str, algorithms: str, each: int, tmp_path: Path) -> None:
     machine = look()
     if machine.driver_problem or not machine.gpu_count or not machine.gpu_extra:
         pytest.skip(f"needs a GPU and the gpu extra; found {machine}")
-    ranks = machine.gpu_count + 1
+    ranks = machine.gpu_count * each + (each == 1)
     # A rank's chunk is 1 KiB, whatever their number: all_to_all/bulk refuses chunks that are no multiple of 16 bytes.
     size = f"sizes=[{ranks}K]"
     asked = [f"op={op}", f"algorithms={algorithms}", f"world_size={ranks}", size, f"records={tmp_path}"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runner.case import flashinfer_build, flashinfer_modules
-from runner.case.flashinfer_modules import Brought, ModulePlan, bring_module, first_error, run_builder
+from runner.case import flashinfer_build, library_modules
+from runner.case.library_modules import Brought, ModulePlan, bring_module, first_error, run_builder
 from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -88,8 +88,8 @@ def test_the_builder_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     place = tmp_path / "child"
     code = f"""
 import threading
-from runner.case.flashinfer_build import _end_with_input
-threading.Thread(target=_end_with_input, daemon=True).start()
+from runner.case.flashinfer_build import end_with_input
+threading.Thread(target=end_with_input, daemon=True).start()
 {CHILD}
 child.wait()
 """
@@ -111,7 +111,7 @@ def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.
         child_of(place)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(flashinfer_modules, "_all_it_says", interrupted)
+    monkeypatch.setattr(library_modules, "_all_it_says", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_builder([*builder(f"{CHILD}; child.wait()"), str(place)], "vllm_comm", 60)
     until(lambda: gone(child_of(place)), "the child's end")
@@ -119,8 +119,8 @@ def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.
 
 def brought(monkeypatch: pytest.MonkeyPatch, hosts: str, compiled: Any, load: Any) -> list[Brought]:
     """What bring_module gives each of four ranks on these hosts, one letter a rank."""
-    monkeypatch.setattr(flashinfer_modules, "compiled", compiled)
-    monkeypatch.setattr(flashinfer_modules, "load", load)
+    monkeypatch.setattr(library_modules, "compiled", compiled)
+    monkeypatch.setattr(library_modules, "load", load)
 
     class OnAHost:
         def __init__(self, fabric: Any) -> None:
@@ -175,13 +175,13 @@ def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPat
 def test_a_module_is_compiled_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(
-        flashinfer_modules, "run_builder", lambda command, module, limit_s: commands.append(command) or Brought("")
+        library_modules, "run_builder", lambda command, module, limit_s: commands.append(command) or Brought("")
     )
-    flashinfer_modules.compiled.cache_clear()
+    library_modules.compiled.cache_clear()
     try:
-        assert flashinfer_modules.compiled("vllm_comm", 1.0) is flashinfer_modules.compiled("vllm_comm", 1.0)
+        assert library_modules.compiled("vllm_comm", 1.0) is library_modules.compiled("vllm_comm", 1.0)
     finally:
-        flashinfer_modules.compiled.cache_clear()
+        library_modules.compiled.cache_clear()
     assert commands == [[sys.executable, "-m", "runner.case.flashinfer_build", "vllm_comm"]]
 
 

@@ -1,4 +1,4 @@
-"""Brings a module of flashinfer's onto the ranks: compiled once on each host, then loaded by every rank.
+"""Brings a library's module onto the ranks: compiled once on each host, then loaded by every rank.
 
 The compiler runs in a process of its own, which has a limit of time and is ended with all that it has started when the
 limit has passed, or when the rank that waits for it ends. What goes wrong is a reason in one line, the same on all
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kernels import sglang
 from kernels.flashinfer import VLLM_MODULE
 from kernels.sources import ROOT
 from memory.fabric import Fabric
@@ -26,7 +27,7 @@ BUILD_LIMIT_S = 600.0
 """How long compiling a module may take."""
 
 LOAD_LIMIT_S = 120.0
-"""How long all ranks may take to import flashinfer and to load what was compiled."""
+"""How long all ranks may take to import the library and to load what was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,11 @@ def _agreed(fabric: Fabric, module: str) -> str:
 
 
 def load(module: str) -> Any:
-    """Load a compiled module as flashinfer itself does, so that its functions find it loaded."""
+    """Load a compiled module: flashinfer's as flashinfer itself does, so that its functions find it loaded."""
+    if module in sglang.MODULES.values():
+        from runner.case import sglang_build
+
+        return sglang_build.load(module)
     if module == VLLM_MODULE:
         from flashinfer.comm.vllm_ar import get_vllm_comm_module
 
@@ -83,7 +88,8 @@ def load(module: str) -> Any:
 @cache
 def compiled(module: str, limit_s: float) -> Brought:
     """Compile a module in another process, once a process. What goes wrong is the problem."""
-    command = [sys.executable, "-m", "runner.case.flashinfer_build", module]
+    library = "sglang" if module in sglang.MODULES.values() else "flashinfer"
+    command = [sys.executable, "-m", f"runner.case.{library}_build", module]
     return run_builder(command, module, limit_s)
 
 

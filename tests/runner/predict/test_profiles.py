@@ -14,12 +14,11 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.spec import Case
-from runner.predict import budget, profiling
+from runner.predict import budget, profiles, profiling
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import runnable_of, work_of
+from runner.predict.profiles import LOST, Found, Profiles, SharedClock, Unprofiled
 from runner.predict.profiling import profiled
-from runner.tune import profiles
-from runner.tune.profiles import LOST, Found, Profiles, SharedClock, Unprofiled
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 

@@ -17,6 +17,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from kernels.catalogue import find
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
@@ -54,7 +56,7 @@ class SharedClock:
     """The simulator's clock, asked once for each launch of a code on a message, whatever the tuning's name is.
 
     Tunings that differ in their blocks alone have one code. Their flags have room for other numbers of blocks, which
-    changes no path (tests/runner/tune/test_profiles.py holds profiles made so against those made one by one).
+    changes no path (tests/runner/predict/test_profiles.py holds profiles made so against those made one by one).
     """
 
     budget: Budget = field(default_factory=lambda: Budget(math.inf))
@@ -131,7 +133,7 @@ class Profiles:
                 return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
             except BrokenProcessPool:
                 self.close()
-        self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), end_with_parent)
+        self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
         return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
 
     def close(self) -> None:
@@ -139,6 +141,12 @@ class Profiles:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Begin a process of the pool: it ends with its parent, and uses one core, because there is one for each core."""
+    end_with_parent()
+    torch.set_num_threads(1)
 
 
 def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:

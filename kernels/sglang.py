@@ -1,0 +1,139 @@
+"""SGLang's custom all-reduce: what it takes, how SGLang launches it, and what an installation lacks for it.
+
+Read from sglang 0.5.14 (jit_kernel/csrc/distributed/custom_all_reduce_{push,pull}.cuh and
+srt/distributed/device_communicators/custom_all_reduce_v2.py). push stores every input into an inbox of each rank, where
++0.0 stands for "not written yet", in two banks in turn: Lamport's protocol. pull meets at flags and loads its peers'
+inputs where they are: in one shot on two ranks, and beyond in two, whose second stores the sums over all inputs. Which
+runs is a matter of ranks and bytes; beyond MOST_BYTES SGLang calls NCCL. Both add in float32, in the order of ranks,
+beginning with +0.0, and round once; both use dependent launch.
+
+The thresholds, grids and blocks here are SGLang's of VERSION: another version is refused. The kernels come from the
+installed package's headers. Its Python interface is not used: importing sglang imports its server, and its
+requirements fix other versions of CuTe DSL and PyTorch than ours. The table imports nothing of sglang.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels import toolkit
+from kernels.refusal import Refusal
+from kernels.spec import Case
+
+PACKAGE, VERSION = "sglang", "0.5.14"
+HEADERS_PACKAGE = "apache-tvm-ffi"
+"""Its headers are included by SGLang's, and its library is linked."""
+
+PUSH, PULL = "sglang/push", "sglang/pull"
+
+MODULES = {PUSH: "sglang_push", PULL: "sglang_pull"}
+"""Which compiled module each baseline needs."""
+
+DTYPES = ("float32", "float16", "bfloat16")
+ACCUMULATOR = "float32"
+VECTOR_BYTES = 16
+"""Sizes are whole vectors of this."""
+
+WORLD_SIZES = (2, 4, 6, 8)
+
+MOST_BYTES = 16 << 20
+"""Beyond this SGLang calls NCCL."""
+
+_KIB, _MIB = 1 << 10, 1 << 20
+PUSH_BYTES = {2: 2 * _MIB, 4: 384 * _KIB, 6: 192 * _KIB, 8: 160 * _KIB}
+"""Up to which size SGLang pushes, by the number of ranks; it measured these on H200."""
+
+PUSH_BYTES_SM100 = {2: 4 * _MIB, 4: 2 * _MIB, 6: 1 * _MIB, 8: 720 * _KIB}
+"""The same for compute capability 10.x, measured by SGLang on B200."""
+
+PULL_THREADS = 512
+PUSH_THREADS = (128, 256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A grid of so many blocks of so many threads."""
+
+    blocks: int
+    threads: int
+
+
+def push_bytes(world_size: int, arch: str) -> int:
+    """Return the largest size that SGLang pushes on GPUs of an architecture such as "sm_90a"."""
+    return (PUSH_BYTES_SM100 if arch.startswith("sm_10") else PUSH_BYTES)[world_size]
+
+
+def pull_shots(world_size: int) -> int:
+    """Return in how many shots SGLang pulls, 1 or 2, at the sizes at which it pulls."""
+    return 1 if world_size == 2 else 2
+
+
+def push_launch(size_bytes: int, multiprocessors: int) -> Launch:
+    """Return the grid of a push: always a block a multiprocessor, of as few threads as have one vector each, if any."""
+    vectors = -(-size_bytes // VECTOR_BYTES)
+    fits = (threads for threads in PUSH_THREADS if threads * multiprocessors >= vectors)
+    return Launch(multiprocessors, next(fits, PUSH_THREADS[-1]))
+
+
+def pull_launch(size_bytes: int, multiprocessors: int) -> Launch:
+    """Return the grid of a pull: as many blocks as give each thread one vector, at most one a multiprocessor."""
+    return Launch(min(-(-size_bytes // (VECTOR_BYTES * PULL_THREADS)), multiprocessors), PULL_THREADS)
+
+
+def refuses_case(name: str, case: Case, arch: str) -> Refusal | None:
+    """Return why a baseline of SGLang's can't run a case of its dtypes and worlds; None if it can."""
+    pushes = case.size_bytes <= push_bytes(case.world_size, arch)
+    chosen = PUSH if pushes else PULL if case.size_bytes <= MOST_BYTES else "NCCL"
+    if name == chosen:
+        return None
+    taken = f"{case.size_bytes} bytes on {case.world_size} ranks"
+    return Refusal("sizes", f"{name} is not what SGLang runs for {taken}", f"there it takes {chosen}")
+
+
+def missing() -> str:
+    """Return what this installation lacks for SGLang's kernels, in words; "" if nothing is known to be missing."""
+    if not (found := version()):
+        return f"{PACKAGE} is not installed"
+    if found != VERSION:
+        return f"its thresholds and grids are known of {PACKAGE} {VERSION}, not of {found}"
+    if (place := sources()) is None or not all((place / "csrc" / "distributed" / one).is_file() for one in _SOURCES):
+        return f"{PACKAGE} has no CUDA sources of its all-reduce"
+    needed = {
+        f"{HEADERS_PACKAGE}'s folder": tvm_ffi(),
+        "nvcc": toolkit.nvcc(),
+        "a C++ compiler": toolkit.host_compiler(),
+    }
+    absent = [what for what, there in needed.items() if there is None]
+    return f"its kernels are compiled on first use, and {absent[0]} is missing" if absent else ""
+
+
+_SOURCES = ("custom_all_reduce_push.cuh", "custom_all_reduce_pull.cuh")
+
+
+def version() -> str:
+    """Return SGLang's version as its package names it; "" where it is not installed."""
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def sources() -> Path | None:
+    """Return the installed package's folder of CUDA sources, which has include/ and csrc/; None if there is none."""
+    place = _folder("sglang")
+    return place / "jit_kernel" if place is not None and (place / "jit_kernel").is_dir() else None
+
+
+def tvm_ffi() -> Path | None:
+    """Return the folder of apache-tvm-ffi, which has include/ and lib/; None if it is not installed."""
+    return _folder("tvm_ffi")
+
+
+def _folder(package: str) -> Path | None:
+    """A package's folder, without importing it."""
+    found = importlib.util.find_spec(package)
+    places = list(found.submodule_search_locations or ()) if found else []
+    return Path(places[0]) if places else None

@@ -1,0 +1,144 @@
+"""What SGLang's all-reduces are refused for, how they are launched, and what an installation lacks for them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import sglang, toolkit
+from kernels.baselines import find_baseline, library_of, refuses_baseline
+from kernels.sglang import MODULES, PULL, PUSH, Launch, pull_launch, push_launch
+from kernels.spec import Case
+from memory.fabric import Traits
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """SGLang is there with all that it needs, as far as a machine can tell. Gives the packages' folder."""
+    for name in ("custom_all_reduce_push.cuh", "custom_all_reduce_pull.cuh"):
+        place = tmp_path / "sglang" / "jit_kernel" / "csrc" / "distributed" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    (tmp_path / "tvm_ffi" / "include").mkdir(parents=True)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.5.14")
+    monkeypatch.setattr(toolkit, "nvcc", lambda: "/bin/nvcc")
+    monkeypatch.setattr(toolkit, "host_compiler", lambda: "/bin/c++")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a", **changes: Any) -> str | None:
+    traits = Traits("nvshmem", arch, world_size, 8 << 30, False, "no switch")
+    baseline = find_baseline(name)
+    assert baseline is not None
+    changes.setdefault("placement", baseline.placement("all_reduce", "out_of_place", world_size))
+    case = Case(
+        "all_reduce", name, changes.pop("dtype", "bfloat16"), "library", "sum", size_bytes, world_size, **changes
+    )
+    found = refuses_baseline(baseline, case, traits)
+    return None if found is None else f"{found.key}: {found}"
+
+
+@pytest.mark.parametrize(
+    ("world_size", "arch", "size_bytes", "runs"),
+    [
+        (2, "sm_90a", KIB, PUSH),
+        (2, "sm_90a", 2 * MIB, PUSH),
+        (2, "sm_90a", 2 * MIB + 16, PULL),
+        (4, "sm_90a", 384 * KIB, PUSH),
+        (4, "sm_90a", 384 * KIB + 16, PULL),
+        (8, "sm_90a", 160 * KIB + 16, PULL),
+        (8, "sm_100a", 160 * KIB + 16, PUSH),
+        (2, "sm_103a", 4 * MIB, PUSH),
+        (4, "sm_90a", 16 * MIB, PULL),
+    ],
+)
+def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: str, size_bytes: int, runs: str) -> None:
+    other = PULL if runs == PUSH else PUSH
+    assert reason(runs, size_bytes, world_size, arch) is None
+    assert reason(other, size_bytes, world_size, arch) == (
+        f"sizes: {other} is not what SGLang runs for {size_bytes} bytes on {world_size} ranks: there it takes {runs}"
+    )
+
+
+def test_what_neither_takes() -> None:
+    beyond = 16 * MIB + 16
+    for name in (PUSH, PULL):
+        assert reason(name, beyond) == (
+            f"sizes: {name} is not what SGLang runs for {beyond} bytes on 2 ranks: there it takes NCCL"
+        )
+        assert reason(name, 24) == f"sizes: {name} takes multiples of 16 bytes, not 24"
+        assert reason(name, KIB, 3) == f"world_size: {name} does all_reduce on 2, 4, 6, 8 ranks, not on 3"
+        found = reason(name, KIB, dtype="float64")
+        assert found is not None
+        assert found.startswith("dtype:")
+
+
+def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
+    pull, push = find_baseline(PULL), find_baseline(PUSH)
+    assert pull is not None
+    assert push is not None
+    for wanted in ("in_place", "out_of_place"):
+        assert [pull.placement("all_reduce", wanted, ranks) for ranks in (2, 4, 8)] == [
+            *("out_of_place", "in_place", "in_place")
+        ]
+        assert push.placement("all_reduce", wanted, 2) == "in_place"
+    assert pull.ops == ("all_reduce",)
+    assert reason(PULL, 4 * MIB, placement="in_place") is not None
+
+
+def test_grids_are_sglangs() -> None:
+    """On the 132 multiprocessors of an H100."""
+    assert push_launch(KIB, 132) == Launch(132, 128)
+    assert push_launch(132 * 128 * 16, 132) == Launch(132, 128)
+    assert push_launch(132 * 128 * 16 + 16, 132) == Launch(132, 256)
+    assert push_launch(2 * MIB, 132) == Launch(132, 1024)
+    assert push_launch(4 * MIB, 132) == Launch(132, 1024)
+    assert pull_launch(512 * 16, 132) == Launch(1, 512)
+    assert pull_launch(512 * 16 + 16, 132) == Launch(2, 512)
+    assert pull_launch(16 * MIB, 132) == Launch(132, 512)
+
+
+def lacking(name: str = PUSH) -> str:
+    found = reason(name, KIB)
+    assert found is not None
+    return found
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(toolkit, "nvcc", lambda: None)
+        assert lacking() == (
+            "baselines: sglang/push is unavailable: its kernels are compiled on first use, and nvcc is missing"
+        )
+    with monkeypatch.context() as patch:
+        patch.setattr(sglang, "tvm_ffi", lambda: None)
+        assert lacking().endswith("and apache-tvm-ffi's folder is missing")
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.metadata, "version", lambda name: "0.6.0")
+        assert lacking().endswith("its thresholds and grids are known of sglang 0.5.14, not of 0.6.0")
+    (package / "sglang/jit_kernel/csrc/distributed/custom_all_reduce_pull.cuh").unlink()
+    assert lacking().endswith("sglang has no CUDA sources of its all-reduce")
+
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
+    assert lacking() == "baselines: sglang/push is unavailable: sglang is not installed"
+
+
+def test_the_packages_are_found_and_not_imported(package: Path) -> None:
+    (package / "sglang" / "__init__.py").write_text("raise ImportError('its server is not installed')")
+    assert sglang.sources() == package / "sglang" / "jit_kernel"
+    assert sglang.tvm_ffi() == package / "tvm_ffi"
+
+
+def test_records_name_the_version_and_how_it_is_launched() -> None:
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False)
+    assert library_of(PUSH, traits, "nvcc 13.0") == "SGLang 0.5.14 (nvcc 13.0, dependent launch)"
+    assert set(MODULES) == {PUSH, PULL}

@@ -1,0 +1,133 @@
+"""SGLang's all-reduces on slots: what its kernels are launched with, on what memory, and what they leave there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.baselines import find_baseline
+from kernels.sglang import PULL, PUSH
+from kernels.spec import Case
+from memory.pool import SymmetricPool
+from runner.case import library_modules, sglang_slots
+from runner.case.check import merge
+from runner.case.libraries import open_baseline
+from runner.case.library_program import BaselinePlan, run_baseline
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
+from tests.runner.case.sglang_stand_in import StandIn
+
+MULTIPROCESSORS = 12
+
+
+class GpuLike:
+    """A rank of the simulator that passes for a GPU's."""
+
+    def __init__(self, fabric: Any) -> None:
+        self.fabric = fabric
+        self.device = torch.device("cpu")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+    def note_queued(self, what: str) -> None:
+        assert what.startswith("all_reduce/sglang/")
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(ranks: int) -> StandIn:
+        library = StandIn(ranks)
+        monkeypatch.setattr(sglang_slots, "symmetric_buffer", library.symmetric_buffer)
+        monkeypatch.setattr(library_modules, "load", lambda module: library)
+        monkeypatch.setattr(sglang_slots, "_stream", lambda fabric: 0)
+        monkeypatch.setattr(sglang_slots, "_multiprocessors", lambda fabric: MULTIPROCESSORS)
+        return library
+
+    return make
+
+
+def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> Case:
+    baseline = find_baseline(name)
+    assert baseline is not None
+    placement = baseline.placement("all_reduce", "out_of_place", ranks)
+    return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, placement=placement)
+
+
+def checked(case: Case, launches: int = 3) -> Any:
+    """The check of a case that ran on all ranks."""
+    baseline = find_baseline(case.algorithm)
+    assert baseline is not None
+
+    def program(fabric: Any, plan: BaselinePlan) -> Any:
+        return run_baseline(GpuLike(fabric), plan)  # type: ignore[arg-type]
+
+    world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
+    outcomes = world.run(program, BaselinePlan(case, baseline, launches=launches), NEVER_S)
+    return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "ranks", "size_bytes", "what", "grid"),
+    [
+        (PUSH, 2, 4096, "push", (MULTIPROCESSORS, 128)),
+        (PUSH, 4, 64 << 10, "push", (MULTIPROCESSORS, 512)),
+        (PULL, 2, (2 << 20) + 16, "pull 1", (MULTIPROCESSORS, 512)),
+        (PULL, 4, 512 << 10, "pull 2", (MULTIPROCESSORS, 512)),
+    ],
+)
+def test_each_runs_as_sglang_launches_it_and_is_right(
+    name: str, ranks: int, size_bytes: int, what: str, grid: tuple[int, int], dtype: str, stand_in: Any
+) -> None:
+    library = stand_in(ranks)
+    check = checked(case_of(name, ranks, size_bytes, dtype))
+    assert (check.method, check.wrong, check.launches) == ("bound", 0, 3)
+    assert check.ranks_equal_promised
+    assert {(one["what"], one["grid"]) for one in library.calls} == {(what, grid)}
+    assert len(library.calls) == 3 * ranks
+
+
+@pytest.mark.parametrize(("name", "size_bytes"), [(PUSH, 4096), (PULL, 512 << 10)])
+def test_a_rank_that_is_left_out_is_found(name: str, size_bytes: int, stand_in: Any) -> None:
+    library = stand_in(4)
+    library.drops = 2
+    case = case_of(name, 4, size_bytes)
+    assert checked(case, launches=1).wrong > case.numel
+
+
+@pytest.mark.parametrize("name", [PUSH, PULL])
+def test_slots_are_their_own_memory(name: str, stand_in: Any) -> None:
+    """Three slots in turns, each twice: what one holds is not another's, and inboxes are empty between calls."""
+    stand_in(4)
+    case = case_of(name, 4, 512 << 10 if name == PULL else 64, "float32")
+
+    def program(fabric: Any, _: None) -> list[float]:
+        with (
+            SymmetricPool(fabric) as pool,
+            open_baseline(name, GpuLike(fabric), pool, case, 3) as contestant,  # type: ignore[arg-type]
+        ):
+            found = []
+            for turn in range(2):
+                for slot in range(3):
+                    contestant.write(slot, torch.full((case.numel,), float(1 + fabric.rank + 10 * slot + 100 * turn)))
+                fabric.barrier()
+                for slot in (2, 0, 1):
+                    contestant.launch(slot)
+                found += [float(contestant.output(slot)[-1]) for slot in range(3)]
+                fabric.barrier()
+            return found
+
+    world = ThreadWorld(4, SimulatorOptions(heap_bytes=1 << 20))
+    assert world.run(program, None, NEVER_S) == [[10.0, 50.0, 90.0, 410.0, 450.0, 490.0]] * 4
+
+
+def test_a_launch_that_fails_is_named(stand_in: Any) -> None:
+    library = stand_in(2)
+    library.status = 98
+    with pytest.raises(WorldFailure, match="SGLang's kernel could not be launched: CUDA's error 98"):
+        checked(case_of(PUSH, 2, 4096))
