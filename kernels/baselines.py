@@ -134,7 +134,7 @@ class Baseline:
         return tuple(dict.fromkeys(offer.op for offer in self.offers))
 
     def offer(self, op: str, world_size: int | None = None) -> Offer:
-        """What it does of an op on so many ranks, or on any number; ValueError where it does nothing of the op."""
+        """What it does of an op on this number of ranks, or on any; ValueError where it does nothing of the op."""
         found = [offer for offer in self.offers if offer.op == op]
         if not found:
             raise ValueError(f"{self.name} does not do {op}: it does {', '.join(self.ops)}")

@@ -55,7 +55,7 @@ PUSH_THREADS = (128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A grid of so many blocks of so many threads."""
+    """A grid: number of blocks, and threads of each."""
 
     blocks: int
     threads: int
