@@ -361,7 +361,7 @@ class KernelSpec:
         return f"{self.op}/{self.algorithm}"
 
     def limit_bytes(self, world_size: int) -> int | None:
-        """Return the largest Case.size_bytes in a world of so many ranks; None if there is no limit."""
+        """Return the largest Case.size_bytes in a world of this number of ranks; None if there is no limit."""
         return self.max_sizes.get(world_size, self.max_size_bytes)
 
     def __hash__(self) -> int:

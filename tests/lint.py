@@ -55,7 +55,7 @@ def is_lapse(node: ast.AST, lapses: set[str]) -> bool:
 
 
 def is_patient(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in PATIENT
+    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in PATIENT
 
 
 def upper_bounds(tree: ast.AST) -> list[int]:

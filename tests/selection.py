@@ -27,7 +27,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from tests.depends import ALWAYS, ROOT, Depends
-from tests.layers import Durations, function_of
+from tests.layers import LEAST_S, Durations, function_of
 
 PLACE = ROOT / "tests" / "full_layer.json"
 CODES = ROOT / "kernels" / "matrix" / "codes.json"
@@ -116,7 +116,7 @@ def rows_of(
     digests = Digests(depends, codes)
     made = []
     for name, members in sorted(parts.items()):
-        guess = sum(durations.of(one, UNMEASURED_S) for one in members)
+        guess = sum(max(durations.of(one, UNMEASURED_S), LEAST_S) for one in members)
         of_kernel = kernel.get(name, "")
         found_digests = digests.of(name.partition(" ")[0], of_kernel)
         made.append(Row(name, tuple(members), found_digests, seconds.get(name, guess), of_kernel))

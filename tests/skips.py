@@ -36,7 +36,7 @@ TOOLS = (
         "make test",
     ),
     Tool("zsh", r"^\S+ is not installed here", "apt-get install zsh"),
-    Tool("git", r"no git|git has no|git does not have", "git fetch --unshallow, in a clone"),
+    Tool("git", r"no git|git has (no|only)|git does not have", "git fetch --unshallow, in a clone"),
     Tool("gpus", r"^needs \d+ GPUs|GPU|multicast", "run them on GPUs (pytest -m gpu)"),
 )
 """The first whose pattern a reason has."""
@@ -46,14 +46,15 @@ BY_DESIGN = (
     r"^this machine has an NVIDIA driver",
     r"^it has no case that the model is scored by",
     r"^submitit_local has one worker a core",
-    r"^one core compiles in one process",
+    r"^one core(:| compiles)",
     r"^it reads no data behind its signal",
     r"^CuTe DSL \S+ does not compile",
     r"^a world of processes is ended by ending them",
     r"^(the|this) simulator has no",
     r"^glibc's printf is the oracle",
     r"^its file system takes UTF-8 only",
-    r"^processes are looked up in /proc|^the system ends it on Linux only",
+    r"^the system does not say when processes began|^processes are looked up in /proc",
+    r"^the system ends it on Linux only",
 )
 """Reasons that no tool would change on this machine."""
 

@@ -30,6 +30,7 @@ from tests.lint import (
         ("assert time.monotonic() < ends_s", [1], []),
         ("took = time.monotonic() - began\nassert took >= 0.2", [], []),
         ("assert 0.2 <= time.monotonic() - began < 15", [1], []),
+        ("assert time.monotonic() - began < patience.NEVER_S", [], []),
         ("assert before_s <= after_s", [], []),
         ("assert outcome.wall_s < 3\nassert all(one.duration_s < 0.3 for one in records)", [1, 2], []),
         ("assert 0.5 <= done.seconds < 30\nassert outcome.wall_s < PATIENCE_S\nassert done.seconds >= 1", [1], []),

@@ -65,7 +65,7 @@ def inbox(name: str, count: int, rows: int, banks: int, slots: int = 1, fill: by
 
 
 FEW_RANKS = 8
-"""Worlds of up to so many have memory for more banks, and so for fewer grants: Rounds.many."""
+"""Worlds of up to this number of ranks have memory for more banks, and so for fewer grants: Rounds.many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Rounds:
         return self.slots == 1
 
     def among(self, world_size: int) -> Rounds:
-        """Return those of a world of so many ranks."""
+        """Return those of a world of this number of ranks."""
         return self.many if self.many is not None and world_size > FEW_RANKS else self
 
     def choices(self, case: Case, max_blocks: int) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen
 
 GAIN = 0.01
-"""What a tuning has to be quicker than the catalogue's own to take its place: at unseen sizes less is not told from
-nothing."""
+"""The share by which a tuning has to be quicker than the catalogue's own to take its place: at unseen sizes, less is
+noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def loses_between(before: Mapping[str, float], after: Mapping[str, float], one: 
     """Return whether two choices of neighbouring sizes lose to a tuning of the catalogue's own somewhere between.
 
     before, after: times of what was measured at each size, linear in bytes between them. Where the two choices cross
-    they are furthest behind. Of a choice that was not measured at both sizes nobody knows, so that counts as lost.
+    they are furthest behind. Of a choice that was not measured at both sizes nothing is known, so that counts as lost.
     """
     if not {one, other} <= set(before) or not {one, other} <= set(after):
         return True

@@ -157,12 +157,12 @@ def test_the_regret_at_unseen_sizes(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 def test_libraries_are_run_beside_choices_as_asked(tmp_path: Path) -> None:
-    _, finals = tuned(tmp_path, "sizes=[1K,4K]", "timing.samples=7", "track.experiment=mine")
+    _, finals = tuned(tmp_path, "sizes=[1K,4K]", "timing.samples=7", "track.experiment=tuned")
     request = finals.composed[0].request
     assert (request.timing.samples, str(request.timing.limit)) == (7, "none"), (
         "no limit of links is measured for a table"
     )
-    assert (str(request.track.name), request.track.experiment) == ("mlflow", "mine")
+    assert (str(request.track.name), request.track.experiment) == ("mlflow", "tuned")
     _, finals = tuned(tmp_path, "sizes=[1K,4K]", unseen=True)
     assert str(finals.composed[0].request.track.name) == "none"
     assert finals.composed[0].request.baselines == "auto"
