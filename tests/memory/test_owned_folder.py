@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,27 @@ def test_a_process_number_that_was_given_again_is_another_process() -> None:
     process.kill()
     until(lambda: not is_alive(process.pid, began or 0) or began is None, "its end")
     process.communicate()
+
+
+def test_a_process_that_is_dead_and_not_waited_for_is_no_owner() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    began = began_at(process.pid)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and stays in the list of processes
+    if began is not None:  # where the system says so
+        assert is_alive(os.getpid(), began_at(os.getpid()) or 0)
+        assert not is_alive(process.pid, began)
+    assert began_at(process.pid) is None
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say when processes began")
+def test_when_a_process_began_is_told_in_ticks_since_the_start_of_the_machine() -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    before = time.clock_gettime(time.CLOCK_BOOTTIME) * ticks
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    after = time.clock_gettime(time.CLOCK_BOOTTIME) * ticks
+    began = began_at(process.pid)
+    process.communicate()
+    assert began is not None
+    assert before - 2 <= began <= after + 2

@@ -70,3 +70,11 @@ def test_a_module_runs_from_any_folder_with_this_tree(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("symlab: error: ")
     assert "gossip" in done.stderr
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: there is no second process")
+def test_the_copy_is_gone_when_its_result_is_there() -> None:
+    """Not even a dead process is left over that nobody has waited for."""
+    copy = second_process.started(os.getpid, is_alone=True)()
+    with pytest.raises(ProcessLookupError):
+        os.kill(copy, 0)

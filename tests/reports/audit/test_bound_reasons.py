@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import Any
 
 import pytest
 
-from reports.audit.bound_records import contradictions
-from reports.record.record import CHECK_WAS_OFF, INTERRUPTED, SCHEMA_VERSION, TIMED_APART, TIMED_WITHOUT
-from tests.reports.audit.invented_records import one
+from reports.audit.bound_records import DATA, contradictions
+from reports.record.record import CHECK_WAS_OFF, INTERRUPTED, SCHEMA_VERSION, TIMED_APART, TIMED_WITHOUT, Status
+from tests.reports.audit.invented_records import check, one
 
 WITHOUT = TIMED_WITHOUT.format("all_to_all/nvshmem")
 
@@ -59,3 +61,48 @@ def test_records_from_schema_6_on_are_held_to_what_every_command_writes(schema: 
     assert whole.check is not None
     bare = dataclasses.replace(whole, check=dataclasses.replace(whole.check, input_digests=None, output_digests=None))
     assert any("digests of inputs and outputs" in str(found) for found in contradictions(bare)) is is_held
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "is_contradiction"),
+    [
+        ({"results": True}, CHECK_WAS_OFF, True),
+        ({"results": False}, CHECK_WAS_OFF, False),
+        ({"races": True}, CHECK_WAS_OFF, False),
+        (True, CHECK_WAS_OFF, True),
+        (False, CHECK_WAS_OFF, False),
+        ({"results": True}, "it fell", False),
+    ],
+)
+def test_a_check_that_was_asked_for_was_not_off(asked: object, reason: str, is_contradiction: bool) -> None:
+    status = Status.PASSED if reason == CHECK_WAS_OFF else Status.FAILED
+    made = one(check=None, reason=reason, status=status)
+    configuration = {**(made.request.configuration or {}), "check": asked}
+    made = dataclasses.replace(made, request=dataclasses.replace(made.request, configuration=configuration))
+    assert ([found for found in contradictions(made) if found.item == DATA] != []) == is_contradiction
+
+
+@pytest.mark.parametrize(
+    ("absolute", "relative", "method", "is_contradiction"),
+    [
+        (0.0, 0.0, "bitwise_fold", False),
+        (0.5, 0.25, "bitwise_fold", False),
+        (0.5, 0.0, "bitwise_fold", True),
+        (0.0, 0.25, "bitwise_fold", True),
+        (math.inf, 0.0, "bitwise_fold", False),  # shares are of elements where all is finite
+        (0.5, 0.0, "bound", False),  # of the sum before it is rounded, relative errors of the rounded one
+        (0.5, None, "bitwise_fold", False),
+    ],
+)
+def test_an_error_is_there_as_a_number_and_as_a_share(
+    absolute: float, relative: float | None, method: str, is_contradiction: bool
+) -> None:
+    bound = {"bound_value": 1.0} if method == "bound" else {}
+    errors: dict[str, Any] = {
+        "max_absolute_error": absolute,
+        "max_relative_error": relative,
+        "rms_relative_error": relative and 0.0,
+    }
+    made = one(check=check(method=method, **errors, **bound))
+    found = [text.sentence for text in contradictions(made) if "as a share" in text.sentence]
+    assert (found != []) == is_contradiction

@@ -19,7 +19,7 @@ from reports.numerics import accuracy
 from reports.record.bundle import digest
 from reports.record.record import Check, LinkLimit
 from reports.table import spread
-from reports.table.compare import rows, split
+from reports.table.compare import contestants, rows, split
 from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study, with_case
 
 ROOT = Path(__file__).parents[3]
@@ -303,3 +303,30 @@ def test_the_spread_of_placements_has_slots_of_their_own() -> None:
     assert [text.get_text() for text in legend.get_texts()][:2] == ["two_shot (out of place)", "two_shot (in place)"]
     names = [line.cells["algorithm"] for group in spread.sheet(sections[0]).groups for line in group]
     assert names[:3] == ["two_shot (out of place)", "two_shot (in place)", "nccl"]
+
+
+def test_each_contestant_has_its_place_at_each_size() -> None:
+    """Of n contestants at the size at place k, the first is left and the last right of k, evenly, in the legend's
+    order; a contestant without a time at a size leaves its place empty."""
+    names, sizes = ("one_shot", "two_shot", "nccl"), (KIB, 64 * KIB, MIB)
+    lacking = [one for one in study(names, sizes) if (one.case.algorithm, one.case.size_bytes) != ("two_shot", MIB)]
+    judged = rows(figures.drawable(lacking)[0])
+    axes = distribution.single(judged).get_axes()[0]
+    points = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
+    order = list(contestants([row for row in judged if row.timings]))
+    assert [len(each) for each in points] == [2 if name == "two_shot" else 3 for name in order]
+    width = points[1][0] - points[0][0]
+    assert width > 0.2
+    for index, places in enumerate(points):
+        assert places == pytest.approx([at + (index - 1) * width for at in range(len(places))])
+    strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == thick] for thick in (0.5, 0.7, 2.4))
+    for places, stroke, *upright in zip(points, strokes, lines, bars, strict=True):
+        for one in upright:
+            assert [x for x, _ in one.get_path().vertices] == pytest.approx([x for x in places for _ in range(2)])
+        between = [(left + right) / 2 for (left, _), (right, _) in batched_pairs(stroke.get_path().vertices)]
+        assert sorted(set(numpy.round(between, 9))) == pytest.approx(places)
+
+
+def batched_pairs(points: Any) -> list[tuple[Any, Any]]:
+    """Both ends of each piece of a broken line."""
+    return list(zip(points[::2], points[1::2], strict=True))

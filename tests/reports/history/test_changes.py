@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.history.changes import ALPHA, LEAST_WORLDS, _intervals, changes, family
+from reports.history.changes import ALPHA, CORRELATIONS, LEAST_WORLDS, _intervals, changes, family
 
 Make = Callable[[np.random.Generator, int], Any]
 
@@ -274,3 +274,31 @@ def test_more_series_make_the_test_stricter() -> None:
     logs[10:] += np.log(1.08)
     assert changes(np.exp(logs))
     assert changes(np.exp(logs), 10**9) == []
+
+
+def fitted(logs: Any, correlation: float, at: int) -> tuple[float, float]:
+    """The step at a place and its standard error by generalised least squares, written out with matrices: level, drift
+    and step are fitted under noise of this lag-1 correlation, so that the residuals have n - 3 degrees of freedom."""
+    count = len(logs)
+    whiten = np.eye(count) - correlation * np.eye(count, k=-1)
+    whiten[0, 0] = np.sqrt(1 - correlation**2)
+    model = whiten @ np.stack([np.ones(count), np.arange(count), np.arange(count) >= at], axis=1)
+    if correlation == 1:  # differences have no level, and one datum less
+        model, whiten = model[1:, 1:], whiten[1:]
+    estimate, (squares,), *_ = np.linalg.lstsq(model, whiten @ logs, rcond=None)
+    covariance = np.linalg.inv(model.T @ model) * squares / (count - 3)
+    return float(estimate[-1]), float(np.sqrt(covariance[-1, -1]))
+
+
+@pytest.mark.parametrize("count", [LEAST_WORLDS, LEAST_WORLDS + 1, 14])
+def test_the_interval_of_a_ratio_is_that_of_students_t_by_least_squares(count: int) -> None:
+    from scipy import stats
+
+    logs = np.random.default_rng(13).normal(0, 0.01, count)
+    logs[4:] += np.log(2.5)
+    (one,) = changes(np.exp(logs), tests=1)
+    reach = stats.t.ppf(0.975, count - 3)
+    fits = [fitted(logs, correlation, one.at) for correlation in CORRELATIONS]
+    assert one.low == pytest.approx(np.exp(min(step - reach * error for step, error in fits)), rel=1e-9)
+    assert one.high == pytest.approx(np.exp(max(step + reach * error for step, error in fits)), rel=1e-9)
+    assert one.p == pytest.approx(2 * stats.t.sf(min(abs(step) / error for step, error in fits), count - 3), rel=1e-6)

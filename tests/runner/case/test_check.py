@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -305,3 +307,15 @@ def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:
     one = case()
     with pytest.raises(AssertionError, match="rank 3: output is"):
         check_rank(one, spec(), 3, [torch.zeros(7, dtype=torch.bfloat16)], ())
+
+
+def test_outputs_that_were_looked_at_are_given_up_but_the_latest() -> None:
+    """A sweep looks at thousands of them: what kept each would fill the memory."""
+    expected = reference.Reference("bytes", torch.zeros(8), torch.zeros(8))
+    outputs = []
+    for number in range(12):
+        output = torch.full((8,), float(number))
+        assert expected.look_at(output).wrong == 8 * bool(number)
+        outputs.append(weakref.ref(expected._seen[0][0]))
+    gc.collect()
+    assert [held() is not None for held in outputs] == [False] * 10 + [True] * reference.KEPT_OUTPUTS

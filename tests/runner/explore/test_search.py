@@ -8,16 +8,21 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from memory.fabric import Fabric
+from kernels import catalogue
+from kernels.spec import Case
+from memory.fabric import Executable, Fabric
+from reports.record.record import Check, Mismatch
+from runner.case.contestant import Contestant
 from runner.explore.helper import HelperEnded
 from runner.explore.progress import progress_text
 from runner.explore.search import Plan, Search, Searched
-from runner.explore.subject import Judgement, Order, Ran, run_once
+from runner.explore.subject import CaseSubject, Judgement, Order, Ran, run_once
 from runner.interrupt import Interrupted, interruptible
+from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
 from simulator.explore.trace import Layout
 from simulator.world import SimulatorOptions
@@ -197,3 +202,29 @@ def test_a_subject_that_can_not_be_sent_runs_in_one_process() -> None:
 def test_progress_says_how_far_it_is(more: dict[str, Any], text: str) -> None:
     searched = Searched(runs=40, seconds=10.0)
     assert progress_text(plan(Seeded(), schedules=("random", "adversarial"), **more), searched) == text
+
+
+@pytest.mark.parametrize(("size_bytes", "between"), [(64, 3), (16 << 20, 1)])
+def test_a_wrong_element_is_placed_in_the_launch_that_wrote_it(
+    size_bytes: int, between: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world counts all launches from 0; checks count those that are checked, between which others come."""
+    spec, job = catalogue.find("send_recv/push"), "runner.command.job"
+    case = Case("send_recv", "push", "float32", "float32", "sum", size_bytes, 2, "out_of_place")
+    made = Executable(spec.name, "entry", "sm_90a", "", "sha256:0")
+    with hydra_over(None):
+        (composed,) = compose_jobs(["op=send_recv", "fabric=simulator"], False)
+    subject = CaseSubject(Contestant(case, spec, made), composed.request, SimulatorOptions())
+    monkeypatch.setattr(f"{job}.outcomes_of", lambda *given: [])
+    found = []
+    for launch in range(3):
+        wrong = Mismatch(1, launch, 5, 1.0, 0.0, "0x3f800000", "0x00000000")
+        check = Check("bytes", 9, 1, 1.0, 1, 1.0, True, 3, False, first_mismatch=wrong)
+        monkeypatch.setattr(f"{job}.check_of", lambda *given, check=check: check)
+        judgement = subject.judge(cast(ThreadWorld, None), 1.0)
+        assert judgement.wrong is not None
+        assert (judgement.wrong.rank, judgement.wrong.offset_bytes) == (1, 20)
+        assert judgement.launch == launch
+        found.append(judgement.wrong.launch)
+    queued = [launch for launch in range(3) for _ in range(between * bool(launch) + 1)]
+    assert found == [max(at for at, own in enumerate(queued) if own == launch) for launch in range(3)]

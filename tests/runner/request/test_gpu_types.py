@@ -11,6 +11,7 @@ from runner.gpu.names import gpu_names
 from runner.gpu.reading import gpu_type
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
+from runner.request.gpu_types import arch_of, check_arch
 from runner.request.usage import usage
 from runner.request.validate import validate
 from runner.request.words import words_for
@@ -175,3 +176,13 @@ def test_help_and_completion_name_them(tmp_path: Path) -> None:
     texts = [word.text for word in words_for("fabric.gpu=", (), tmp_path)]
     assert texts == [f"fabric.gpu={name}" for name in ("null", *gpu_names(), "mine")]
     assert [word.text for word in words_for("fabric.gpu=h100,h2")] == ["fabric.gpu=h100,h200"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "full"),
+    [("sm_75", "sm_75"), ("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_100", "sm_100a"), ("sm_120", "sm_120a")],
+)
+def test_architectures_from_9_on_have_features_of_their_own(arch: str, full: str) -> None:
+    gpu = Gpu(**{**H100, "arch": arch})
+    assert arch_of(gpu) == full
+    check_arch(gpu, full)

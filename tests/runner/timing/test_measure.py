@@ -522,3 +522,16 @@ def test_timing_requests_can_be_sent_to_other_processes(both: MeasurePlan) -> No
     again = pickle.loads(pickle.dumps(both))
     assert again == both
     assert isinstance(again.timing, TimingRequest)
+
+
+def test_times_of_outputs_that_nobody_looked_at_afterwards_are_no_timing(both: MeasurePlan) -> None:
+    """As ranks would bring them home that stopped looking: samples, and the check from before them alone."""
+    alone = dataclasses.replace(both, contestants=both.contestants[:1])
+    ranks = Bench(alone, 2).run()
+    assert all(rank.contestants[0].samples_us for rank in ranks)
+    (timed,), _ = combine(alone, ranks, None)
+    assert timed.timing is not None
+    unseen = [dataclasses.replace(rank.contestants[0], after=()) for rank in ranks]
+    ranks = [dataclasses.replace(rank, contestants=(one,)) for rank, one in zip(ranks, unseen, strict=True)]
+    (timed,), _ = combine(alone, ranks, None)
+    assert (timed.timing, timed.problem != "") == (None, True)

@@ -159,3 +159,22 @@ def test_senders_at_once_give_one_set_of_runs(command: str, tmp_path: Path, data
     assert (len(runs["parents"]), len(runs["children"])) == (1, 2)
     assert runs["parents"][0].data.tags["symlab.complete"] == "true"
     assert "already sent" in send_folder(kept, database, experiment)[0], "its name is found by a filter"
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 7.0])
+def test_patience_ends_when_it_is_over(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 200, "the sender waits for ever"
+
+    server = Experiment()
+    monkeypatch.setattr(server, "_pass", lambda: None)
+    first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
+    assert first.take()
+    monkeypatch.setattr(claim, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    assert not second.take(patience_s)
+    assert patience_s <= now[0] - 100 <= patience_s + claim._LOOK_S
+    first.give_back()
+    assert server.tags == {}, "who gives up leaves nothing"

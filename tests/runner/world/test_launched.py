@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -371,3 +372,30 @@ def test_under_torchrun_itself(tmp_path: Path) -> None:
     assert run.stdout.splitlines().count("2 cases: 2 passed") == 1
     assert "fabric: nvshmem (2 GPUs and the gpu extra found; torchrun started 2 ranks)" in run.stdout
     assert records(tmp_path) == [("PASSED", "")] * 2
+
+
+class Told:
+    """A store that holds what rank 0 has set; asked: for what a follower looked, in order."""
+
+    def __init__(self, **held: str) -> None:
+        self.held, self.asked = held, list[str]()
+
+    def check(self, keys: list[str]) -> bool:
+        self.asked += keys
+        assert len(self.asked) < 100, "the follower never looks for the end"
+        return all(key in self.held for key in keys)
+
+    def get(self, key: str) -> str:
+        return self.held[key]
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launched, "_RankThread", lambda *given: None)
+    monkeypatch.setattr(launched.time, "sleep", lambda seconds: None)
+    store = Told(**{launched.END: str(code)})
+    outer = find({**TORCHRUN, "SYMLAB_KEY": "0123456789abcdef" * 2})
+    assert outer is not None
+    follower = launched._Follower(outer, cast(Any, store), lambda: pytest.fail("nothing to compose"))
+    assert follower.follow() == code
+    assert store.asked[0] == "order/1", "an order that is there comes before the end"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from simulator_harness import executable, make_world, module, put, run, start, s
 from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
 from simulator.observe import events as observed
+from simulator.observe import printed
 from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
 from simulator.world import SimulatedWorld
@@ -583,3 +585,16 @@ def test_lanes_and_what_is_behind_them() -> None:
     assert [launched.place(int(lane)) for lane in lanes] == [(1, 0, 0), (1, 1, 1), (3, 0, 1), (3, 1, 2)]
     assert launched.threads_of(range(2, 5)).tolist() == [2, 0, 1]
     assert ids_of(range(2, 5)).tolist() == [2, 3, 4]
+
+
+def test_what_is_printed_is_kept_and_shown_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(printed, "MAX_LINES", 3)
+    printer = printed.Printer()
+    for texts in (("a", "b\n"), ("c", "d"), ("e",)):
+        places = [np.arange(len(texts))] * 3
+        printer.printed(SimpleNamespace(ranks=places[0], blocks=places[1], threads=places[2], texts=texts))  # type: ignore[arg-type]
+    assert [line.rpartition(": ")[2] for line in printer.lines] == ["a", "b\n", "c"]
+    assert capsys.readouterr().err.splitlines() == [line.rstrip("\n") for line in printer.lines]
+    assert printer.lost == 2

@@ -10,7 +10,8 @@ from simulator_harness import executable, make_world, module, run, start
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
-from simulator.run.mbarriers import MAX_COUNT, MBarrier, MisusedBarrier
+from simulator.memory.space import LaneFault
+from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers, MisusedBarrier
 
 
 def test_a_phase_is_over_with_its_last_arrival() -> None:
@@ -247,3 +248,34 @@ def test_an_object_of_another_block_is_not_overwritten_either() -> None:
 
     said = str(run(make_world(1), program).error())
     assert "rank 0, block 0, thread 0: a write of 4 bytes over an mbarrier in phase 0" in said
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(0, False), (1, True), (MAX_COUNT, True), (MAX_COUNT + 1, False)])
+def test_an_object_takes_as_many_arrivals_as_the_isa_says(count: int, is_taken: bool) -> None:
+    objects = Mbarriers(row_bytes=64, rows=1)
+    if is_taken:
+        objects.init(8, count)
+        assert objects.objects[8].pending == count
+    else:
+        with pytest.raises(LaneFault) as caught:
+            objects.init(8, count)
+        assert caught.value.lane == 0
+        assert objects.objects == {}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_count_of_bytes_may_be_as_large_as_the_isa_says(sign: int) -> None:
+    barrier = MBarrier(1)
+    count = barrier.expect if sign > 0 else barrier.complete
+    count(MAX_COUNT)
+    assert (barrier.bytes_due, barrier.phase) == (sign * MAX_COUNT, 0)
+    with pytest.raises(MisusedBarrier):
+        count(1)
+
+
+def test_arrivals_waited_for_may_be_as_many_as_the_isa_says() -> None:
+    barrier = MBarrier(1)
+    barrier.add_pending(MAX_COUNT - 1)
+    assert barrier.pending == MAX_COUNT
+    with pytest.raises(MisusedBarrier):
+        barrier.add_pending(1)

@@ -97,3 +97,16 @@ def test_a_loop_without_an_end_is_told(tmp_path: Path) -> None:
         "    bra again if r0 == 0\nexists T0.r0 == 1\n"
     )
     assert "not run on the machine: a loop did not end" in tried(read(path), range(1)).remark()
+
+
+@pytest.mark.parametrize(("condition", "is_taken"), [("tile == 1", False), ("data == 1", True)])
+def test_a_condition_is_about_what_is_left_after_the_blocks(tmp_path: Path, condition: str, is_taken: bool) -> None:
+    """A bulk copy's source lies in shared memory, which is over with its block."""
+    path = tmp_path / "mine.litmus"
+    text = (PROGRAMS / "bulk_copy.litmus").read_text().partition("exists")[0]
+    path.write_text(f"{text}exists {condition}\n")
+    if is_taken:
+        machine_of(read(path))
+    else:
+        with pytest.raises(NotCompiled, match="tile"):
+            machine_of(read(path))
