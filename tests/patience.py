@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 PATIENCE_S = 120.0 * float(os.environ.get("SYMLAB_TEST_PATIENCE", "1"))
 """After this time a test takes what it waits for to hang."""
 
 NEVER_S = 5 * PATIENCE_S
 """The deadline to give what must end for another reason: `within` tells the two apart."""
+
+SOON_S = 0.2
+"""The deadline to give what never ends and has no one else to be blamed: it may pass before anything has begun."""
 
 LOOK_S = 0.02
 
@@ -39,3 +45,57 @@ def within() -> Iterator[None]:
     took_s = time.monotonic() - began_s
     if took_s > PATIENCE_S:
         raise AssertionError(f"this took {took_s:.0f} s, more than {PATIENCE_S:.0f} s: it waited for its deadline")
+
+
+class Clock:
+    """Stands for `time` in a module whose deadline is to pass: not before the test says so, or after so many looks.
+
+    So a busy machine may take as long as it likes to get to the place where the deadline is to find it.
+    """
+
+    def __init__(self, looks: float = float("inf")) -> None:
+        self._looks_left = looks
+        self._skipped_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        self._looks_left -= 1
+        return time.monotonic() + (self._skipped_s if self._looks_left >= 0 else 2 * NEVER_S)
+
+    def skip(self) -> None:
+        """Let all deadlines that were given be over."""
+        self._skipped_s += 2 * NEVER_S
+
+    def skip_when(self, holds: Callable[[], object]) -> None:
+        """Do so, from a thread, as soon as holds() is true."""
+        threading.Thread(target=lambda: (until(holds), self.skip()), daemon=True).start()
+
+
+def press() -> None:
+    """Ctrl-C, for this process: a signal to its main thread, whichever calls."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def pressed(holds: Callable[[], object], action: Callable[[], object] = press) -> Iterator[None]:
+    """Press Ctrl-C (or do what is given), from a thread, once holds() is true within the block: never after it."""
+    over, lock = threading.Event(), threading.Lock()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            if holds():
+                with lock:
+                    if not over.is_set():
+                        action()
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with lock:
+            over.set()
+        thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.races.finding import Finding
 from simulator.world import SimulatorOptions
-from tests.patience import NEVER_S, PATIENCE_S, within
+from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed, until, within
 from tests.runner.found import finding
 
 
@@ -28,6 +27,7 @@ class Machine:
         self.condition = threading.Condition()
         self.arrived = 0
         self.rounds = 0
+        self.spins = 0
         self.lost: str | None = None
         self.aborted: BaseException | None = None
         self.deadline_s: float | None = None
@@ -54,7 +54,8 @@ class Machine:
 
     def spin(self) -> None:
         """A kernel without end: the machine itself stops it at the deadline."""
-        while self.deadline_s is None or time.monotonic() < self.deadline_s:
+        while self.deadline_s is None or threads_module.time.monotonic() < self.deadline_s:
+            self.spins += 1
             time.sleep(0.01)
         raise DeadlineExceeded("the deadline passed in a kernel")
 
@@ -92,9 +93,20 @@ class Rank:
 
 
 @pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_module, "GRACE_S", 0.3)
-    monkeypatch.setattr(threads_module, "LINGER_S", 0.6)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The worlds' clock; they wait for what ends by itself as long as it takes."""
+    clock = Clock()
+    monkeypatch.setattr(threads_module, "time", clock)
+    monkeypatch.setattr(threads_module, "GRACE_S", PATIENCE_S)
+    monkeypatch.setattr(threads_module, "LINGER_S", PATIENCE_S)
+    return clock
+
+
+@pytest.fixture
+def _stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For ranks that do not end by themselves, however long a world waits."""
+    monkeypatch.setattr(threads_module, "GRACE_S", 0.1)
+    monkeypatch.setattr(threads_module, "LINGER_S", 0.2)
 
 
 def make(world_size: int = 4) -> tuple[ThreadWorld, Machine]:
@@ -191,50 +203,61 @@ def test_a_leak_is_a_failure_that_names_tensor_and_rank() -> None:
     assert '"flags"' in failure.message
 
 
-def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at() -> None:
-    world, _ = make()
+@pytest.mark.usefixtures("_stuck")
+def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at(clock: Clock) -> None:
+    world, machine = make()
     release = threading.Event()
 
     def program(fabric: Any, argument: None) -> None:
         if fabric.rank == 3:
+            until(lambda: machine.arrived == 3)
+            clock.skip()
             release.wait(NEVER_S)  # the line in question
         fabric.barrier()
 
     with within():
-        failure = fail(world, program, deadline_s=0.3)
+        failure = fail(world, program)
     release.set()
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
     assert " at tests/runner/world/test_threads.py:" in failure.message, "relative to the project"
     assert "the line in question" in failure.message
 
 
-def test_a_slow_rank_is_named_even_if_it_ends_when_told() -> None:
+@pytest.mark.usefixtures("_stuck")
+def test_a_slow_rank_is_named_even_if_it_ends_when_told(clock: Clock) -> None:
     world, machine = make()
 
     def program(fabric: Any, argument: None) -> None:
         if fabric.rank == 3:
+            until(lambda: machine.arrived == 3)
+            clock.skip()
             while machine.aborted is None:
                 time.sleep(0.01)  # slow
         fabric.barrier()
 
-    failure = fail(world, program, deadline_s=0.2)
+    failure = fail(world, program)
     assert (failure.status, failure.rank) == ("TIMEOUT", 3)
     assert "test_threads.py" in failure.message
 
 
-def test_ranks_that_end_well_after_the_abort_are_late_all_the_same() -> None:
+@pytest.mark.usefixtures("_stuck")
+def test_ranks_that_end_well_after_the_abort_are_late_all_the_same(clock: Clock) -> None:
     world, machine = make()
+    begun: list[int] = []
 
     def program(fabric: Any, argument: None) -> None:
+        begun.append(fabric.rank)
+        if len(begun) == 4:
+            clock.skip()
         while machine.aborted is None:
             time.sleep(0.01)
 
-    failure = fail(world, program, deadline_s=0.2)
+    failure = fail(world, program)
     assert (failure.status, failure.rank) == ("TIMEOUT", 0)
     assert not world.healthy
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_stuck")
 def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     world, _ = make(3)
     release = threading.Event()
@@ -252,13 +275,14 @@ def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
 
 
-def test_a_kernel_beyond_the_deadline_is_a_timeout() -> None:
-    world, _ = make(2)
+def test_a_kernel_beyond_the_deadline_is_a_timeout(clock: Clock) -> None:
+    world, machine = make(2)
 
     def program(fabric: Any, argument: None) -> None:
         fabric.machine.spin()
 
-    failure = fail(world, program, deadline_s=0.3)
+    clock.skip_when(lambda: machine.spins > 1)
+    failure = fail(world, program)
     assert (failure.status, failure.rank) == ("TIMEOUT", None)
     assert "deadline" in failure.message
 
@@ -276,12 +300,7 @@ def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
                 time.sleep(0.01)
         fabric.barrier()
 
-    def interrupt() -> None:
-        assert reached.wait(PATIENCE_S)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with within(), pytest.raises(KeyboardInterrupt):
+    with within(), pytest.raises(KeyboardInterrupt), pressed(reached.is_set):
         world.run(program, None, NEVER_S)
     assert not world.healthy
     assert isinstance(machine.aborted, FabricError)

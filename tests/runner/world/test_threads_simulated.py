@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 
@@ -18,8 +15,9 @@ from runner.interrupt import Interrupted, interruptible
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.isa import UnknownInstruction
+from simulator.run import schedule
 from simulator.world import SimulatorOptions
-from tests.patience import NEVER_S, within
+from tests.patience import NEVER_S, Clock, pressed, within
 
 COUNTED_SPIN = """
     ld.param.u64 %rd1, [data];
@@ -93,29 +91,28 @@ def simulated(world_size: int, **options: int) -> ThreadWorld:
     return ThreadWorld(world_size, SimulatorOptions(heap_bytes=1 << 20, **options))  # type: ignore[arg-type]
 
 
-def test_a_kernel_that_never_ends_is_stopped_at_the_deadline() -> None:
+def test_a_kernel_that_never_ends_is_stopped_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "time", Clock(looks=20))
     with within():
-        failure = fail(simulated(2), launched(kernel(COUNTED_SPIN)), deadline_s=0.5)
+        failure = fail(simulated(2), launched(kernel(COUNTED_SPIN)))
     assert failure.status == "TIMEOUT"
     assert failure.message.startswith("the deadline passed after")
     assert "PTX line" in failure.message
 
 
-def test_the_deadline_is_that_of_each_program() -> None:
+def test_the_deadline_is_that_of_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
     world = simulated(1)
     world.run(launched(kernel("ret;")), None, NEVER_S)
     world._machine.set_deadline(time.monotonic())
     world.run(launched(kernel("ret;")), None, NEVER_S)
-    assert fail(world, launched(kernel(COUNTED_SPIN)), deadline_s=0.5).status == "TIMEOUT"
+    monkeypatch.setattr(schedule, "time", Clock(looks=20))
+    assert fail(world, launched(kernel(COUNTED_SPIN))).status == "TIMEOUT"
 
 
 def test_an_interrupt_does_not_wait_for_the_kernel() -> None:
-    def interrupt_later() -> Callable[[Fabric, None], None]:
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        return launched(kernel(COUNTED_SPIN))
-
-    with within(), pytest.raises(Interrupted), interruptible():
-        simulated(2).run(interrupt_later(), None, NEVER_S)
+    world = simulated(2)
+    with within(), pytest.raises(Interrupted), interruptible(), pressed(lambda: world._machine.scheduler.steps > 100):
+        world.run(launched(kernel(COUNTED_SPIN)), None, NEVER_S)
 
 
 def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 
 import numpy as np
@@ -12,7 +11,8 @@ from simulator_harness import Outcome, executable, get, make_world, module, put,
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
-from tests.patience import PATIENCE_S
+from simulator.run import schedule
+from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 
 FILES = '.file 1 "kernels/example.py"\n'
 
@@ -177,23 +177,23 @@ class TestRunaways:
             wanted = (wanted * 3 + 1) % 2**32
         assert succeed(make_world(1, schedule=schedule), program).results == [wanted]
 
-    def test_deadline(self) -> None:
-        outcome = run(make_world(2), runaway, deadline_s=0.3)
+    def test_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(schedule, "time", Clock(looks=20))
+        outcome = run(make_world(2), runaway, deadline_s=NEVER_S)
         self.check(outcome, "the deadline passed")
         assert outcome.wall_s < PATIENCE_S
 
-    def test_a_deadline_set_before_the_ranks_come(self) -> None:
+    def test_a_deadline_set_before_the_ranks_come(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(schedule, "time", Clock(looks=20))
         world = make_world(1)
-        world.set_deadline(time.monotonic() + 0.3)
+        world.set_deadline(time.monotonic() + NEVER_S)
         outcome = run(world, runaway)
         self.check(outcome, "the deadline passed")
         assert outcome.wall_s < PATIENCE_S
 
     def test_ended_from_outside(self) -> None:
         world = make_world(2)
-        timer = threading.Timer(0.3, world.abort, [RuntimeError("enough")])
-        timer.start()
-        outcome = run(world, runaway)
-        timer.join()
+        with pressed(lambda: world.scheduler.steps > 100, lambda: world.abort(RuntimeError("enough"))):
+            outcome = run(world, runaway)
         assert outcome.wall_s < PATIENCE_S
         assert all(isinstance(one, PeerLost) and "enough" in str(one) for one in outcome.errors)
