@@ -13,7 +13,7 @@ from torch.distributed import HashStore, TCPStore
 
 from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
 from memory.meeting import OPENING, Meeting, lost
-from tests.patience import NEVER_S, PATIENCE_S, within
+from tests.patience import NEVER_S, PATIENCE_S, pressed, within
 
 Stores = Callable[[], Any]
 
@@ -177,6 +177,8 @@ def test_the_deadline_names_who_is_missing(stores: Stores) -> None:
 
 
 def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
+    alone = threading.Event()
+
     def waits(meeting: Meeting) -> None:
         if meeting.rank == 0:
             meeting.exchange("open", "")
@@ -185,12 +187,15 @@ def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
         meeting.begin(4)
         meeting.exchange("barrier", "")
         if meeting.rank == 0:
+            alone.set()
             meeting.exchange("barrier", "")
 
-    threading.Timer(0.1, lambda: lost(stores(), OPENING, 1, "killed by signal 9")).start()
-    assert str(met(stores, 2, waits)[0]) == "rank 1 failed: killed by signal 9"
-    threading.Timer(0.3, lambda: lost(stores(), 4, None, "Ctrl-C")).start()
-    assert str(met(stores, 2, ends)[0]) == "the world was ended: Ctrl-C"
+    client = stores()
+    before = client.num_keys()
+    with pressed(lambda: client.num_keys() > before, lambda: lost(stores(), OPENING, 1, "killed by signal 9")):
+        assert str(met(stores, 2, waits)[0]) == "rank 1 failed: killed by signal 9"
+    with pressed(alone.is_set, lambda: lost(stores(), 4, None, "Ctrl-C")):
+        assert str(met(stores, 2, ends)[0]) == "the world was ended: Ctrl-C"
 
 
 def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
@@ -198,9 +203,10 @@ def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
     meeting = Meeting(stores(), 0, 2)
     meeting.set_deadline(time.monotonic() + NEVER_S)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
-    threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    client = stores()
+    keys = client.num_keys()
     try:
-        with within(), pytest.raises(KeyboardInterrupt):
+        with within(), pytest.raises(KeyboardInterrupt), pressed(lambda: client.num_keys() > keys):
             meeting.exchange("barrier", "")
     finally:
         signal.signal(signal.SIGINT, before)

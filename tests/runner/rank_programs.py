@@ -21,6 +21,7 @@ from memory.fabric import Argument, DeviceFault, Executable, HeapFull, Launch, N
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 from memory.process_group import process_group
+from tests.patience import until
 
 HEAP_BYTES = 1 << 20
 ALIGNMENT_BYTES = 256
@@ -158,6 +159,7 @@ class FileOpener:
                 raise OSError("no device for this rank")
             if self.fault == "exit":
                 os._exit(3)
+            Path(self.folder, "not ready").touch()
             time.sleep(3600)  # never ready
         return FileFabric(store, rank, world_size, Path(self.folder))
 
@@ -178,11 +180,12 @@ class FaultyFabric:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens on one rank in ring()."""
+    """What happens on one rank in ring(). told: the file that one which never ends makes as it begins."""
 
     kind: str
     rank: int = 1
     at_call: int = 1
+    told: str = ""
 
 
 def nothing(fabric: Any, argument: object) -> object:
@@ -201,6 +204,9 @@ def ring(fabric: Any, fault: Fault | None) -> list[int]:
             fabric.barrier()
             if turn == 1 and fault is not None and fault.rank == fabric.rank:
                 commit(fault)
+            if turn == 1 and fault is not None and fault.told:
+                until(Path(fault.told).exists)
+                fabric.set_deadline(time.monotonic())  # that of all is over now
             addresses = (fabric.peer_address(target.region, following), source.address)
             arguments = (*(Argument("address", one) for one in addresses), Argument("u64", 16))
             fabric.launch(SEND, Launch(1, 1), arguments)
@@ -216,6 +222,8 @@ def commit(fault: Fault) -> None:
     if fault.kind == "abort":
         print("the library gave up", flush=True)
         os.abort()
+    if fault.told:
+        Path(fault.told).touch()
     while fault.kind == "spin":
         pass  # for ever
     if fault.kind == "native":

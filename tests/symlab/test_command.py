@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -207,6 +206,25 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+PUBLISHED = str(ROOT / "reports/published")
+PRESSED = """
+import os, signal, sys
+event, *sys.argv[1:] = sys.argv[1:]
+kind, _, name = event.partition(" ")
+pressed = []
+
+def seen(happens, arguments):
+    if happens == kind and not pressed and str(arguments[0]).endswith(name):
+        pressed.append(event)
+        print("pressed", file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(seen)
+from symlab.command import command
+command()
+"""
+"""The command, with a Ctrl-C as something happens: "import <module>" or "open <end of a name>"."""
+
 COMMANDS = {
     "version": "symlab --version",
     "help": "symlab --help",
@@ -265,25 +283,44 @@ def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [["run", "sizes=[8]"], ["table", str(ROOT / "reports/published")]])
-def test_ctrl_c_at_any_time_is_one_line(line: list[str], tmp_path: Path) -> None:
-    """While modules are imported, while files are read, or while more is written than a reader takes."""
-    for delay_s in (0.15, 0.3, 1.0, 6.0) if line[0] == "table" else (0.15, 0.3):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "symlab", *line], cwd=tmp_path, env=ENVIRONMENT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        time.sleep(delay_s)
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (["run", "sizes=[8]"], "import runner.request.options"),
+        (["run", "sizes=[8]"], "import hydra"),
+        (["run", "sizes=[8]"], "import hydra.core.hydra_config"),
+        (["table", PUBLISHED], "import reports.record.reading"),
+        (["table", PUBLISHED], "import reports.table.brief"),
+        (["table", PUBLISHED], "open .jsonl.xz"),
+    ],
+)
+def test_ctrl_c_at_any_time_is_one_line(line: list[str], event: str, tmp_path: Path) -> None:
+    """While modules are imported, or while files are read."""
+    command = [sys.executable, "-c", PRESSED, event, *line]
+    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "pressed\n" in done.stderr, f"it never came to {event}"
+    said = done.stderr.replace("pressed\n", "")
+    assert "Traceback" not in said
+    assert said.count("\n") <= 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_more_is_written_than_a_reader_takes_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "symlab", "table", PUBLISHED]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.read(1), "it has begun to write, and a pipe holds 64 KiB of it"
         process.send_signal(signal.SIGINT)
-        try:
-            _, said = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-        if "site.py" in said or "import runpy" in said or process.returncode == -signal.SIGINT:
-            continue  # Python itself was still starting
-        assert process.returncode == 130, said
-        assert "Traceback" not in said
-        assert said.count("\n") <= 1
+        _, said = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert said.count("\n") <= 1
 
 
 def test_a_file_that_fails_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import gc
 import hashlib
@@ -22,9 +21,10 @@ import torch
 import symlab
 from memory.fabric import Argument, Deadlock, Disagreement, Executable, WrongCall
 from runner.world import fabrics
+from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
 from runner.world.threads import ThreadWorld
-from tests.patience import PATIENCE_S
+from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import FileOpener
 from tests.symlab.rank_functions import divided, left_behind, sent_on
@@ -81,7 +81,7 @@ def test_results_are_by_rank_and_the_argument_is_everyones() -> None:
     with symlab.world(ranks=3) as world:
         wanted = [(rank, 3, "simulator", True, 5, notes) for rank in range(3)]
         assert world.run(program, {"x": 5}) == wanted
-        assert world.run(program, {"x": 5}, deadline_s=60) == wanted, "a world runs functions one after another"
+        assert world.run(program, {"x": 5}, deadline_s=NEVER_S) == wanted, "a world runs functions one after another"
         assert (world.ranks, world.fabric, world.why, world.healthy) == (3, "simulator", "asked for", True)
         assert repr(world) == "<world of 3 ranks, simulator, open>"
     assert repr(world) == "<world of 3 ranks, simulator, closed>"
@@ -271,23 +271,15 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
                 ended.wait(PATIENCE_S)
             rank.barrier()
 
-    def interrupt() -> None:
-        assert reached.wait(PATIENCE_S)
-        time.sleep(0.3)
-        _thread.interrupt_main()
-
-    pressing = threading.Thread(target=interrupt)
-    pressing.start()
     try:
         with symlab.world(ranks=3) as world:
             memory = memory_of(world)
             machine = world._world._machine  # type: ignore[union-attr]
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), pressed(reached.is_set):
                 world.run(program)
             assert not world.healthy
     finally:
         ended.set()
-        pressing.join()
     for thread in threading.enumerate():
         if thread.name.startswith("rank "):
             thread.join(PATIENCE_S)
@@ -307,16 +299,23 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
 )
 def test_what_ranks_do_wrong_together_is_told(program: Any, kind: Any, message: str) -> None:
     with symlab.world(ranks=2) as world, pytest.raises(symlab.WorldFailure, match=re.escape(message)) as caught:
-        world.run(program, deadline_s=60)
+        world.run(program, deadline_s=NEVER_S)
     assert kind is None or isinstance(caught.value.__cause__, kind)
 
 
 @pytest.mark.slow
-def test_a_deadline_ends_a_rank_that_never_does() -> None:
-    ended = threading.Event()
+def test_a_deadline_ends_a_rank_that_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, clock = threading.Event(), Clock()
+    monkeypatch.setattr(threads_module, "time", clock)
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        if rank.rank:
+            clock.skip()
+            ended.wait(NEVER_S)
+
     with symlab.world(ranks=2) as world:
-        with pytest.raises(symlab.WorldFailure, match=r"rank 1: still running after 0.3 s") as caught:
-            world.run(lambda rank, _: ended.wait(PATIENCE_S) if rank.rank else None, deadline_s=0.3)
+        with pytest.raises(symlab.WorldFailure, match=r"rank 1: still running after \d+.0 s") as caught:
+            world.run(program, deadline_s=NEVER_S)
         ended.set()
     assert caught.value.status == "TIMEOUT"
     for deadline_s in (0, -1.0, float("nan"), float("inf")):
@@ -431,19 +430,17 @@ def test_processes_end_with_the_block(processes: None) -> None:
 
 
 @pytest.mark.slow
-def test_processes_end_with_an_interrupt(processes: None) -> None:
+def test_processes_end_with_an_interrupt(processes: None, tmp_path: Path) -> None:
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         pids = world._world.processes  # type: ignore[union-attr]
-        timer = threading.Timer(0.5, _thread.interrupt_main)
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            world.run(asleep, 60)
-        timer.join()
+        with pytest.raises(KeyboardInterrupt), pressed(lambda: len(list(tmp_path.glob("asleep-*"))) == 2):
+            world.run(asleep, str(tmp_path))
     assert not any(map(is_running, pids))
 
 
-def asleep(rank: symlab.Rank, seconds: float) -> None:
-    time.sleep(seconds)
+def asleep(rank: symlab.Rank, folder: str) -> None:
+    Path(folder, f"asleep-{rank.rank}").touch()
+    time.sleep(NEVER_S)
 
 
 def in_main() -> Callable[..., Any]:

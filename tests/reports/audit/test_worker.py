@@ -14,7 +14,7 @@ from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record.bundle import read
-from tests.patience import NEVER_S, PATIENCE_S, until, within
+from tests.patience import NEVER_S, PATIENCE_S, SOON_S, until, within
 from tests.reports.audit.complete_set import evidence, records
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
@@ -77,7 +77,7 @@ def test_why_there_is_no_answer(command: tuple[str, ...], says: str) -> None:
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
     with within():
-        answer = worker.ask(records(), command=program(f"import time; time.sleep({NEVER_S})"), patience_s=0.5)
+        answer = worker.ask(records(), command=program(f"import time; time.sleep({NEVER_S})"), patience_s=SOON_S)
     assert answer == (None, "the worker took longer than 0 s")
 
 

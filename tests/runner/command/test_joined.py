@@ -34,6 +34,7 @@ from runner.timing.custom import CustomMeasurePlan, CustomTimes
 from runner.timing.link import LinkTimes
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes
 from runner.world.plain import NotPlain
+from tests.patience import NEVER_S
 
 ROOT = Path(runner.__file__).parent
 REQUEST = ("op=all_reduce", "world_size=2", "sizes=[64]", "fabric=nvshmem", "track=none")
@@ -104,7 +105,7 @@ def plans(case: Case, executable: Executable) -> list[Any]:
     contestants = (Contestant(case, spec, executable), Contestant(library, baseline))
     return [
         None,
-        Plan(case, spec, executable, launches=3, patience_s=1.5, between=0),
+        Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0),
         BaselinePlan(library, baseline, check=False),
         MeasurePlan(contestants, job.request.timing, link=True),
         StressPlan((case, case), spec, (executable, executable), rounds=3),

@@ -17,7 +17,7 @@ from reports.record.record import PredictedTime, RecordedEnvironment, Timing
 from runner.case.contestant import Contestant
 from runner.gpu.gpu_type import GpuType
 from runner.gpu.reading import gpu_type
-from runner.predict import beside, predicting
+from runner.predict import beside, budget, predicting, profiling
 from runner.predict.beside import beside_measured, digest_of_rates
 from runner.predict.of_request import check_beside, type_beside
 from runner.predict.predicting import predicted
@@ -27,6 +27,8 @@ from runner.request.compose import ComposedJob, compose_jobs, gpu_asked, hydra_o
 from runner.request.gpu_types import NO_GPU
 from runner.request.schema import TimingMode
 from runner.request_error import RequestError
+from simulator.run import schedule
+from tests.patience import NEVER_S, Clock
 from tests.runner.conftest import on_its_fabric
 
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 4096, 2, "out_of_place")
@@ -151,10 +153,15 @@ def test_counts_per_peer_have_a_reason(cache: Path) -> None:
     assert (found.time, found.reason) == (None, "counts=skewed is not predicted, uniform is")
 
 
-def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(tmp_path: Path, cache: Path) -> None:
+def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(looks=3)
+    for module in (budget, profiling, schedule):
+        monkeypatch.setattr(module, "time", clock)
     one = contestant(cache, dataclasses.replace(CASE, size_bytes=1 << 16))
-    found = beside_measured(one, TIMING, gpu_type("h200"), tmp_path, limit_s=0.02)
-    assert (found.time, found.reason) == (None, "simulating it takes longer than 0.02 s")
+    found = beside_measured(one, TIMING, gpu_type("h200"), tmp_path, limit_s=NEVER_S)
+    assert (found.time, found.reason) == (None, f"simulating it takes longer than {NEVER_S:g} s")
     assert not list(tmp_path.glob("profile-*"))
 
 

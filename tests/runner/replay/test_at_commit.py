@@ -21,6 +21,7 @@ from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
 from runner.replay.in_turns import Bounds, Turn, run_recorded
 from runner.replay.rerun import SOURCES, Wanted, rerun
+from tests.patience import NEVER_S, until
 from tests.reports.synthetic import record
 
 ROOT = Path(__file__).parents[3]
@@ -175,12 +176,14 @@ def test_a_commit_that_can_not_be_checked_out_says_why(repository: Path, monkeyp
 
 
 BOUNDED = """
-import pathlib, sys, time
+import pathlib, resource, sys, time
+while resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY:  # set last, from outside
+    time.sleep(0.01)
 {what}
 folder = pathlib.Path(sys.argv[sys.argv.index("--records") + 1]) / "x"
 folder.mkdir(parents=True)
 (folder / "command.json").write_text("{{}}")
-time.sleep(60)
+time.sleep({never_s})
 """
 
 
@@ -188,23 +191,33 @@ time.sleep(60)
 @pytest.mark.parametrize(
     ("what", "bounds", "complaint", "made"),
     [
-        ("", Bounds(2.0, 8 << 30, 1 << 30), "stopped after 2 s", 1),
-        ("time.sleep(0.3); bytearray(1 << 30)", Bounds(30.0, 1 << 28, 1 << 30), "MemoryError", 0),
-        (
-            "time.sleep(0.3); open('big', 'wb').write(bytes(1 << 20))",
-            Bounds(30.0, 8 << 30, 1 << 16),
-            "File too large",
-            0,
-        ),
+        ("", Bounds(NEVER_S, 8 << 30, 1 << 30), f"stopped after {NEVER_S:.0f} s", 1),
+        ("bytearray(1 << 30)", Bounds(NEVER_S, 1 << 28, 1 << 30), "MemoryError", 0),
+        ("open('big', 'wb').write(bytes(1 << 20))", Bounds(NEVER_S, 8 << 30, 1 << 16), "File too large", 0),
     ],
 )
-def test_the_recorded_code_has_limits(what: str, bounds: Bounds, complaint: str, made: int, tmp_path: Path) -> None:
+def test_the_recorded_code_has_limits(
+    what: str, bounds: Bounds, complaint: str, made: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = tmp_path / "code"
     (code / "runner").mkdir(parents=True)
     (code / "runner" / "__init__.py").touch()
-    (code / "runner" / "__main__.py").write_text(BOUNDED.format(what=what))
+    (code / "runner" / "__main__.py").write_text(BOUNDED.format(what=what, never_s=NEVER_S))
     into = tmp_path / "into"
     into.mkdir()
+
+    class Late(subprocess.Popen[bytes]):
+        """Its time is over when it has made what it makes."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout != NEVER_S:
+                return super().wait(timeout)
+            until(lambda: self.poll() is not None or list(into.rglob("command.json")), "its end or a folder")
+            if self.poll() is None:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            return self.returncode
+
+    monkeypatch.setattr(subprocess, "Popen", Late)
     turn = run_recorded(code, [record()], (), into, bounds)
     assert (turn.exit_code, len(turn.folders)) == (1, made)
     assert complaint in turn.complaint

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +17,7 @@ from runner.environment import worktree as worktrees
 from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import in_turns, replay
 from runner.replay.in_turns import Bounds, Turn, order, run_recorded
-from tests.patience import NEVER_S, within
+from tests.patience import NEVER_S, pressed, within
 from tests.reports.synthetic import record
 from tests.runner.conftest import Outcome, Script
 
@@ -147,13 +143,7 @@ def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, m
     monkeypatch.setenv("SAID", str(said))
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
 
-    def interrupt() -> None:
-        while not said.exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with within():
+    with within(), pressed(said.exists):
         assert run_recorded(repository, [record()], (), tmp_path) == Turn(130, (), "")
 
 
@@ -164,13 +154,7 @@ def test_an_interrupt_of_bounded_code_is_raised(
     monkeypatch.setenv("SAID", str(said))
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
 
-    def interrupt() -> None:
-        while not said.exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with within(), pytest.raises(KeyboardInterrupt):
+    with within(), pytest.raises(KeyboardInterrupt), pressed(said.exists):
         run_recorded(repository, [record()], (), tmp_path, Bounds(NEVER_S, 8 << 30, 1 << 30))
     assert [path.name for path in tmp_path.glob(".recorded-*")] == []
 

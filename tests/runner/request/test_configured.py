@@ -17,14 +17,14 @@ def test_nothing_gives_what_hydra_composes_of_nothing() -> None:
 
 
 def test_values_give_what_overrides_give() -> None:
-    overrides = ["op=broadcast", "sizes=[1K,4K]", "fabric.seed=3", "timing.mode=none", "inputs=edge", "deadline_s=5"]
+    overrides = ["op=broadcast", "sizes=[1K,4K]", "fabric.seed=3", "timing.mode=none", "inputs=edge", "deadline_s=500"]
     values = {
         "op": "broadcast",
         "sizes": {"list": ["1K", "4K"]},
         "fabric": {"seed": 3},
         "timing": {"mode": "none"},
         "inputs": "edge",
-        "deadline_s": 5,
+        "deadline_s": 500,
     }
     with hydra_over():
         (job,) = compose_jobs(overrides, False)

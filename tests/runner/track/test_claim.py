@@ -20,7 +20,7 @@ from runner.track import claim
 from runner.track.by_command import by_command
 from runner.track.claim import Claim, Ticket
 from runner.track.send import send_folder
-from tests.patience import NEVER_S, PATIENCE_S, within
+from tests.patience import NEVER_S, PATIENCE_S, pressed, within
 from tests.reports.synthetic import KIB, MIB, record
 
 Runs = Callable[[str], dict[str, list[Any]]]
@@ -75,8 +75,8 @@ def test_whoever_waits_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> Non
     server = Experiment()
     first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
     assert first.take()
-    threading.Timer(0.2, first.give_back).start()
-    assert second.take(patience_s=PATIENCE_S)
+    with pressed(lambda: any(second._key in key for key in server.tags), first.give_back):
+        assert second.take(patience_s=PATIENCE_S)
     second.give_back()
 
 

@@ -18,7 +18,7 @@ from runner.track import patience
 from runner.track.by_command import by_command
 from runner.track.patience import patiently
 from runner.track.send import CommandRun, send_folder
-from tests.patience import until
+from tests.patience import pressed, until
 from tests.reports.synthetic import KIB, MIB, record
 
 
@@ -127,11 +127,13 @@ def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(
             calls.append(1)
             if len(calls) == 3:
                 server.kill()
-                threading.Timer(1.0, server.start).start()
             sending(run, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(CommandRun, "_send_series", killed_in_the_middle)
-        said, _ = send_folder(kept, server.address, "killed")
+        waits, waiting = threading.Event(), patience._is_back
+        monkeypatch.setattr(patience, "_is_back", lambda *given: (waits.set(), waiting(*given))[1])
+        with pressed(waits.is_set, server.start):
+            said, _ = send_folder(kept, server.address, "killed")
         assert said.startswith("12 records sent")
         client = MlflowClient(tracking_uri=server.address)
         experiment = client.get_experiment_by_name("killed")

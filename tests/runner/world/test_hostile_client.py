@@ -152,7 +152,7 @@ class Hostile:
             return
 
 
-REQUEST = ("fabric=nvshmem", "baselines=none", "sizes=[8,16]", "deadline_s=20")
+REQUEST = ("fabric=nvshmem", "baselines=none", "sizes=[8,16]", f"deadline_s={NEVER_S}")
 KEY = {"SYMLAB_KEY": "0123456789abcdef" * 4}
 
 

@@ -207,11 +207,12 @@ SCRIPT = """
     import functools, hashlib, os, sys
     from pathlib import Path
 
-    import runner.command.joined, runner.command.plan, runner.world.fabrics
+    import runner.command.joined, runner.command.plan, runner.world.fabrics, runner.world.launched
     from memory.fabric import Executable
     from runner.__main__ import main
     from runner.command.job import Means
     from runner.command.running import Tools
+    from tests.patience import Clock
     from tests.runner import rank_programs
     from tests.runner.conftest import GOOD, PTX
 
@@ -219,6 +220,10 @@ SCRIPT = """
     machine = runner.world.fabrics.HostOffer(2, "", True)
     runner.command.plan.look = lambda: machine
     runner.world.fabrics.NvshmemOpener = lambda heap_bytes, joined, share_gpus: rank_programs.FileOpener(folder)
+    told = os.path.join(folder, "told")
+    runner.world.launched.time = clock = Clock()
+    if os.environ["RANK"] == "1":
+        clock.skip_when(lambda: os.path.exists(told))
     runner.command.joined.MODULES |= {"tests.runner.rank_programs"}
     names = ("nothing", "ring", "wait_in_a_barrier", "group_sum")
     runner.command.joined.PROGRAMS |= {f"tests.runner.rank_programs:{name}" for name in names}
@@ -230,7 +235,7 @@ SCRIPT = """
         bad = fault and contestant.case.size_bytes == 16
         if fault == "wait":
             world.run(rank_programs.wait_in_a_barrier, folder, None)
-        world.run(rank_programs.ring, rank_programs.Fault(fault) if bad else None, request.deadline_s)
+        world.run(rank_programs.ring, rank_programs.Fault(fault, told=told) if bad else None, request.deadline_s)
         return GOOD
 
     def compiled(spec, case, arch, cache_dir):
@@ -303,13 +308,15 @@ def records(folder: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", "deadline_s=2")
+    launched = Launched(
+        tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", f"deadline_s={NEVER_S}"
+    )
     codes, outs, errors = launched.end()
     assert codes == [1, 1], outs[0] + errors[0] + errors[1]
     assert outs[1] == ""
     found = records(tmp_path)
     assert [status for status, _ in found] == ["PASSED", "TIMEOUT", "FAILED", "FAILED"]
-    assert found[1][1].startswith("rank 1: still running after 2.0 s, at tests/runner/rank_programs.py:")
+    assert found[1][1].startswith(f"rank 1: still running after {NEVER_S:.1f} s, at tests/runner/rank_programs.py:")
     assert found[2][1] == found[3][1]
     assert found[2][1].startswith("not run: the world that torchrun started was hurt before (rank 1: still running")
     assert "4 cases: 1 passed, 1 timeout, 2 failed" in outs[0]

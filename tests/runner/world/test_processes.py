@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from memory.fabric import FabricError
 from runner.world import processes
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
-from tests.patience import NEVER_S, PATIENCE_S, until, within
+from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed, until, within
 from tests.runner import rank_programs
 from tests.runner.conftest import is_running
-from tests.runner.rank_programs import Fault, FileOpener
+from tests.runner.rank_programs import HEAP_BYTES, Fault, FileOpener
 
 ROOT = Path(processes.__file__).parents[2]
 RING = [[11] * 4, [10] * 4]
@@ -97,9 +96,9 @@ class Started:
         assert self.world.port is not None
         self.port = self.world.port
 
-    def fail(self, fault: Fault, deadline_s: float = NEVER_S) -> WorldFailure:
+    def fail(self, fault: Fault) -> WorldFailure:
         with pytest.raises(WorldFailure) as caught:
-            self.world.run(rank_programs.ring, fault, deadline_s)
+            self.world.run(rank_programs.ring, fault, NEVER_S)
         self.check_nothing_is_left()
         with pytest.raises(FabricError, match="make a new one"):
             self.world.run(rank_programs.nothing, None, None)
@@ -112,6 +111,13 @@ class Started:
         assert not listens(self.port)
         assert (children() - self.before, len(os.listdir("/proc/self/fd"))) == (set(), self.files)
         assert litter(self.processes, self.shared) == []
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(processes, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -174,11 +180,13 @@ def test_a_rank_that_dies(started: Started, fault: str, message: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "line"), [("spin", "while fault.kind"), ("native", "sleep(3600)")])
-def test_a_rank_that_never_ends(started: Started, fault: str, line: str) -> None:
+def test_a_rank_that_never_ends(started: Started, fault: str, line: str, tmp_path: Path, clock: Clock) -> None:
+    told = tmp_path / "told"
+    clock.skip_when(told.exists)
     with within():
-        failure = started.fail(Fault(fault), deadline_s=1.0)
+        failure = started.fail(Fault(fault, told=str(told)))
     assert (failure.status, failure.rank) == ("TIMEOUT", 1), "and not rank 0, which waited for it"
-    assert failure.message.startswith("rank 1: still running after 1.0 s, at tests/runner/rank_programs.py:")
+    assert failure.message.startswith(f"rank 1: still running after {NEVER_S:.1f} s, at tests/runner/rank_programs.py:")
     assert "in commit" in failure.message
     assert line in failure.message
 
@@ -195,12 +203,7 @@ def test_what_ranks_leave_behind_is_a_failure(started: Started) -> None:
 
 @pytest.mark.usefixtures("ctrl_c_raises")
 def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Path) -> None:
-    def interrupt() -> None:
-        until(lambda: (tmp_path / "sleeping-1").exists())
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with within(), pytest.raises(KeyboardInterrupt):
+    with within(), pytest.raises(KeyboardInterrupt), pressed((tmp_path / "sleeping-1").exists):
         started.world.run(rank_programs.wait_in_a_barrier, str(tmp_path), None)
     started.check_nothing_is_left()
 
@@ -214,19 +217,27 @@ def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Pa
             "FAILED",
             ["rank 1: OSError: no device for this rank (tests/", "last words: the driver said no (while starting)"],
         ),
-        ("sleep", "TIMEOUT", ["rank 1: not ready 20 s after its start, at tests/", "time.sleep(3600)  # never ready"]),
+        (
+            "sleep",
+            "TIMEOUT",
+            [f"rank 1: not ready {NEVER_S:g} s after its start, at tests/", "time.sleep(3600)  # never ready"],
+        ),
     ],
 )
-def test_a_rank_that_cannot_start(tmp_path: Path, fault: str, status: str, parts: list[str]) -> None:
+def test_a_rank_that_cannot_start(tmp_path: Path, fault: str, status: str, parts: list[str], clock: Clock) -> None:
+    others = tmp_path / "heap-0"
+    clock.skip_when(
+        lambda: (tmp_path / "not ready").exists() and others.exists() and others.stat().st_size == HEAP_BYTES
+    )
     before = children()
     said: list[str] = []
     with pytest.raises(WorldFailure) as caught:
-        ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=20.0, say=said.append)
+        ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=NEVER_S, say=said.append)
     assert (caught.value.status, caught.value.rank) == (status, 1)
     assert [part for part in parts if part not in caught.value.message] == [], caught.value.message
     assert "\n" not in caught.value.message
     assert said == ["starting 2 rank processes ..."][: len(said)]
-    assert said or fault == "raise", "20 s without a word"
+    assert said or fault == "raise", "no word for as long"
     assert (children() - before, litter()) == (set(), [])
 
 
