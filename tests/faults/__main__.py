@@ -1,0 +1,122 @@
+"""python -m tests.faults: make small faults in product code, one at a time, and tell which tests find them.
+
+First record which tests reach which lines:
+
+    python -m pytest -n auto --dist loadfile -p tests.faults.recording --record-to FOLDER -m 'not slow and not gpu'
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.chosen import drawn
+from tests.faults.kept import DRAWS, README, Draw, equivalents, included, kept_draws, kinds, table
+from tests.faults.made import Fault, faults_of, found_again
+from tests.faults.reached import Reached
+from tests.faults.trial import LAYERS, copy_of, tried
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 if all faults were looked at and found, 1 if some were not, 2 for a wrong request."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.partition("\n")[0])
+    parser.add_argument("--recorded", type=Path, help="the folder that --record-to wrote")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the repository whose HEAD is looked at (this one)")
+    parser.add_argument("--seed", default="", help="what the draw is by (the commit's hash)")
+    parser.add_argument("--count", type=int, default=100, help="number of faults (%(default)s)")
+    parser.add_argument("--name", default="", help="the draw's name (the first 8 characters of the seed)")
+    parser.add_argument("--again", default="", help="look for the faults of this draw, where they are in this tree")
+    parser.add_argument(
+        "--of", choices=LAYERS, default="quick", help="the layer (quick); full: what quick did not find"
+    )
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so long")
+    parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
+    parser.add_argument("--readme", action="store_true", help="write tests/README.md's table from what is stored")
+    parser.add_argument("--draws", type=Path, default=DRAWS, help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    try:
+        return _readme(options.draws) if options.readme else _look(options)
+    except (ValueError, subprocess.CalledProcessError) as error:
+        print(f"tests.faults: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _look(options: argparse.Namespace) -> int:
+    ends_s = time.monotonic() + options.seconds
+    if options.recorded is None:
+        raise ValueError("no records of who reaches what (--recorded), give the folder that --record-to wrote")
+    reached = Reached(options.recorded)
+    commit = _git(options.root, "rev-parse", "HEAD")
+    seed = options.seed or commit
+    draw = Draw(options.draws / f"{options.name or seed[:8]}.json", seed, commit)
+    faults = _again(options, draw) if options.again else _drawn(options, reached, seed)
+    draw.keep(faults)
+    if options.list:
+        for one in faults:
+            print(f"{one.path}:{one.line}: {one.kind}: {one.before} -> {one.after}")
+        return 0
+    wanted = [one for one in faults if _is_wanted(draw, one, options.of)]
+    with copy_of(options.root) as copy:
+        for number, one in enumerate(wanted, 1):
+            if time.monotonic() > ends_s or (found := tried(copy, one, reached, options.of, ends_s)) is None:
+                print(f"{len(wanted) - number + 1} of {len(wanted)} are left: the same command goes on", flush=True)
+                return 1
+            draw.add(one, options.of, found)
+            said = f"{found.how} {found.by}" if found.how else f"NOT FOUND by {found.tests} tests"
+            place = f"{one.path}:{one.line}: {one.kind}: {one.before!r} -> {one.after!r}"
+            print(f"[{number}/{len(wanted)}] {place}: {said} ({found.seconds:.0f} s)", flush=True)
+    results = [draw.found(one, options.of) for one in faults]
+    return int(not all(found is None or found.how for found in results))
+
+
+def _is_wanted(draw: Draw, fault: Fault, layer: str) -> bool:
+    quick = draw.found(fault, "quick")
+    if layer == "full" and quick is not None and quick.how:
+        return False
+    return draw.found(fault, layer) is None
+
+
+def _drawn(options: argparse.Namespace, reached: Reached, seed: str) -> list[Fault]:
+    faults = []
+    for path in sorted(reached.paths):
+        text = _git(options.root, "show", f"HEAD:{path}", strip=False)
+        lines = reached.lines(path)
+        faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
+    return drawn(faults, options.count, seed, equivalents())
+
+
+def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
+    """The faults of another draw where they are now. Those that are gone are said."""
+    (other,) = [one for one in kept_draws(options.draws) if one.place.stem == options.again] or [None]
+    if other is None or other.place == draw.place:
+        raise ValueError(f"no other draw is named '{options.again}' (--again), give one of {options.draws}")
+    found = []
+    for one in other.faults():
+        here = (options.root / one.path).exists()
+        now = found_again(one, _git(options.root, "show", f"HEAD:{one.path}", strip=False)) if here else None
+        if now is None:
+            print(f"{one.path}:{one.line}: {one.kind}: {one.before} -> {one.after}: gone with its code", flush=True)
+        else:
+            found.append(now)
+    return found
+
+
+def _readme(draws: Path) -> int:
+    lines = [*kinds(), "", *table(kept_draws(draws), equivalents())]
+    README.write_text(included(README.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    return 0
+
+
+def _git(root: Path, *words: str, strip: bool = True) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip() if strip else done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

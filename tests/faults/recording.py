@@ -1,0 +1,86 @@
+"""A plugin of pytest that records which test runs which lines of product code: `-p tests.faults.recording --record-to`.
+
+Each process, a worker of xdist as well as a process that a test starts, writes a file of its own, so that none waits
+for another; tests/faults/reached.py puts them together. A context is a test function, without its case: a test's
+fixtures belong to it, which coverage's own dynamic_context=test_function leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator")
+"""The packages that faults are made in."""
+
+TEST = "SYMLAB_RECORDED_TEST"
+"""The variable that tells processes which test started them."""
+
+_SETTINGS = f"""[run]
+parallel = True
+data_file = {{folder}}/started
+context = ${{{{{TEST}-}}}}
+include = {{packages}}
+core = ctrace
+"""
+
+
+def function_of(test: str) -> str:
+    """Return the node id of a test without its case."""
+    return test.partition("[")[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-to", default="", help="the folder that files of recorded lines are written to")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = config.getoption("--record-to")
+    is_controller = bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
+    if folder and not is_controller:
+        config.pluginmanager.register(_Recording(Path(folder).resolve(), config.rootpath), "recording")
+
+
+class _Recording:
+    """One process' record."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        import coverage
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self.place = folder / f"recorded.{os.getpid()}"
+        self.root = root
+        self.seconds: dict[str, float] = defaultdict(float)
+        packages = [f"{root}/{name}/*" for name in PACKAGES]
+        settings = folder / "settings.ini"
+        settings.write_text(_SETTINGS.format(folder=folder, packages="\n    ".join(["", *packages])), encoding="utf-8")
+        os.environ["COVERAGE_CORE"] = "ctrace"
+        self.coverage = coverage.Coverage(data_file=str(self.place), include=packages, config_file=False)
+        self.coverage.start()
+        os.environ["COVERAGE_PROCESS_START"] = str(settings)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        test = function_of(item.nodeid)
+        began_s = time.monotonic()
+        os.environ[TEST] = test
+        self.coverage.switch_context(test)
+        try:
+            return (yield)
+        finally:
+            self.coverage.switch_context("")
+            self.seconds[test] += time.monotonic() - began_s
+
+    def pytest_unconfigure(self) -> None:
+        self.coverage.stop()
+        self.coverage.save()
+        about = {"root": str(self.root), "python": sys.version, "seconds": self.seconds}
+        self.place.with_suffix(f"{self.place.suffix}.json").write_text(json.dumps(about), encoding="utf-8")
