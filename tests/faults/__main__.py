@@ -2,7 +2,7 @@
 
 First record which tests reach which lines:
 
-    python -m pytest -n auto --dist loadfile -p tests.faults.recording --record-to FOLDER -m 'not slow and not gpu'
+    python -m pytest -n auto --dist loadfile -p tests.faults.recording --record-to=FOLDER -m 'not slow and not gpu'
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _look(options: argparse.Namespace) -> int:
     draw.keep(faults)
     if options.list:
         for one in faults:
-            print(f"{one.path}:{one.line}: {one.kind}: {one.before} -> {one.after}")
+            print(one.said)
         return 0
     wanted = [one for one in faults if _is_wanted(draw, one, options.of)]
     with copy_of(options.root) as copy:
@@ -69,8 +69,7 @@ def _look(options: argparse.Namespace) -> int:
                 return 1
             draw.add(one, options.of, found)
             said = f"{found.how} {found.by}" if found.how else f"NOT FOUND by {found.tests} tests"
-            place = f"{one.path}:{one.line}: {one.kind}: {one.before!r} -> {one.after!r}"
-            print(f"[{number}/{len(wanted)}] {place}: {said} ({found.seconds:.0f} s)", flush=True)
+            print(f"[{number}/{len(wanted)}] {one.said}: {said} ({found.seconds:.0f} s)", flush=True)
     results = [draw.found(one, options.of) for one in faults]
     return int(not all(found is None or found.how for found in results))
 
@@ -101,7 +100,7 @@ def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
         here = (options.root / one.path).exists()
         now = found_again(one, _git(options.root, "show", f"HEAD:{one.path}", strip=False)) if here else None
         if now is None:
-            print(f"{one.path}:{one.line}: {one.kind}: {one.before} -> {one.after}: gone with its code", flush=True)
+            print(f"{one.said}: gone with its code", flush=True)
         else:
             found.append(now)
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faults.made import KINDS, Fault
+from tests.faults.made import KINDS, Fault, short
 from tests.faults.trial import Found
 
 HERE = Path(__file__).resolve().parent
@@ -98,7 +98,8 @@ def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
     for draw, one in late:
         full = draw.found(one, "full")
         by = (full.by or full.how or "no test") if full is not None else "no quick test"
-        yield f"| {draw.place.stem}: {one.path}:{one.line} | {one.kind}: {_code(one.before)} to {_code(one.after)} | {by} |"
+        does = f"{one.kind}: {_code(one.before)} to {_code(one.after)}"
+        yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} | {by} |"
     if proofs:
         yield from ("", "| changes nothing, and was replaced | because |", "|---|---|")
     for name, why in proofs.items():
@@ -125,5 +126,4 @@ def _layer(draw: Draw, fault: Fault) -> str:
 
 
 def _code(text: str) -> str:
-    short = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
-    return f"`{short if len(short) <= 90 else short[:87] + '...'}`"
+    return f"`{short(text)}`".replace("|", "\\|") if "`" not in text else short(text)

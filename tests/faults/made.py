@@ -71,6 +71,11 @@ class Fault:
         return f"{self.path}: {self.statement}: {self.kind} {self.column}: {self.before} -> {self.after}"
 
     @property
+    def said(self) -> str:
+        """Where it is and what it does, in a line."""
+        return f"{self.path}:{self.line}: {self.kind}: {short(self.before)} -> {short(self.after)}"
+
+    @property
     def room(self) -> str:
         """The package and the folder in it: "runner/track"; of a file of the package itself "runner"."""
         return "/".join(self.path.split("/")[:-1][:2])
@@ -81,6 +86,12 @@ class Fault:
         if data[self.start : self.end].decode(errors="replace") != self.before:
             raise ValueError(f"{self.path}:{self.line} has changed: {self.before} is not there")
         return (data[: self.start] + self.after.encode() + data[self.end :]).decode()
+
+
+def short(text: str, most: int = 90) -> str:
+    """Return a text in one line, and its beginning alone if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def faults_of(path: str, text: str) -> list[Fault]:
@@ -149,7 +160,7 @@ class _Made(ast.NodeVisitor):
             self._statement(node)
         if isinstance(node, ast.expr):
             self._expression(node)
-        if isinstance(node, _BRANCHES) and not isinstance(node.test, ast.Constant):
+        if isinstance(node, _BRANCHES) and not isinstance(node.test, ast.Constant) and not _is_for_checkers(node):
             self.replace("condition", node.test, f"not ({self.text(node.test)})")
         for child in self._children(node):
             span = self.span
@@ -160,7 +171,7 @@ class _Made(ast.NodeVisitor):
         """What of a node may have faults."""
         if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Raise):
             return
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if _is_for_checkers(node):
             return
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from (one for one in (*node.args.defaults, *node.args.kw_defaults) if one is not None)
@@ -247,3 +258,8 @@ class _Made(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         raise AssertionError("visit() goes through all nodes itself")
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    """Whether a node is the block that only type checkers read."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

@@ -1,4 +1,5 @@
-"""A plugin of pytest that records which test runs which lines of product code: `-p tests.faults.recording --record-to`.
+"""A plugin of pytest that records which test runs which lines of product code: `-p tests.faults.recording
+--record-to=FOLDER` (with "=": pytest takes a folder of its own for its root otherwise).
 
 Each process, a worker of xdist as well as a process that a test starts, writes a file of its own, so that none waits
 for another; tests/faults/reached.py puts them together. A context is a test function, without its case: a test's

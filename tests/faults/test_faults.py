@@ -1,0 +1,394 @@
+"""The program that makes faults, on a small package of its own: what it makes, draws, runs, keeps and says."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import tests.faults.__main__ as program
+from tests.faults import trial
+from tests.faults.chosen import allotted, drawn
+from tests.faults.kept import Draw, equivalents, included, kept_draws, table
+from tests.faults.made import KINDS, Fault, faults_of, found_again
+from tests.faults.reached import Reached
+from tests.faults.trial import Found, copy_of, made, tried
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TURNS = '''"""Turns of a game."""
+
+from __future__ import annotations
+
+LIMIT = 3
+
+
+def is_early(turn: int) -> bool:
+    """Whether more than 1 turn is left: never "1 + 1"."""
+    assert turn >= 0
+    return turn < LIMIT
+
+
+def counted(turns: int) -> int:
+    found = 0
+    while found != turns:
+        found += 1
+    return found
+
+
+def nobody_looks(turn: int) -> int:
+    return max(turn, 7)
+'''
+TESTS = """import subprocess
+import sys
+import pytest
+from runner.track import turns
+
+def test_the_third_is_not_early():
+    assert turns.is_early(2) and not turns.is_early(3)
+
+@pytest.mark.parametrize("turns_", [0, 5])
+def test_all_are_counted(turns_):
+    assert turns.counted(turns_) == turns_
+
+def test_it_gives_a_number():
+    assert turns.nobody_looks(9) >= 0
+
+@pytest.mark.slow
+def test_the_later_one():
+    assert turns.nobody_looks(9) == 9
+
+def test_in_a_process():
+    code = "from runner.track.turns import is_early; assert is_early(0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+def test_that_always_fails():
+    assert turns.nobody_looks(7) == 8
+"""
+NAMES = ["is_early", "counted", "nobody_looks"]
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of one module and its tests."""
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "runner" / "track").mkdir(parents=True)
+    (folder / "runner" / "__init__.py").touch()
+    (folder / "runner" / "track" / "__init__.py").touch()
+    (folder / "runner" / "track" / "turns.py").write_text(TURNS)
+    (folder / "tests" / "runner" / "track").mkdir(parents=True)
+    (folder / "tests" / "runner" / "track" / "test_turns.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = --import-mode=importlib\nmarkers =\n    slow: s\n    gpu: g\n"
+    )
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "all")
+    return folder
+
+
+def fault(before: str, after: str, text: str = TURNS, path: str = "runner/track/turns.py") -> Fault:
+    (one,) = [one for one in faults_of(path, text) if (one.before, one.after) == (before, after)]
+    return one
+
+
+class Told(Reached):
+    """Says that all tests reach all lines, in this order."""
+
+    def __init__(self, *tests: str) -> None:
+        self.known = [f"tests/runner/track/test_turns.py::test_{one}" for one in tests]
+
+    def tests(self, fault: Fault) -> list[str]:
+        return self.known
+
+    def seconds_of(self, tests: Sequence[str]) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "faults"),
+    [
+        ("x = a < b", "comparison", {"x = a <= b"}),
+        ("x = a is not b", "comparison", {"x = a is b"}),
+        ("x = a in b", "comparison", {"x = a not in b"}),
+        ("x = 0 <= a < 4", "comparison", {"x = 0 < a < 4", "x = 0 <= a <= 4"}),
+        ("x = a[7]", "constant", {"x = a[8]"}),
+        ("x: list[int, 3] = 0x10", "constant", {"x: list[int, 3] = (0x10 + 1)"}),
+        ("x = a and b and c", "and/or", {"x = a or b and c", "x = a and b or c"}),
+        ("x = a if b else c", "condition", {"x = a if not (b) else c"}),
+        ("while True:\n    if a:\n        b()", "condition", {"while True:\n    if not (a):\n        b()"}),
+        ("def f():\n    g(1)", "statement", {"def f():\n    pass"}),
+        ("def f():\n    x.y = 1\n    z = 2\n    z += 3", "statement", {
+            "def f():\n    pass\n    z = 2\n    z += 3", "def f():\n    x.y = 1\n    z = 2\n    pass"
+        }),
+        ("def f():\n    raise E(1 + 2)", "statement", {"def f():\n    pass"}),
+        ("x = f(a)", "result", {"x = (a)"}),
+        ("x = a.b.strip(c, d)", "result", {"x = (a.b)"}),
+        ("f(a)\nx = list(a)", "result", set()),
+        ("f(a, b, c=d)\nf(a, a)\nf(*a, b)", "arguments", {"f(b, a, c=d)\nf(a, a)\nf(*a, b)"}),
+        ("x = min(a)", "extremum", {"x = max(a)"}),
+        ("x = (a) - (b)", "sum", {"x = (a) + (b)"}),
+        ("def f():\n    return True", "neighbour", {"def f():\n    return False"}),
+        ("def f():\n    return a, b", "neighbour", {"def f():\n    return b, a"}),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_a_piece_of_code(text: str, kind: str, faults: set[str]) -> None:
+    assert {one.applied(text) for one in faults_of("a/b.py", text) if one.kind == kind} == faults
+
+
+def test_what_no_test_should_notice_is_left_alone() -> None:
+    text = """'''1 + 2'''
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    x = 1 + 2
+assert x < 3, f"{x + 1}"
+@given(1)
+def f(a: Literal[1]) -> Literal[1 + 2]:
+    y: Literal[1]
+    text = f"{a + 1:>8}"
+"""
+    assert faults_of("a/b.py", text) == []
+
+
+def test_all_kinds_are_made_and_all_faults_of_a_file_are_programs() -> None:
+    path = ROOT / "runner/track/claim.py"
+    text = path.read_text(encoding="utf-8")
+    faults = faults_of("runner/track/claim.py", text)
+    assert len(faults) > 50
+    for one in faults:
+        ast.parse(one.applied(text))
+        assert text.splitlines()[one.line - 1].strip() == one.statement
+        assert one.first <= one.line <= one.last
+    assert {one.kind for one in faults} <= set(KINDS)
+
+
+def test_a_fault_knows_its_line_after_letters_of_several_bytes() -> None:
+    text = "a = 'ä'\nb = 'ö', 1 < c\n"
+    one = fault("<", "<=", text)
+    assert (one.line, one.column, one.applied(text)) == (2, 12, "a = 'ä'\nb = 'ö', 1 <= c\n")
+    with pytest.raises(ValueError, match="has changed"):
+        one.applied("# more\n" + text)
+
+
+def test_a_fault_is_found_again_when_lines_come_before_it() -> None:
+    one = fault("<", "<=", "a = 1\nx = b < c\n")
+    later = found_again(one, "a = 1\na = 2\na = 3\nx = b < c\n")
+    assert later is not None
+    assert (later.line, later.name) == (4, one.name)
+    assert found_again(one, "x = b < d\n") is None
+
+
+def places(*rooms: tuple[str, int]) -> list[Fault]:
+    """Faults of rooms: two kinds on each of so many lines."""
+    base = fault("<", "<=", "x = a < b")
+    return [
+        dataclasses.replace(base, path=f"{room}/file.py", line=line, statement=f"x{line}", kind=kind)
+        for room, lines in rooms
+        for line in range(1, lines + 1)
+        for kind in ("comparison", "sum")
+    ]
+
+
+def test_faults_are_spread_over_packages_and_rooms_by_their_lines() -> None:
+    found = drawn(places(("runner/a", 60), ("runner/b", 30), ("memory", 2), ("kernels/dsl", 8)), 20, "seed")
+    assert Counter(one.room for one in found) == {"runner/a": 11, "runner/b": 5, "memory": 1, "kernels/dsl": 2} | {
+        "kernels/dsl": 3 if len(found) == 20 else 2
+    }
+    assert len({(one.path, one.line) for one in found}) == len(found) == 20
+    assert {one.kind for one in found} == {"comparison", "sum"}
+
+
+def test_each_share_is_a_whole_number_and_all_are_given() -> None:
+    assert allotted(10, {"a": 1, "b": 1, "c": 1}) == {"a": 4, "b": 3, "c": 3}
+    assert allotted(3, {"a": 1000, "b": 1, "c": 1}, least=1) == {"a": 1, "b": 1, "c": 1}
+    assert allotted(2, {"a": 5, "b": 5, "c": 5}, least=1) == {"a": 1, "b": 1, "c": 0}
+
+
+def test_a_draw_is_a_function_of_its_seed() -> None:
+    sites = places(("runner/a", 60), ("runner/b", 30))
+    one = drawn(sites, 10, "seed")
+    assert drawn(sites[::-1], 10, "seed") == one
+    assert drawn(sites, 10, "another seed") != one
+
+
+def test_a_fault_that_changes_nothing_is_replaced_and_all_others_stay() -> None:
+    sites = places(("runner/a", 60), ("runner/b", 30))
+    one = drawn(sites, 10, "seed")
+    other = drawn(sites, 10, "seed", {one[0].name})
+    assert len(other) == 10
+    assert one[0] not in other
+    assert set(one[1:]) < set(other)
+
+
+@pytest.mark.slow
+def test_who_reaches_a_line_is_recorded_by_workers_and_by_the_processes_of_tests(toy: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "tests.faults.recording"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(toy), str(ROOT)])}
+    done = subprocess.run(
+        [*command, f"--record-to={tmp_path}", "-m", trial.LAYERS["quick"]],
+        cwd=toy, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
+    reached = Reached(tmp_path)
+
+    def names(one: Fault) -> list[str]:
+        return [test.partition("::test_")[2] for test in reached.tests(one)]
+
+    assert sorted(names(fault("<", "<="))) == [
+        "in_a_process",
+        "the_third_is_not_early",
+    ]
+    assert names(fault("found += 1", "pass")) == ["all_are_counted"]
+    assert len(names(fault("3", "4"))) == 5, "whoever runs a line of the file has imported it"
+    assert "the_later_one" not in names(fault("max", "min"))
+    assert reached.seconds_of(["tests/runner/track/test_turns.py::test_all_are_counted"]) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "after", "layer", "how", "by"),
+    [
+        ("<", "<=", "quick", "failed", "the_third_is_not_early"),
+        ("max", "min", "quick", "", ""),
+        ("max", "min", "full", "failed", "the_later_one"),
+        ("3", "4", "quick", "failed", "the_third_is_not_early"),
+    ],
+)
+def test_a_fault_is_found_by_the_first_test_that_fails_without_failing_anyway(
+    toy: Path, before: str, after: str, layer: str, how: str, by: str
+) -> None:
+    one = fault(before, after)
+    told = Told("that_always_fails", "it_gives_a_number", "no_longer_here", "the_third_is_not_early", "the_later_one")
+    with copy_of(toy) as copy:
+        found = tried(copy, one, told, layer)
+        assert (copy / one.path).read_text() == TURNS
+    assert found is not None
+    assert (found.how, found.by.partition("::test_")[2]) == (how, by)
+    assert not copy.exists()
+
+
+@pytest.mark.slow
+def test_a_hang_and_a_module_that_no_test_can_import_are_found(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with copy_of(toy) as copy:
+        broken = dataclasses.replace(fault("3", "4"), after="3 / 0")
+        found = tried(copy, broken, Told("all_are_counted"), "quick")
+        assert found is not None
+        assert (found.how, found.by) == ("import", "")
+        monkeypatch.setattr(trial, "LEAST_S", 3.0)
+        found = tried(copy, fault("found += 1", "pass"), Told("all_are_counted"), "quick")
+        assert found is not None
+        assert (found.how, found.by) == ("hang", "")
+
+
+def test_a_fault_is_in_the_copy_within_the_block_alone(tmp_path: Path) -> None:
+    (tmp_path / "runner" / "track").mkdir(parents=True)
+    path = tmp_path / "runner" / "track" / "turns.py"
+    path.write_text(TURNS)
+    with contextlib.suppress(KeyError), made(tmp_path, fault("max", "min")):
+        assert path.read_text() == TURNS.replace("max", "min")
+        raise KeyError
+    assert path.read_text() == TURNS
+
+
+class AllReached:
+    """Every line of the toy is run by its tests."""
+
+    paths = frozenset({"runner/track/turns.py"})
+
+    def lines(self, path: str) -> set[int]:
+        return set(range(1, 99))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, toy: Path, tmp_path: Path) -> SimpleNamespace:
+    """The command over the toy, without running tests: `looks` are the faults it looked at, `how` what it found."""
+    state = SimpleNamespace(looks=[], how=lambda one, layer: "failed")
+
+    def looked(copy: Path, one: Fault, reached: object, layer: str, ends_s: float) -> Found | None:
+        state.looks.append((one.name, layer))
+        how = state.how(one, layer)
+        return None if how is None else Found(how, "tests/x.py::test_x" if how else "", 3, 1.0)
+
+    monkeypatch.setattr(program, "Reached", lambda folder: cast(Any, AllReached()))
+    monkeypatch.setattr(program, "copy_of", contextlib.nullcontext)
+    monkeypatch.setattr(program, "tried", looked)
+    words = ["--root", str(toy), "--recorded", "x", "--draws", str(tmp_path), "--seed", "s", "--name", "one"]
+    state.run = lambda *more: program.main([*words, "--count", "6", *more])
+    return state
+
+
+def test_what_was_cut_goes_on_where_it_ended(fake: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.how = lambda one, layer: "failed" if len(fake.looks) < 3 else None
+    assert fake.run() == 1
+    assert "4 of 6 are left" in capsys.readouterr().out
+    assert fake.run("--seconds", "-1") == 1
+    fake.how = lambda one, layer: "failed"
+    assert fake.run() == 0
+    assert len(fake.looks) == 2 + 1 + 4, "one was begun and cut"
+    assert len({name for name, _ in fake.looks}) == 6
+    assert fake.run() == 0
+    assert len(fake.looks) == 7, "nothing is left"
+
+
+def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake: SimpleNamespace, tmp_path: Path) -> None:
+    fake.how = lambda one, layer: "" if layer == "quick" and len(fake.looks) in (2, 5) else "failed"
+    assert fake.run() == 1
+    quick = [name for name, _ in fake.looks]
+    assert fake.run("--of", "full") == 0
+    assert fake.looks[6:] == [(quick[1], "full"), (quick[4], "full")]
+    (draw,) = kept_draws(tmp_path)
+    lines = list(table([draw], {"a name": "it is only a hint"}))
+    assert lines[2].endswith("| 6 | 4 | 2 | 0 | 0 |")
+    assert sum("tests/x.py::test_x" in line for line in lines) == 2
+    assert lines[-1] == "| `a name` | it is only a hint |"
+    page = included("a\n<!-- faults -->\nold\n<!-- end -->\nb\n", lines)
+    assert page == "a\n<!-- faults -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->\nb\n"
+
+
+def test_faults_of_one_draw_are_looked_for_again_in_later_code(fake: SimpleNamespace, tmp_path: Path) -> None:
+    assert fake.run() == 0
+    first = [name for name, _ in fake.looks]
+    assert fake.run("--name", "two", "--again", "one") == 0
+    assert [name for name, _ in fake.looks[6:]] == first
+    assert fake.run("--again", "one") == 2
+    assert {one.place.stem for one in kept_draws(tmp_path)} == {"one", "two"}
+
+
+def test_a_draw_is_of_one_seed_and_one_commit(tmp_path: Path) -> None:
+    draw = Draw(tmp_path / "a.json", "s", "c0ffee")
+    draw.keep([fault("max", "min")])
+    assert Draw(tmp_path / "a.json", "s", "c0ffee").faults() == [fault("max", "min")]
+    for seed, commit in (("other", "c0ffee"), ("s", "other")):
+        with pytest.raises(ValueError, match="--seed"):
+            Draw(tmp_path / "a.json", seed, commit)
+
+
+def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert program.main([]) == 2
+    assert program.main(["--recorded", str(tmp_path)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith("tests.faults: error: ") for line in said] == [True, True]
+
+
+def test_proofs_name_faults_of_draws() -> None:
+    """A proof is a sentence, and no fault that is in a draw has one."""
+    proofs = equivalents()
+    assert all(why.endswith(".") for why in proofs.values())
+    assert not {one.name for draw in kept_draws() for one in draw.faults()} & set(proofs)
+    assert json.dumps(proofs)
