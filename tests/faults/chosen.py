@@ -12,6 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tests.faults.made import Fault
 
+LOUD = {"arguments", "result"}
+"""Kinds that mostly raise a TypeError at once, which any test finds."""
+
 
 def drawn(faults: Sequence[Fault], count: int, seed: str, equivalent: Collection[str] = ()) -> list[Fault]:
     """Return count faults of those given, or fewer where rooms have too few. equivalent: names of faults to pass by.
@@ -47,10 +50,17 @@ def allotted(count: int, weights: Mapping[str, int], least: int = 0) -> dict[str
 
 
 def _ordered(lines: Mapping[tuple[str, int], Sequence[Fault]], seed: str) -> Iterator[Fault]:
-    """One fault of each line: lines in the seed's order, and of a line's kinds each as likely as the others."""
-    for path, line in sorted(lines, key=lambda place: _digest(seed, *place)):
+    """One fault of each line: lines in the seed's order, and of a line's kinds each as likely as the others. LOUD ones
+    are made only where a line has no other, and three of four such lines come last."""
+
+    def order(place: tuple[str, int]) -> tuple[bool, str]:
+        drawn_at = _digest(seed, *place)
+        return {one.kind for one in lines[place]} <= LOUD and drawn_at[-1] not in "048c", drawn_at
+
+    for path, line in sorted(lines, key=order):
         own = lines[path, line]
-        kind = min({one.kind for one in own}, key=lambda kind: _digest(seed, path, line, kind))
+        kinds = {one.kind for one in own}
+        kind = min(kinds - LOUD or kinds, key=lambda kind: _digest(seed, path, line, kind))
         yield min((one for one in own if one.kind == kind), key=lambda one: _digest(seed, one.name, one.line))
 
 

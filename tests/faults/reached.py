@@ -35,7 +35,8 @@ class Reached:
             raise ValueError(f"{folder} has records of {' and '.join(sorted(roots))} (--recorded), give those of one")
         (self.root,) = roots
         self._data = _together(folder)
-        self.paths = {Path(one).relative_to(self.root).as_posix() for one in self._data.measured_files()}
+        files = [Path(one) for one in self._data.measured_files() if one.endswith(".py")]  # templates are recorded, too
+        self.paths = {one.relative_to(self.root).as_posix() for one in files}
 
     def lines(self, path: str) -> set[int]:
         """Return the lines of a file that some process ran, importing it included."""

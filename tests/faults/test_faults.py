@@ -227,6 +227,12 @@ def test_a_draw_is_a_function_of_its_seed() -> None:
     assert drawn(sites, 10, "another seed") != one
 
 
+def test_what_mostly_raises_at_once_is_made_where_nothing_else_can_be() -> None:
+    text = "def f(a, b):\n    g(a, b)\n    return h(a, b) < 3\n"
+    found = drawn(faults_of("runner/a.py", text), 2, "seed")
+    assert {one.line: one.kind in ("arguments", "result") for one in found}[3] is False
+
+
 def test_a_fault_that_changes_nothing_is_replaced_and_all_others_stay() -> None:
     sites = places(("runner/a", 60), ("runner/b", 30))
     one = drawn(sites, 10, "seed")
