@@ -55,7 +55,7 @@ def _look(options: argparse.Namespace) -> int:
     commit = _git(options.root, "rev-parse", "HEAD")
     seed = options.seed or commit
     draw = Draw(options.draws / f"{options.name or seed[:8]}.json", seed, commit)
-    faults = _again(options, draw) if options.again else _drawn(options, reached, seed)
+    faults = _again(options, draw) if options.again else _drawn(options, draw, reached)
     draw.keep(faults)
     if options.list:
         for one in faults:
@@ -81,13 +81,21 @@ def _is_wanted(draw: Draw, fault: Fault, layer: str) -> bool:
     return draw.found(fault, layer) is None
 
 
-def _drawn(options: argparse.Namespace, reached: Reached, seed: str) -> list[Fault]:
+def _drawn(options: argparse.Namespace, draw: Draw, reached: Reached) -> list[Fault]:
+    """The draw's faults as they are stored, whatever was recorded since, and for each that changes nothing another."""
+    proofs = equivalents()
+    kept = [one for one in draw.faults() if one.name not in proofs]
+    if len(kept) >= options.count:
+        return kept[: options.count]
     faults = []
     for path in sorted(reached.paths):
         text = _git(options.root, "show", f"HEAD:{path}", strip=False)
         lines = reached.lines(path)
         faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
-    return drawn(faults, options.count, seed, equivalents())
+    names, bare = {one.name for one in draw.faults()}, {one.room for one in draw.faults() if one.name in proofs}
+    further = [one for one in drawn(faults, options.count, draw.seed, proofs) if one.name not in names]
+    further.sort(key=lambda one: one.room not in bare)
+    return sorted([*kept, *further[: options.count - len(kept)]], key=lambda one: (one.path, one.line))
 
 
 def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:

@@ -31,8 +31,7 @@ def drawn(faults: Sequence[Fault], count: int, seed: str, equivalent: Collection
     found = []
     for package, own in sorted(packages.items()):
         for room, share in allotted(shares[package], own).items():
-            order = (one for one in _ordered(rooms[room], seed) if one.name not in equivalent)
-            found += [one for one, _ in zip(order, range(share), strict=False)]
+            found += [one for one, _ in zip(_ordered(rooms[room], seed, equivalent), range(share), strict=False)]
     return found
 
 
@@ -49,7 +48,9 @@ def allotted(count: int, weights: Mapping[str, int], least: int = 0) -> dict[str
     return shares
 
 
-def _ordered(lines: Mapping[tuple[str, int], Sequence[Fault]], seed: str) -> Iterator[Fault]:
+def _ordered(
+    lines: Mapping[tuple[str, int], Sequence[Fault]], seed: str, equivalent: Collection[str]
+) -> Iterator[Fault]:
     """One fault of each line: lines in the seed's order, and of a line's kinds each as likely as the others. LOUD ones
     are made only where a line has no other, and three of four such lines come last."""
 
@@ -58,7 +59,9 @@ def _ordered(lines: Mapping[tuple[str, int], Sequence[Fault]], seed: str) -> Ite
         return {one.kind for one in lines[place]} <= LOUD and drawn_at[-1] not in "048c", drawn_at
 
     for path, line in sorted(lines, key=order):
-        own = lines[path, line]
+        own = [one for one in lines[path, line] if one.name not in equivalent]
+        if not own:
+            continue
         kinds = {one.kind for one in own}
         kind = min(kinds - LOUD or kinds, key=lambda kind: _digest(seed, path, line, kind))
         yield min((one for one in own if one.kind == kind), key=lambda one: _digest(seed, one.name, one.line))

@@ -367,6 +367,22 @@ def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake: Simpl
     assert page == "a\n<!-- faults -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->\nb\n"
 
 
+def test_a_draw_stays_whatever_is_recorded_later_but_for_what_changes_nothing(
+    fake: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fake.run() == 0
+    first = [name for name, _ in fake.looks]
+    monkeypatch.setattr(AllReached, "lines", lambda self, path: set(range(8, 99)))
+    assert fake.run() == 0
+    monkeypatch.setattr(program, "equivalents", lambda: {first[5]: "It is a hint."})
+    assert fake.run() == 0
+    (draw,) = kept_draws(tmp_path)
+    names = {one.name for one in draw.faults()}
+    assert (len(names), len(fake.looks)) == (6, 7), "one was looked at, in place of the one that changes nothing"
+    assert names - set(first) == {fake.looks[6][0]}
+    assert set(first) - names == {first[5]}
+
+
 def test_faults_of_one_draw_are_looked_for_again_in_later_code(fake: SimpleNamespace, tmp_path: Path) -> None:
     assert fake.run() == 0
     first = [name for name, _ in fake.looks]
