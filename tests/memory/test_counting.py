@@ -90,7 +90,7 @@ def test_misuse_is_named() -> None:
     region = fabric.allocate(64, 256, "data")
     with pytest.raises(ValueError, match="data: bytes 60 to 68 of 64"):
         fabric.write(region, 60, torch.zeros(8, dtype=torch.uint8))
-    with pytest.raises(ValueError, match="rank 2 does not exist; the world has ranks 0 to 1"):
+    with pytest.raises(ValueError, match=r"rank 2\b.*ranks 0 to 1"):
         fabric.peer_address(region, 2)
     with pytest.raises(ValueError, match="sizes are positive, alignments powers of two"):
         fabric.allocate(64, 3, "data")

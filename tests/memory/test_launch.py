@@ -81,11 +81,9 @@ def test_the_largest_launches_are_built() -> None:
 
 def test_shared_memory_beyond_a_block() -> None:
     check_shared_bytes("test/any", Launch(1, 1, shared_bytes=900), 100, 1000)
-    with pytest.raises(
-        ValueError, match="test/any: shared_bytes is 901; beside the kernel's own 100 bytes a block can have 900"
-    ):
+    with pytest.raises(ValueError, match="test/any: shared_bytes .*901.*100 bytes.*900"):
         check_shared_bytes("test/any", Launch(1, 1, shared_bytes=901), 100, 1000)
-    with pytest.raises(ValueError, match="declares 1,001 bytes of shared memory, and a block can have 1,000"):
+    with pytest.raises(ValueError, match=r"\b1,001\b.*\b1,000\b"):
         check_shared_bytes("test/any", Launch(1, 1), 1001, 1000)
 
 
@@ -129,21 +127,21 @@ def test_values_are_packed_little_endian(kind: Any, value: Any, content: str) ->
 )
 def test_a_value_outside_its_kind_is_refused(kind: Any, value: Any) -> None:
     size = PACKINGS[kind].size_bytes or 4
-    with pytest.raises(ValueError, match=f"^it, parameter 1: .* is no {kind}: give "):
+    with pytest.raises(ValueError, match=f"^it, parameter 1: .*{kind}"):
         packed("it", [4, size], [Argument("u32", 0), Argument(kind, value)])
 
 
 def test_arguments_fit_the_kernels_parameters() -> None:
     one = Argument("u32", 1)
-    with pytest.raises(ValueError, match="it has 2 parameters, and was given 1 arguments"):
+    with pytest.raises(ValueError, match=r"^it .*\b2 parameters.*\b1 arguments"):
         packed("it", [4, 4], [one])
-    with pytest.raises(ValueError, match="it, parameter 0 has 8 bytes, and was given u32 of 4"):
+    with pytest.raises(ValueError, match=r"^it, parameter 0 .*\b8\b.*u32.*\b4\b"):
         packed("it", [8], [one])
-    with pytest.raises(ValueError, match="it, parameter 1 has 16 bytes, and was given bytes of 3"):
+    with pytest.raises(ValueError, match=r"^it, parameter 1 .*\b16\b.*\b3\b"):
         packed("it", [4, 16], [one, Argument("bytes", b"abc")])
-    with pytest.raises(ValueError, match="it, parameter 0: 7 has no type: give an Argument of a kind and a value"):
+    with pytest.raises(ValueError, match=r"^it, parameter 0: 7\b"):
         packed("it", [8], [7])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="an argument of kind 'i32': give u32, u64, f32, f64, address, bytes"):
+    with pytest.raises(ValueError, match="'i32'"):
         Argument("i32", 1)  # type: ignore[arg-type]
 
 
