@@ -32,8 +32,8 @@ from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen
 
 GAIN = 0.01
-"""How much quicker than the catalogue's own a tuning has to be to take its place, as a share: a smaller gain may be gone
-at the sizes beside it."""
+"""How much quicker than the catalogue's own a tuning has to be to take its place, as a share: a smaller gain may be
+gone at the sizes beside it."""
 
 
 @dataclass(frozen=True, slots=True)
