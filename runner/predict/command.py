@@ -218,7 +218,7 @@ def _score_of(places: Sequence[str], form: str) -> int:
     try:
         asked = on_records.asked_of(read(list(places)))
     except ValueError as error:
-        raise RequestError(f"{error} (--score)") from error
+        raise RequestError(f"{error} (--score), give folders or bundles of timed records") from error
     found, problems = on_records.scored(
         asked, profiled, stored(), lambda line: print(line, file=sys.stderr, flush=True)
     )

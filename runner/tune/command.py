@@ -244,9 +244,13 @@ class _Tuning:
     def _unseen(self, job: PreparedJob, table: Table, number: int) -> ComposedJob:
         """The job of sizes that were not searched. RequestError for an op that the table does not have."""
         op = job.request.op
-        own = [one for one in table.entries if one.op == op]
+        ranks = job.request.world_size
+        own = [one for one in table.entries if (one.op, one.ranks) == (op, ranks)]
         if not own:
-            raise RequestError(f"{self.place} has no entry of {op} (op), search it first: symlab tune op={op}")
+            raise RequestError(
+                f"{self.place} has no entry of {op} on {ranks} (op, world_size), search it first: symlab tune op={op} "
+                f"world_size={ranks}"
+            )
         low, high = min(one.size_bytes for one in own), max(one.size_bytes for one in own)
         sizes = unseen_sizes(low, high, 128)
         if not sizes:
@@ -255,7 +259,8 @@ class _Tuning:
                 f"{format_bytes(high)} (--unseen), search a range of sizes first: symlab tune op={op} -o {self.place}"
             )
         names = dict.fromkeys([BEST, *job.request.algorithms, *(one.choice.name for one in own)])
-        return self._composed(job, list(names), sizes, number, [f"tuned='{self.place}'"], self._baselines(job))
+        more = [f"tuned='{self.place}'", *_unless(job, FINALS_USUAL)]
+        return self._composed(job, list(names), sizes, number, more, self._baselines(job))
 
     # The search
 

@@ -32,8 +32,8 @@ from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen
 
 GAIN = 0.01
-"""The share by which a tuning has to be quicker than the catalogue's own to take its place: at unseen sizes, less is
-noise."""
+"""How much quicker than the catalogue's own a tuning has to be to take its place, as a share: a smaller gain may be
+gone at the sizes beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def loses_between(before: Mapping[str, float], after: Mapping[str, float], one: 
     """Return whether two choices of neighbouring sizes lose to a tuning of the catalogue's own somewhere between.
 
     before, after: times of what was measured at each size, linear in bytes between them. Where the two choices cross
-    they are furthest behind. Of a choice that was not measured at both sizes nothing is known, so that counts as lost.
+    they are furthest behind. A choice that was not measured at both sizes counts as lost: its time is unknown.
     """
     if not {one, other} <= set(before) or not {one, other} <= set(after):
         return True

@@ -3,7 +3,7 @@
 Which one is the quickest, one half of the turns says, and how much quicker it is, the other half (halves.py). Worlds
 are pooled: each gives one ratio of times, and the interval is that of their mean. So it has what differs from world to
 world, which is more than what differs from turn to turn. Beside the quickest of all stands the quickest of the
-catalogue's own tunings, which need no table.
+catalogue's own tunings, which needs no table.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
         ((), "a prediction is of a type of GPU (fabric.gpu), name one: fabric.gpu=h200"),
         (("fabric.gpu=h999",), "unknown GPU 'h999'"),
         (("fabric.gpu=h200", "--write"), "--write has no effect without --score"),
-        (("fabric.gpu=h200", "--score"), "--score reads the published records"),
-        (("fabric.gpu=h200", "algorithms=[ll]", "sizes=[1M]"), "nothing can be predicted: all_reduce/ll 1M"),
+        (("fabric.gpu=h200", "--score"), "(--score), give folders or bundles of timed records"),
+        (("fabric.gpu=h200", "algorithms=[lamport]", "sizes=[1M]"), "nothing can be predicted: all_reduce/lamport 1M"),
         (
             ("fabric.gpu=h200", "timing.mode=eager"),
             "timing.mode=eager is not predicted (timing.mode), leave it",
