@@ -132,4 +132,4 @@ def test_an_inbox_has_a_15th_more_than_its_payload() -> None:
     )
     case = Case("all_gather", "ll128", "uint8", "none", "none", 4 << 20, 2)
     (inbox,) = (one for one in SMALL.workspaces(case) if one.name == "inbox")
-    assert inbox.size_bytes == 4 * -(-(2 << 20) // 960) * 1024
+    assert inbox.size_bytes == 8 * -(-(2 << 20) // 960) * 1024
