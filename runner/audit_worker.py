@@ -1,12 +1,12 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
 The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "shared": environments and requests, which records name by their places, "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
-records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
-runner/replay/rerun.py, "predictions": see runner/predict/again.py}, with absolute paths. It writes JSON, one document a
-line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": .., "sources": ..,
-"races": .., "rerun": .., "refusals": .., "secrets": .., "commits": .., "predictions": ..}, see the functions of these
-names.
+{"records": [..], "shared": environments and requests, which records name by their places, "inputs_up_to_bytes": n,
+"folder": where relative paths of brought kernels begin, "places": where the records were read, "code": folders whose
+files may run beside the usual ones, "rerun": how many cases to run again, see runner/replay/rerun.py, "predictions":
+see runner/predict/again.py}, with absolute paths. It writes JSON, one document a line: {"progress": ".."} now and then,
+and last {"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "refusals": ..,
+"secrets": .., "commits": .., "predictions": ..}, see the functions of these names.
 """
 
 from __future__ import annotations

@@ -82,9 +82,9 @@ def ask(
     asked_for |= {"rerun": asdict(rerun)}
     asked_for["predictions"] = predictions_asked(records)
     asked_for["prediction_reasons"] = [one.prediction.reason if one.prediction is not None else "" for one in records]
-    question = json.dumps(asked_for)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
-        asked.write(question)
+        json.dump(asked_for, asked)
+        del asked_for, documents, shared  # they are as large as the records
         asked.seek(0)
         try:
             process = subprocess.Popen(
