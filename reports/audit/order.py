@@ -33,7 +33,7 @@ APART = "apart in time: the worlds of the two sides do not alternate in pairs, s
 """What is said where no verdict on times is given because of the order."""
 
 
-_BLOCK = 4
+_BLOCK = 8
 """Number of pairs of which half begin with either side: so a disturbance of every second world hits both alike."""
 
 
