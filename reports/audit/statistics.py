@@ -224,7 +224,7 @@ def _pairs_agree(case: Sides) -> bool:
             (ways[at] if at < len(ways) else 0) + (ways[at - rank] if at >= rank else 0)
             for at in range(len(ways) + rank)
         ]
-    return 2 * sum(ways[: least + 1]) / 2 ** len(logs) <= PAIRS_AGREE
+    return bool(2 * sum(ways[: least + 1]) / 2 ** len(logs) <= PAIRS_AGREE)
 
 
 def corrected(p_values: Sequence[float]) -> list[float]:
