@@ -38,8 +38,8 @@ _BLOCK = 8
 
 
 def pairs(count: int, seed: str) -> list[str]:
-    """Return the order within so many pairs of worlds, "AB" or "BA" each, as drawn by a seed. More pairs by the same
-    seed begin with these."""
+    """Return the order within a number of pairs of worlds, "AB" or "BA" each, as drawn by a seed. More pairs by the
+    same seed begin with these."""
     source = random.Random(seed)
     found: list[str] = []
     while len(found) < count:
