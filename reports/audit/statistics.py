@@ -200,7 +200,7 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
     for index, pair, test, p in zip(testable, pairs, tests, holm, strict=True):
         found = _verdict(test, p, pair, band, len(testable))
         if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
-            found = replace(found, speed=Speed.INCONCLUSIVE, advice="its pairs of worlds do not agree")
+            found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
         judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
     return [one for one in judged if one is not None]
 
