@@ -1,12 +1,13 @@
 """python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
 
-The worker of audits, which themselves know neither Hydra nor torch. It reads one JSON document from standard input,
-{"records": [..], "shared": environments and requests, which records name by their places, "inputs_up_to_bytes": n, "folder": where relative paths of brought kernels begin, "places": where the
-records were read, "code": folders whose files may run beside the usual ones, "rerun": how many cases to run again, see
-runner/replay/rerun.py, "predictions": see runner/predict/again.py}, with absolute paths. It writes JSON, one document a
-line: {"progress": ".."} now and then, and last {"configurations": .., "cases": .., "inputs": .., "sources": ..,
-"races": .., "rerun": .., "refusals": .., "secrets": .., "commits": .., "predictions": ..}, see the functions of these
-names.
+The worker of audits, which themselves know neither Hydra nor torch. It reads JSON from standard input, one document a
+line: first {"shared": environments and requests of the records, as JSON, "inputs_up_to_bytes": n, "folder": where
+relative paths of brought kernels begin, "places": where the records were read, "code": folders whose files may run
+beside the usual ones, "rerun": how many cases to run again, see runner/replay/rerun.py, "predictions": see
+runner/predict/again.py}, with absolute paths; then the records, with the places of their environments and requests
+among the shared ones. It writes JSON, one document a line: {"progress": ".."} now and then, and last
+{"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "refusals": ..,
+"secrets": .., "commits": .., "predictions": ..}, see the functions of these names.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ def main() -> int:
     """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
     try:
         with interruptible():
-            return _answer(json.load(sys.stdin))
+            return _answer(json.loads(sys.stdin.readline()), sys.stdin)
     except KeyboardInterrupt as interrupt:
         return exit_code_of(interrupt)
 
 
-def _answer(asked: dict[str, Any]) -> int:
-    """Write the answer to a question."""
+def _answer(asked: dict[str, Any], lines: Iterable[str]) -> int:
+    """Write the answer to a question. lines: of the records."""
     last_s = time.monotonic() - 1.0
 
     def say(text: str) -> None:
@@ -85,7 +86,7 @@ def _answer(asked: dict[str, Any]) -> int:
     up_to_bytes = int(asked["inputs_up_to_bytes"])
     places, named = (tuple(map(Path, asked.get(key, ()))) for key in ("places", "code"))
     code = allowed_code(places, named, folder)
-    records = _records(asked.pop("records"), asked.pop("shared"))
+    records = _records(lines, asked.pop("shared"))
     jobs = jobs_of(records)
     recomposed, found = configurations(jobs, say, folder, code)
     answer = {
@@ -104,19 +105,18 @@ def _answer(asked: dict[str, Any]) -> int:
     return 0
 
 
-def _records(documents: list[dict[str, Any]], shared: list[Any]) -> list[Record]:
-    """Return records from their documents, which are emptied. shared: see the module."""
+def _records(lines: Iterable[str], shared: Sequence[str]) -> list[Record]:
+    """Return the records of a question. shared: their environments and requests, as JSON."""
     environments: dict[int, RecordedEnvironment] = {}
     requests: dict[int, RecordedRequest] = {}
     found = []
-    documents.reverse()
-    while documents:
-        document = documents.pop()
+    for line in lines:
+        document = json.loads(line)
         at, asked = document.pop("environment"), document.pop("request")
         if at not in environments:
-            environments[at] = RecordedEnvironment.read(shared[at])
+            environments[at] = RecordedEnvironment.read(json.loads(shared[at]))
         if asked not in requests:
-            requests[asked] = RecordedRequest.read(shared[asked])
+            requests[asked] = RecordedRequest.read(json.loads(shared[asked]))
         bare = decoded(Record, {**document, "environment": {}, "request": {}}, "record")
         found.append(dataclasses.replace(bare, environment=environments[at], request=requests[asked]))
     return found

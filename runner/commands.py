@@ -168,7 +168,8 @@ _takes_code = click.option(
 REPLAY_EPILOG = """\
 Data is BIT-EQUAL when the digests of all outputs are; where only a bound is promised it is WITHIN BOUND. Speed has a
 verdict (SAME, FASTER, SLOWER, INCONCLUSIVE) from four worlds on either side that alternate in time: where git has the
-recorded commit, each launch is a world of that code and one of today's, A B B A. Else it is INSIDE or OUTSIDE the band.
+recorded commit, each launch is a world of that code and one of today's, in random order. Else it is INSIDE or
+OUTSIDE the band.
 What can't be compared is named with the reason. Records of GPUs are run again in the simulator where there is no GPU.
 
 Exit codes: 0 the results are the same; 1 they are not; 2 the request is wrong, or nothing could be compared;
@@ -663,7 +664,7 @@ wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C an
     "--commits",
     nargs=2,
     metavar="A B",
-    help="Run the code of two commits in turns, A B B A, into FOLDER/before and FOLDER/after; default: today's code.",
+    help="Run two commits' code in pairs, in random order, into FOLDER/before and FOLDER/after; default: today's code.",
 )
 @click.option("-m", "--multirun", is_flag=True, help="The overrides have a sweep, such as world_size=2,4.")
 @click.option(

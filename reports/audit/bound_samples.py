@@ -38,7 +38,7 @@ LEAST_SAMPLES = 40
 """Minimum number of samples, over all ranks, to look for copies and a cut-off."""
 
 NEAR = 4
-"""Maximum distance, in steps of the clock, of values that are near each other."""
+"""Maximum number of the clock's steps between values that are near each other."""
 
 MORE_OFTEN, MORE_PAIRS = 3.0, 12
 """Equal pairs are copies if there are more than MORE_OFTEN times as many as of any one small distance, and MORE_PAIRS.

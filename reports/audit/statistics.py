@@ -9,7 +9,7 @@ For each case: the Hodges-Lehmann ratio after/before (the median of all ratios o
 bootstrap interval of it, and the p-value of the exact two-sided Mann-Whitney test, corrected by Holm's procedure over
 all cases that are judged together. From these, see Speed, one word.
 
-**A verdict needs sides that alternate in time** (A B B A, see reports/audit/order.py): the test takes worlds for
+**A verdict needs sides that alternate in time** (in pairs, see reports/audit/order.py): the test takes worlds for
 exchangeable, and worlds that lie apart in time are not. Blocks of 10 worlds with a lag-1 correlation of 0.5 and no
 change give about 19 % false verdicts, and with linear drift of 4 % nearly always one. Of sides that alternate,
 neighbours' resemblance and drift widen each side's spread and hardly move one against the other, so the test then errs
@@ -40,7 +40,7 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
-from reports.audit.order import AFTER, APART, BEFORE, alternates, order_of, worlds_lag1
+from reports.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
 from reports.record.record import Record
 
 BAND = 0.02
@@ -199,8 +199,32 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
     holm = corrected([test.p for test in tests])
     for index, pair, test, p in zip(testable, pairs, tests, holm, strict=True):
         found = _verdict(test, p, pair, band, len(testable))
+        if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
+            found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
         judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
     return [one for one in judged if one is not None]
+
+
+PAIRS_AGREE = 1 / 16
+"""Maximum p-value of the signed-rank test over pairs for FASTER and SLOWER. All of five pairs have to agree; four say
+too little, whatever they say."""
+
+
+def _pairs_agree(case: Sides) -> bool:
+    """Whether the pairs of worlds, in which the order is drawn, differ in one direction: by the signed-rank test, which
+    holds whatever disturbs the machine. True where worlds did not run in pairs."""
+    if not in_pairs(case.order):
+        return True
+    logs = [math.log(after / before) for before, after in zip(case.before, case.after, strict=True)]
+    ordered = sorted(logs, key=abs)
+    least = min(sum(rank for rank, log in enumerate(ordered, 1) if log * sign > 0) for sign in (1, -1))
+    ways = [1]  # of each sum of ranks, how many sets of pairs have it
+    for rank in range(1, len(logs) + 1):
+        ways = [
+            (ways[at] if at < len(ways) else 0) + (ways[at - rank] if at >= rank else 0)
+            for at in range(len(ways) + rank)
+        ]
+    return bool(2 * sum(ways[: least + 1]) / 2 ** len(logs) <= PAIRS_AGREE)
 
 
 def corrected(p_values: Sequence[float]) -> list[float]:

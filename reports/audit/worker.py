@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,21 +70,14 @@ def ask(
     rerun = rerun or Rerun()
     if patience_s is None:
         patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
-    documents, shared = documents_of(records)
-    asked_for: dict[str, Any] = {
-        "records": documents,
-        "shared": shared,
-        "inputs_up_to_bytes": up_to_bytes,
-        "folder": os.getcwd(),
-    }
+    asked_for: dict[str, Any] = {"inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
     asked_for |= {"places": [os.path.abspath(one) for one in places]}
     asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
     asked_for |= {"rerun": asdict(rerun)}
     asked_for["predictions"] = predictions_asked(records)
     asked_for["prediction_reasons"] = [one.prediction.reason if one.prediction is not None else "" for one in records]
-    question = json.dumps(asked_for)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
-        asked.write(question)
+        asked.writelines(question_of(records, asked_for))
         asked.seek(0)
         try:
             process = subprocess.Popen(
@@ -109,29 +102,20 @@ def ask(
     return answer, ""
 
 
-def documents_of(records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
-    """Return the records as JSON values, without timings, and the environments and requests that they share: records
-    have the places of theirs. Most of a large set's text is these."""
+def question_of(records: Sequence[Record], asked_for: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a question: what is wanted, with the environments and requests that records share, then a
+    record a line, without its timing, with the places of its environment and request."""
     places: dict[str, int] = {}
     by_object: dict[int, int] = {}
-    shared: list[Any] = []
-
-    def place_of(part: RecordedEnvironment | RecordedRequest) -> int:
+    for part in (part for record in records for part in (record.environment, record.request)):
         if id(part) not in by_object:
-            document = part.document()
-            by_object[id(part)] = places.setdefault(json.dumps(document, sort_keys=True), len(shared))
-            if by_object[id(part)] == len(shared):
-                shared.append(document)
-        return by_object[id(part)]
-
-    documents = []
+            by_object[id(part)] = places.setdefault(json.dumps(part.document(), sort_keys=True), len(places))
+    yield json.dumps({**asked_for, "shared": list(places)}) + "\n"
+    nothing: dict[str, Any] = {"timing": None, "prediction": None}
+    nothing |= {"environment": RecordedEnvironment(), "request": RecordedRequest()}
     for record in records:
-        bare = replace(
-            record, timing=None, prediction=None, environment=RecordedEnvironment(), request=RecordedRequest()
-        )
-        parts = {"environment": place_of(record.environment), "request": place_of(record.request)}
-        documents.append({**encoded(bare), **parts})
-    return documents, shared
+        parts = {"environment": by_object[id(record.environment)], "request": by_object[id(record.request)]}
+        yield json.dumps({**encoded(replace(record, **nothing)), **parts}) + "\n"
 
 
 def predictions_asked(records: Sequence[Record]) -> list[list[Any]]:

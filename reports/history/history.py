@@ -14,6 +14,7 @@ from reports.audit.differences import differences
 from reports.audit.items import listed
 from reports.history.changes import ALPHA, LEAST_WORLDS, Change, changes, family
 from reports.history.series import PACKAGES, DataStep, Place, Point, Series, Version, data_steps, series_of
+from reports.history.states import States, states_of
 from reports.record.record import Record
 from reports.table.compare import accumulator, heading
 from reports.table.sheet import Line, Sheet
@@ -30,11 +31,12 @@ _MOST_DIFFERENCES = 4
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A series, the change points of its times, and what became of its data."""
+    """A series, the change points of its times, what became of its data, and the machine's states that it shows."""
 
     series: Series
     changes: tuple[Change, ...]
     data: tuple[DataStep, ...]
+    states: States | None = None
 
     @property
     def data_changes(self) -> list[DataStep]:
@@ -58,7 +60,8 @@ class Told:
             return "no times"
         if worlds < LEAST_WORLDS:
             return f"too few worlds ({worlds} of {LEAST_WORLDS})"
-        return counted(len(self.changes), "change") if self.changes else "no change found"
+        found = counted(len(self.changes), "change") if self.changes else "no change found"
+        return f"{found}; {self.states.text}" if self.states is not None else found
 
     @property
     def data_text(self) -> str:
@@ -97,6 +100,8 @@ class History:
         ]
         if searched := len(timed) - few:
             parts.append(f"times changed in {found:,} of {counted(searched, 'case')}")
+        if states := sum(one.states is not None for one in timed):
+            parts.append(f"two states of the machine in {counted(states, 'case')}")
         if few:
             parts.append(f"too few worlds for change points in {counted(few, 'case')} ({LEAST_WORLDS} are the minimum)")
         if simulated := sum(one.series.is_simulated for one in self.told):
@@ -293,7 +298,9 @@ def history(records: Sequence[tuple[Record, Place | None]], band: float) -> Hist
     told = []
     for one in found:
         times = [point.us for point in one.timed if point.us is not None]
-        told.append(Told(one, tuple(changes(times, tests, band)), tuple(data_steps(one))))
+        states = states_of(one.timed)
+        times = states.taken_off(times) if states is not None else times
+        told.append(Told(one, tuple(changes(times, tests, band)), tuple(data_steps(one)), states))
     return History(tuple(told), band, tests, len(records))
 
 

@@ -191,7 +191,9 @@ def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
         commit = "" if commits else _head(seams.root)
         worlds = options.worlds or LEAST_WORLDS
         experiments = _once(options.experiments)
-        return _told_apart(Plan(experiments, options.overrides, options.multirun, worlds, commits, commit, code))
+        seed = secrets.randbelow(1_000_000)
+        asked = Plan(experiments, options.overrides, options.multirun, worlds, commits, commit, code, seed=seed)
+        return _told_apart(asked)
     asked = Plan(
         experiments=_once(options.experiments),
         overrides=options.overrides or earlier.overrides,

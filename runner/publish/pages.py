@@ -247,7 +247,7 @@ def _page_of_two(plan: Plan, folder: Path) -> str:
         "",
         f"# {name}",
         "",
-        "Worlds of two commits in alternation, A B B A, each commit's in a set of its own:",
+        "Worlds of two commits in pairs, in random order, each commit's in a set of its own:",
         "",
     ]
     for side, commit in zip(plan.sides, plan.commits, strict=True):

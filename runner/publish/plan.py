@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from reports.audit.order import pairs
 from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
 from reports.record.codec import parsed
 from runner.request_error import RequestError
@@ -62,7 +63,8 @@ class Failure:
 class Plan:
     """What was asked for. commits: none (code, digests of today's sources by folder, then says which they were; commit
     is what git says of them, "" if nothing) or two full names, before and after. asked: a digest of each experiment's
-    composed jobs. seconds: wall-clock time of each world that is done, by its name."""
+    composed jobs. seed: of the order within pairs of worlds. seconds: wall-clock time of each world that is done, by
+    its name."""
 
     experiments: tuple[str, ...]
     overrides: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ class Plan:
     asked: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    seed: int | None = None
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -86,12 +89,13 @@ class Plan:
 
     def order(self) -> tuple[PlannedWorld, ...]:
         """Return all worlds in the order in which they run: all experiments once, then again. Of two commits each
-        experiment's worlds alternate, A B B A A B B A."""
+        experiment's worlds run in pairs, in which the seed draws the order."""
+        drawn = {one: pairs(self.worlds, f"{self.seed} {one}") for one in self.experiments}
         return tuple(
             PlannedWorld(experiment, number, side)
             for number in range(1, self.worlds + 1)
             for experiment in self.experiments
-            for side in (self.sides if number % 2 else self.sides[::-1])
+            for side in (self.sides if drawn[experiment][number - 1] == "AB" else self.sides[::-1])
         )
 
     def done(self, folder: Path) -> tuple[PlannedWorld, ...]:
@@ -146,6 +150,7 @@ class Plan:
             "asked": dict(self.asked),
             "failures": [{"world": one.world, "at": one.at, "why": one.why} for one in self.failures],
             "seconds": dict(self.seconds),
+            "seed": self.seed,
         }
         text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
         write_file(folder / PLAN_NAME, f"{text}\n".encode())
@@ -180,6 +185,7 @@ def _decoded(document: Any) -> Plan:
         asked=_mapping(document["asked"]),
         failures=tuple(Failure(*_texts([one[key] for key in ("world", "at", "why")])) for one in document["failures"]),
         seconds={str(name): float(value) for name, value in document["seconds"].items()},
+        seed=document.get("seed"),  # plans from before there was one go on with another order
     )
     is_sound = (
         bool(plan.experiments)
@@ -189,6 +195,7 @@ def _decoded(document: Any) -> Plan:
         and len(plan.commits) in (0, 2)
         and all(_COMMIT.fullmatch(one) for one in plan.commits)
         and isinstance(plan.commit, str)
+        and (plan.seed is None or type(plan.seed) is int)
         and all(math.isfinite(value) and value >= 0 for value in plan.seconds.values())
     )
     if not is_sound:

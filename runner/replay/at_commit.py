@@ -1,8 +1,8 @@
 """Recorded cases run again by the code of the commit that their records name, for audits.
 
 The code is that which git has, below HEAD or a local branch of this repository, in a worktree that is removed again.
-A first call says which keys its command line knows, with `--cfg job`, which every version has; then for the cases, by
-op, algorithms and sizes and by the keys whose recorded values are not its defaults. So code without a replay runs, too.
+Its command line first says which keys it knows (`--cfg job`, which every version has); then it runs the cases, by op,
+algorithms and sizes and by the keys whose recorded values are not its defaults. So code without a replay runs, too.
 Nothing else of a record goes there: neither the difference from the commit nor the files of brought or custom kernels,
 and only names of kernels that the commit has. Time, memory and the size of files are limited.
 """

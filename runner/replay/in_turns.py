@@ -2,8 +2,8 @@
 
 Recorded times and those of a replay lie apart in time, and drift and change then look alike (reports/audit/order.py).
 So where cases are timed and git has the recorded commit, each launch is two worlds: one of the recorded code, in a
-worktree of that commit, and one of today's, in the order A B B A A B B A. What runs is the code that git has, below
-HEAD or a local branch of this repository; a record's own files and differences are never run.
+worktree of that commit, and one of today's, in an order that a recorded seed draws. What runs is the code that git
+has, below HEAD or a local branch of this repository; a record's own files and differences are never run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,6 @@ class Turn:
     exit_code: int
     folders: tuple[Path, ...]
     complaint: str
-
-
-def order(launches: int) -> str:
-    """Return the order of the worlds: A for one of the recorded code, B for one of today's, as A B B A A B B A."""
-    return "".join("AB" if number % 2 == 0 else "BA" for number in range(launches))
 
 
 def run_recorded(code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path) -> Turn:

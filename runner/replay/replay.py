@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,7 @@ class _Replay:
         self._damage = _damage(wanted.what)
         self._commit = ""
         self._in_turns: list[Record] = []
+        self._seed = secrets.randbelow(1_000_000)
 
     def run(self) -> int:
         """Say what differs, run all launches, compare. Gives the exit code."""
@@ -149,7 +151,8 @@ class _Replay:
         commands = list(dict.fromkeys(record.request.command for record in self._before))
         self._console.say(self._headline(commands))
         turns = (
-            f"in turns with the recorded code ({remark}), A B B A: {counted(self._wanted.launches, 'world')} of each"
+            f"in turns with the recorded code ({remark}), in an order drawn by seed {self._seed}: "
+            f"{counted(self._wanted.launches, 'world')} of each"
         )
         for line in (*command.fabric_lines, *self._again.remarks, *filter(None, [turns if code else remark])):
             self._console.say(line)
@@ -161,7 +164,7 @@ class _Replay:
             store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
             raise RequestError(f"{error} (--records)") from error
-        origin = {"replays": {"commands": commands, "records": digest(self._before)}}
+        origin = {"replays": {"commands": commands, "records": digest(self._before), "order_seed": self._seed}}
         after: list[Record] = []
         for number in range(1, self._wanted.launches + 1):
             exit_code, code = self._pair(number, store, origin, code, after)
@@ -176,9 +179,9 @@ class _Replay:
     ) -> tuple[int, Path | None]:
         """One launch: a world of today's code, whose records are added to after, and one of the recorded code, where
         code is its folder. Gives the exit code, 128 or more if interrupted, and that folder while its code runs."""
-        from runner.replay.in_turns import order
+        from reports.audit.order import pairs
 
-        turns = order(number)[-2:] if code is not None else "B"
+        turns = pairs(number, str(self._seed))[-1] if code is not None else "B"
         self._console.say(f"launch {number} of {self._wanted.launches}")
         exit_code = 0
         for turn in turns:

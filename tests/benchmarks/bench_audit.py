@@ -30,6 +30,7 @@ from reports.record.record import Record  # noqa: E402
 from tests.benchmarks.bench_reports import children_s, peak_kib  # noqa: E402
 
 COUNT = 10_000
+MOST_OF_A_COMMAND = 300
 STEP_US = 0.032
 """The resolution of CUDA events on the published GPUs."""
 
@@ -60,7 +61,7 @@ def simulated(folder: Path) -> Iterator[Record]:
                 overrides=(*asked.overrides, deadline),
                 configuration=configuration,
             )
-            yield later(replace(record, request=request), -timedelta(minutes=number))
+            yield later(replace(record, request=request), -timedelta(minutes=number, milliseconds=number))
 
 
 def timed() -> Iterator[Record]:
@@ -96,10 +97,14 @@ def fill(path: Path) -> None:
     """Write COUNT records into a bundle."""
     with tempfile.TemporaryDirectory() as folder:
         half = COUNT // 2
-        some = list(islice(simulated(Path(folder) / "records"), half))
-        last = some[-1].request.command  # half a command would lack cases
-        whole = [record for record in some if record.request.command != last]
-        bundle.write([*whole, *islice(timed(), COUNT - len(whole))], path)
+        bundle.write([*whole(simulated(Path(folder) / "records"), half), *whole(timed(), half)], path)
+
+
+def whole(records: Iterator[Record], count: int) -> list[Record]:
+    """The first records, without the last command: it may lack cases."""
+    some = list(islice(records, count + MOST_OF_A_COMMAND))
+    last = some[-1].request.command
+    return [record for record in some if record.request.command != last]
 
 
 def measure(path: Path) -> None:

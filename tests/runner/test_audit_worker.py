@@ -425,8 +425,7 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(made: Callable[...
 @pytest.mark.slow
 def test_the_worker_reads_and_writes_json(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
-    documents, shared = worker.documents_of(records)
-    asked = json.dumps({"records": documents, "shared": shared, "inputs_up_to_bytes": 100})
+    asked = "".join(worker.question_of(records, {"inputs_up_to_bytes": 100}))
     done = subprocess.run(
         [sys.executable, "-m", "runner.audit_worker"],
         cwd=ROOT,

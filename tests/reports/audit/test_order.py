@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from reports.audit.order import alternates, order_of, samples_lag1, worlds_lag1
+from reports.audit.order import alternates, in_pairs, order_of, pairs, samples_lag1, worlds_lag1
 from reports.audit.statistics import sides_of, world_starts
 from tests.reports.audit.invented_records import in_turns, one
 
@@ -73,3 +73,15 @@ def test_lag_1_needs_a_row_that_varies() -> None:
     assert samples_lag1([1.0, 2.0] * 3) is None
     assert samples_lag1([3.0] * 20) is None
     assert samples_lag1([1.0, 2.0] * 10) == pytest.approx(-19 / 20)
+
+
+def test_pairs_are_drawn_by_their_seed_and_half_of_eight_begin_with_either_side() -> None:
+    drawn = ["".join(pairs(16, str(seed))) for seed in range(50)]
+    assert len(set(drawn)) > 40
+    assert pairs(7, "1") == pairs(16, "1")[:7], "a plan that grows keeps its order"
+    for order in drawn:
+        assert alternates(order)
+        assert in_pairs(order)
+        assert all(order[at : at + 16 : 2].count("A") == 4 for at in (0, 16))
+    assert not in_pairs("AABB")
+    assert not in_pairs("ABB")

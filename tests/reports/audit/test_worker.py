@@ -53,9 +53,9 @@ def test_an_answer_after_progress() -> None:
 
 def test_it_is_given_the_records_and_the_limit() -> None:
     text = (
-        "import json, sys; asked = json.load(sys.stdin); "
-        f"print(json.dumps(json.loads('{GOOD}') | {{'n': len(asked['records']), 'up_to': asked['inputs_up_to_bytes'], "
-        "'timings': sum('samples_us' in json.dumps(one) for one in asked['records'])}))"
+        "import json, sys; asked = json.loads(sys.stdin.readline()); members = sys.stdin.readlines(); "
+        f"print(json.dumps(json.loads('{GOOD}') | {{'n': len(members), 'up_to': asked['inputs_up_to_bytes'], "
+        "'timings': sum('samples_us' in one for one in members)}))"
     )
     answer, _ = worker.ask(records(), 4096, command=program(text))
     assert answer is not None
