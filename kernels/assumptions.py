@@ -5,6 +5,7 @@ The race checker shows what such an assumption alone explains as an advisory, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,6 +24,11 @@ ASSUMPTIONS = MappingProxyType(
         one.name: one
         for one in (
             Assumption(
+                "vector_8",
+                "an aligned access of 8 bytes by one thread is a single one: a reader sees all of a store or nothing",
+                "PTX makes a .v2 of 32 bits two accesses in any order; NCCL's LL and mscclpp's packets rely on it",
+            ),
+            Assumption(
                 "vector_16",
                 "an aligned access of 16 bytes by one thread is a single one: a reader sees all of a store or nothing",
                 "PTX makes it accesses of its elements in any order; NCCL's LL protocol relies on it over NVLink",
@@ -36,6 +42,16 @@ ASSUMPTIONS = MappingProxyType(
     }
 )
 """All there are, by name. A new one needs its sentence and its source here."""
+
+
+def checked_assumptions(given: object) -> tuple[str, ...]:
+    """Return the names of assumptions that a user gave, as a list. ValueError for anything else."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ValueError(f"the assumptions are {given!r} (assumptions), give a list of {', '.join(ASSUMPTIONS)}")
+    for name in given:
+        if name not in ASSUMPTIONS:
+            raise ValueError(f"there is no assumption {name!r} (assumptions), give some of {', '.join(ASSUMPTIONS)}")
+    return tuple(dict.fromkeys(given))
 
 
 def sentence_of(name: str) -> str:

@@ -28,6 +28,8 @@ class Schedule(StrEnum):
     """By seed."""
     adversarial = "adversarial"
     """By seed, and of what can run next rather what is likely to break."""
+    priority = "priority"
+    """By seed: a few teams of blocks, of which the first that can runs as far as it can."""
 
 
 class Granularity(StrEnum):
@@ -40,12 +42,13 @@ class Granularity(StrEnum):
 
 
 def granularity_of(schedule: str, given: str | None) -> Granularity:
-    """Return the granularity of a schedule, given the one that was asked for; None: access, and of fair block. Raises
-    ValueError for fair by access."""
+    """Return the granularity of a schedule, given the one that was asked for; None: access, and of fair and priority
+    block. Raises ValueError for these by access."""
+    is_by_block = schedule in (Schedule.fair, Schedule.priority)
     if given is None:
-        return Granularity.block if schedule == Schedule.fair else Granularity.access
-    if schedule == Schedule.fair and given == Granularity.access:
-        raise ValueError("granularity is access, and schedule is fair, which runs whole blocks; it must be block")
+        return Granularity.block if is_by_block else Granularity.access
+    if is_by_block and given == Granularity.access:
+        raise ValueError(f"granularity is access, and schedule is {schedule}, which runs whole blocks; it must be block")
     return Granularity(given)
 
 

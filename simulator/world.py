@@ -415,7 +415,7 @@ class SimulatedWorld:
             self.batches.append(batch)
             events = self.space.events
             if self.races is not None:
-                self.races.expect(batch.executable.ptx, batch.shared.shape[1])
+                self.races.expect(batch.executable.ptx, batch.shared.shape[1], batch.program.kernel)
             if self.clock is not None:
                 self.clock.expect(batch.program)
             if events.launch_began:

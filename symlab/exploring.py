@@ -31,7 +31,7 @@ __tracebackhide__ = True
 
 DEADLINE_S = 120.0
 
-_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "arch")
+_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions", "arch")
 """Arguments of a launch that explore() takes beside those that it names itself."""
 
 
@@ -179,6 +179,7 @@ def _brought(
     shared_bytes: int = 0,
     cluster: int | tuple[int, int, int] = 1,
     cooperative: bool = False,
+    assumptions: Sequence[str] = (),
     arch: str | None = None,
     **how: Any,
 ) -> tuple[Brought, SimulatorOptions]:
@@ -189,7 +190,7 @@ def _brought(
             raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*known, *_LAUNCH])}")
     opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
     arch = arch if how.get("gpu") is None else opened.request.arch
-    shape = Shape(*extents, shared_bytes, cluster, cooperative)
+    shape = Shape(*extents, shared_bytes, cluster, cooperative, assumptions)
     most = opened.request.heap_bytes
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
     options = simulator_options(world(ranks, arch=arch or work.executable.arch, **how).request)

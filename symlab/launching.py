@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernels.assumptions import checked_assumptions
 from kernels.compile import compiled_callable
 from kernels.numeric.dtypes import DTYPES, ITEMSIZES
 from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
@@ -53,13 +54,15 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a kernel is launched, as far as it is given: see memory.fabric.Launch."""
+    """How a kernel is launched, as far as it is given: see memory.fabric.Launch. assumptions: what the kernel relies on
+    beyond PTX (kernels/assumptions.py)."""
 
     grid: int | tuple[int, int, int] | None = None
     block: int | tuple[int, int, int] | None = None
     shared_bytes: int = 0
     cluster: int | tuple[int, int, int] = 1
     cooperative: bool = False
+    assumptions: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,12 @@ def brought_launch(
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
     values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
+    granted = checked_assumptions(shape.assumptions)
     if is_function(kernel):
-        return replace(_of_function(kernel, entry, arch, shape, specs, contents, parsed), variables=values)
+        made = _of_function(kernel, entry, arch, shape, specs, contents, parsed)
+        return replace(made, executable=replace(made.executable, assumptions=granted), variables=values)
     executable = _executable(kernel, entry)
+    executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
     for each in parsed:
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)

@@ -174,13 +174,15 @@ class World:
         shared_bytes: int = 0,
         cluster: int | tuple[int, int, int] = 1,
         cooperative: bool = False,
+        assumptions: Sequence[str] = (),
         deadline_s: float | None = None,
     ) -> Launched:
         """Launch a kernel once on every rank, and return what its buffers hold afterwards.
 
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
-        fit on the GPU at once.
+        fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
+        kernels/assumptions.py, which the simulator then grants.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -206,7 +208,7 @@ class World:
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
-        shape = Shape(grid, block, shared_bytes, cluster, cooperative)
+        shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
         heap_bytes = self.request.heap_bytes
         work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None

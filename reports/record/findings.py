@@ -63,6 +63,7 @@ class RecordedFinding:
     """Two accesses to the same bytes that nothing orders, in the order of the run; count pairs are folded into one.
 
     missing is what would order them, assumption the named assumption about hardware that alone explains an advisory.
+    granting is one that would explain it, were it declared. order has the keys of the order of threads that it was found in; None: the case's own.
     """
 
     severity: str
@@ -71,6 +72,8 @@ class RecordedFinding:
     second: RecordedAccess
     count: int = 1
     assumption: str = ""
+    granting: str | None = field(default=None, metadata=LATER)
+    order: str | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -102,7 +105,9 @@ class RecordedFinding:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}"
+        order = f", with {self.order}" if self.order else ""
+        would = f"; the assumption {self.granting!r} would explain it" if self.granting else ""
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}{would}"
 
 
 def first_failing(findings: Iterable[RecordedFinding]) -> RecordedFinding | None:

@@ -33,6 +33,8 @@ def recorded_findings(findings: Iterable[Finding]) -> tuple[RecordedFinding, ...
             second=RecordedAccess(**dataclasses.asdict(one.second)),
             count=one.count,
             assumption=one.assumption,
+            granting=one.granting,
+            order=one.order,
         )
         for one in findings
     ]

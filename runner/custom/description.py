@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 OP = CUSTOM
 KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
-LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative")
+LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "assumptions")
 TOLERANCE_KEYS = ("absolute", "relative")
 
 

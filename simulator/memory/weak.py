@@ -146,7 +146,7 @@ class WeakSpace(Space):
         self._count = np.zeros(1024, np.int32)
         self._alias = np.zeros(1024, np.int8)
         self._now: _Now | None = None
-        self._manners: dict[int, tuple[Instruction, str, Manner]] = {}
+        self._manners: dict[tuple[int, int], tuple[Instruction, str, Manner]] = {}
         self.copying: tuple[Launched, Any] | None = None
         self.copies: dict[tuple[int, int], tuple[Access, Launched, int]] = {}
 
@@ -176,14 +176,14 @@ class WeakSpace(Space):
                 alias = 2
                 addresses = addresses - np.uint64(ALIAS_WINDOW * self.capacity)
         span = super().resolve(view, addresses, width_bytes, instruction, action)
-        self._now = _Now(view, self._manner(instruction, action), alias, instruction.line)
+        self._now = _Now(view, self._manner(view, instruction, action), alias, instruction.line)
         return span
 
     def resolve_multicast(
         self, view: View, addresses: Addresses, width_bytes: int, instruction: Instruction, action: str
     ) -> list[Span]:
         spans = super().resolve_multicast(view, addresses, width_bytes, instruction, action)
-        self._now = _Now(view, self._manner(instruction, action), 1, instruction.line)
+        self._now = _Now(view, self._manner(view, instruction, action), 1, instruction.line)
         return spans
 
     def alias_address(self, viewer: int, allocation: Allocation) -> int:
@@ -191,8 +191,9 @@ class WeakSpace(Space):
         assert self.aliases
         return self.address(viewer, allocation) + ALIAS_WINDOW * self.capacity
 
-    def _manner(self, instruction: Instruction, action: str) -> Manner:
-        known = self._manners.get(id(instruction))
+    def _manner(self, view: View, instruction: Instruction, action: str) -> Manner:
+        whole_bytes = view.launched.whole_bytes if action in ("load", "store") else 0
+        known = self._manners.get((id(instruction), whole_bytes))
         if known is not None and known[1] == action:
             return known[2]
         words = instruction.qualifiers
@@ -202,8 +203,9 @@ class WeakSpace(Space):
         scope = SCOPES[next((one for one in words if one in SCOPES), default)]
         bits = next((int(found[1]) for one in reversed(words) if (found := _TYPE.fullmatch(one))), 32)
         is_red = instruction.opcode == "red" or action == "red"
-        made = Manner(order, scope, min(max(bits // 8, WORD_BYTES), UNIT_BYTES), is_red, "cas" in words)
-        self._manners[id(instruction)] = (instruction, action, made)
+        together = max(bits // 8, WORD_BYTES, min(whole_bytes, UNIT_BYTES))
+        made = Manner(order, scope, min(together, UNIT_BYTES), is_red, "cas" in words)
+        self._manners[id(instruction), whole_bytes] = (instruction, action, made)
         return made
 
     # Loads
@@ -521,7 +523,7 @@ class WeakSpace(Space):
     def _shared_span(
         self, view: View, places: Indices, width_bytes: int, instruction: Instruction, action: str
     ) -> Span:
-        self._now = _Now(view, self._manner(instruction, action), 0, instruction.line)
+        self._now = _Now(view, self._manner(view, instruction, action), 0, instruction.line)
         return Span(places, int(places[0]), "scattered", width_bytes, _SHARED)
 
     def load_shared(

@@ -108,6 +108,11 @@ class Launched:
         return "warp_128" in self.assumptions
 
     @property
+    def whole_bytes(self) -> int:
+        """Up to how many bytes a vector access is a single one, as the kernel declares; 0: none."""
+        return 16 if "vector_16" in self.assumptions else 8 if "vector_8" in self.assumptions else 0
+
+    @property
     def threads(self) -> int:
         """Threads of one rank."""
         return self.grid * self.block

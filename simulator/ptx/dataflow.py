@@ -114,6 +114,23 @@ def writes_memory(instruction: Instruction) -> bool:
     return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in COLLECTIVES
 
 
+def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
+    """Return line and text of the loads of which some value decides, by way of registers, where a thread goes on."""
+    every = [one for block in kernel.blocks for one in block.instructions]
+    decides = {one.guard[0].name for one in every if one.guard is not None and one.opcode in ("bra", "ret", "exit")}
+    loads, others = [], []
+    for one in every:
+        if targets := targets_of(one):
+            (loads if reads_memory(one) else others).append((one, targets))
+    size = -1
+    while len(decides) != size:
+        size = len(decides)
+        for one, targets in others:
+            if not decides.isdisjoint(targets):
+                decides.update(sources_of(one))
+    return frozenset((one.line, one.text) for one, targets in loads if not decides.isdisjoint(targets))
+
+
 def _asks_barrier(instruction: Instruction) -> bool:
     return instruction.opcode == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(instruction.qualifiers)
 

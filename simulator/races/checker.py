@@ -28,7 +28,8 @@ from simulator.observe.events import (
     Stored,
 )
 from simulator.observe.lanes import Group, Launched
-from simulator.ptx.ir import Instruction
+from simulator.ptx.dataflow import deciding_loads
+from simulator.ptx.ir import Instruction, Kernel
 from simulator.races import promised
 from simulator.races.accesses import Accesses
 from simulator.races.clocks import (
@@ -167,6 +168,7 @@ class Races(Listener):
         self.has_proxies = False
         self.shared_bytes = 0  # of a block of the launch that begins next
         self.calls_nvshmem = False  # likewise
+        self.deciding: frozenset[tuple[int, str]] = frozenset()  # likewise: loads that decide where threads go on
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -180,8 +182,9 @@ class Races(Listener):
         self.found.alike.clear()
         self.found.found.clear()
 
-    def expect(self, ptx: str, shared_bytes: int) -> None:
+    def expect(self, ptx: str, shared_bytes: int, kernel: Kernel) -> None:
         """Prepare for a kernel, before its launch begins. shared_bytes: shared memory of a block."""
+        self.deciding = deciding_loads(kernel)
         self.shared_bytes = shared_bytes
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
         self.calls_nvshmem = STATE in ptx
@@ -245,6 +248,7 @@ class Races(Listener):
             order in _RELEASES, order in _ACQUIRES and event.kind not in ("red", "multimem_red"),
             SCOPES[event.scope] if event.scope else SYS, proxy, event.width_bytes, text,
             event.action == "reduce" or order != "weak", _element(instruction, event.width_bytes),
+            event.action != "load" or (instruction.line, instruction.text) in run.deciding,
         )  # fmt: skip
 
     def _place(self, number: int) -> tuple[Shadow, int]:
@@ -1136,7 +1140,7 @@ class Races(Listener):
             rows = order.ranks[rank].begin(launched.numbers[position], launched.stream)
             row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
-        run.calls_nvshmem = self.calls_nvshmem
+        run.calls_nvshmem, run.deciding = self.calls_nvshmem, self.deciding
         self.running[launched] = run
         order.running.append(run)
 

@@ -65,6 +65,10 @@ class Finding:
     """Number of pairs folded into this one."""
     assumption: str = ""
     """Name of the declared assumption that alone explains an advisory."""
+    granting: str | None = None
+    """Name of an assumption that would explain it, were it declared."""
+    order: str | None = None
+    """The keys of the order of threads that it was found in; None: that of the world."""
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -75,6 +79,12 @@ class Finding:
         """Return whether a test with this finding fails."""
         return self.severity in FAILING
 
+    @property
+    def pair(self) -> tuple[object, ...]:
+        """What tells a finding from others in every order of the same code, whichever access came first."""
+        sides = sorted((one.line, one.text, one.tensor, one.proxy) for one in (self.first, self.second))
+        return (self.severity, *sides, self.first.rank == self.second.rank, self.first.stream == self.second.stream)
+
     def between(self) -> str:
         """Return who makes the two accesses, with launches and streams if one is not on the default stream."""
         names_stream = self.first.stream is not None or self.second.stream is not None
@@ -84,4 +94,6 @@ class Finding:
         """Return the finding as one sentence."""
         pairs = f" ({self.count} pairs)" if self.count > 1 else ""
         granted = f", which the assumption {self.assumption!r} supplies" if self.assumption else ""
-        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}"
+        order = f", with {self.order}" if self.order else ""
+        would = f"; the assumption {self.granting!r} would explain it" if self.granting else ""
+        return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}{would}"

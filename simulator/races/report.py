@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from simulator.races.running import WARP, Running
 GENERIC_PROXY, ALIAS_PROXY, ASYNC_PROXY, HOST = range(4)
 PROXY_NAMES = ("generic", "alias", "async", "generic")
 ASSUMPTIONS = {
+    "vector_8": "a vector store of 8 bytes arrives whole: who reads one part of it has the other part, too",
     "vector_16": "a vector store of 16 bytes arrives whole: who reads one part of it has the other parts, too",
     "warp_128": "128 bytes that a warp stores in one instruction arrive whole",
 }
@@ -56,6 +58,8 @@ class Info:
     text: str
     bypasses_l1: bool = False
     element: int = 0
+    is_seen: bool = True
+    """Of a load, whether something that it loads decides where a thread goes on: a poll looks at a flag."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -167,7 +171,9 @@ class Findings:
             return
         severity, missing = self._judged(pair, assumption)
         first = _access(pair.first, pair.epoch & LOW_MASK, pair)
-        self.found[key] = Finding(severity, missing, first, _access(pair.second, pair.actor, pair), count, assumption)
+        second = _access(pair.second, pair.actor, pair)
+        granting = self._explaining(pair, ASSUMPTIONS) if severity == "race" else ""
+        self.found[key] = Finding(severity, missing, first, second, count, assumption, granting=granting or None)
 
     def forget(self, settled: int) -> None:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
@@ -194,10 +200,18 @@ class Findings:
         return "race", missing
 
     def _assumption(self, pair: Pair) -> str:
-        declared = set(pair.first.assumptions).intersection(pair.second.assumptions)
+        return self._explaining(pair, set(pair.first.assumptions).intersection(pair.second.assumptions))
+
+    def _explaining(self, pair: Pair, declared: Collection[str]) -> str:
+        """Which of some assumptions explains a pair; "" if none does."""
         if not declared or (pair.is_read_first and not pair.is_poll):
             return ""
+        read = pair.first if pair.is_read_first else pair.second
+        if not read.is_write and not read.is_seen:  # nobody looks whether what came is what was waited for
+            return ""
         both = min(pair.first.width, pair.second.width)
+        if "vector_8" in declared and both == 8 and (pair.is_poll or pair.reaches(pair.second)):
+            return "vector_8"
         if "vector_16" in declared and both >= 16 and (pair.is_poll or pair.reaches(pair.second)):
             return "vector_16"
         is_whole = self.of_parts.isdisjoint((pair.first.number, pair.second.number))

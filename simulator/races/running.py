@@ -76,7 +76,7 @@ class Running:
     relaxed wait there, and rows of what arrivals of their block and of others released. seen: by lane the link that
     it acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts:
     of each of its ranks, the number of its first block there (Clocks.rooms). calls_nvshmem: whether the module has
-    NVSHMEM's device code in it (promised.py).
+    NVSHMEM's device code in it (promised.py). deciding: its loads that decide where threads go on, by line and text.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class Running:
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
         self.calls_nvshmem = False
+        self.deciding: frozenset[tuple[int, str]] = frozenset()
 
     @property
     def _shape(self) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.run.groups import compact
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Step
+from simulator.run.orders import Accesses, Step, tears_of
 
 OLDEST_EVERY = 48
 """Number of turns after which those run that have waited longest."""
@@ -139,7 +139,7 @@ class Adversarial(Accesses):
 
     def _delay(self, batch: Batch, turn: Step) -> None:
         """Hold lanes back that store something in this turn: what they store next comes late."""
-        step = batch.program.reach(turn.index, turn.accesses, turn.tear > 0)
+        step = batch.program.reach(turn.index, turn.accesses, tears_of(batch, turn))
         if not self.habits.delay or not step.stores or self.random.random() >= STORES_DELAYED:
             return
         if not len(batch.held_until):

@@ -14,8 +14,9 @@ import numpy as np
 
 from simulator.isa import BUILTINS, find, key_of
 from simulator.isa.architectures import lacks
+from simulator.isa.memory import element_type
 from simulator.isa.operands import refusal, symbols_of, width_of, wrong_special
-from simulator.isa.registry import LaneFrame, Lanes, Run, UnknownInstruction
+from simulator.isa.registry import DTYPES, LaneFrame, Lanes, Run, UnknownInstruction
 from simulator.isa.tearing import torn
 from simulator.memory.space import LaneFault
 from simulator.ptx.cut import cut_at_accesses, is_access
@@ -153,11 +154,16 @@ class Program:
     further: tuple[int, ...] = ()
     torn: dict[int, int] = field(default_factory=dict)
     kept_names: dict[str, int] = field(default_factory=dict)
-    joined: dict[tuple[int, int, bool], BlockStep] = field(default_factory=dict)
+    joined: dict[tuple[int, int, int], BlockStep] = field(default_factory=dict)
 
-    def reach(self, index: int, accesses: int, tears: bool = False) -> BlockStep:
+    def vector_bytes(self, index: int) -> int:
+        """Return the bytes of the vector access that a piece is."""
+        return max(vector_bytes(one) for one in self.steps[index].instructions)
+
+    def reach(self, index: int, accesses: int, tears: int = 0) -> BlockStep:
         """Return the step that begins at a piece and goes on, within its block, for that number of accesses and what
-        needs no memory after them. tears: of the first vector access among them it runs the first part alone."""
+        needs no memory after them. tears: of the first vector access among them of at least so many bytes it runs the
+        first part alone; 0: all are whole."""
         if not self.further:
             return self.steps[index]
         key = (index, accesses, tears)
@@ -167,14 +173,20 @@ class Program:
                 seen += self.steps[following].accesses
                 if seen > max(accesses, 1):
                     break
-                if tears and following in self.torn:
+                if tears and following in self.torn and self.vector_bytes(following) >= tears:
                     chain.append(self.steps[self.torn[following]])
                     break
                 chain.append(self.steps[following])
-            if tears and index in self.torn:
+            if tears and index in self.torn and self.vector_bytes(index) >= tears:
                 chain = [self.steps[self.torn[index]]]
             self.joined[key] = _joined(chain)
         return self.joined[key]
+
+
+def vector_bytes(instruction: Instruction) -> int:
+    """Return the bytes of a vector access by one lane; 0 for what is none."""
+    count = next((int(word[1:]) for word in instruction.qualifiers if word in ("v2", "v4", "v8")), 0)
+    return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count else 0
 
 
 def _joined(chain: list[BlockStep]) -> BlockStep:

@@ -43,6 +43,8 @@ TEARS, SHUFFLES = 0.3, 0.5
 """How often lanes tear a vector access where they may, and reach one address in another order than by number."""
 PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
+TEAMS = 4
+"""Maximum number of teams by priority: each takes steps of its own, which cost time."""
 NUMBERS = 1 << 16
 """Of tears and shuffles."""
 WARP = 32
@@ -284,6 +286,72 @@ class Accesses:
         return among[self.random.randrange(len(among))]
 
 
+class Priority(Blocks):
+    """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
+    again after each store of others, once. Seed 0: the last rank and its last blocks first; others draw the priorities.
+
+    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last store.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.teams: dict[tuple[tuple[int, ...], tuple[int, ...]], Ids] = {}
+        self.looked: set[tuple[int, int, int]] = set()
+
+    def turn(self, batches: list[Batch]) -> Step:
+        for batch in batches:
+            batch.wake()
+        places = self._places(batches)
+        waiting = [one for one in places if (one[1], one[2], one[0]) not in self.looked]
+        if not waiting:
+            self.looked.clear()
+            waiting = places
+        team, number, index = min(waiting)
+        batch = batches[number]
+        group = batch.take(index)
+        ids = ids_of(group)
+        lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
+        if index in batch.program.spin_headers:
+            self.looked.add((number, index, team))
+        if batch.program.steps[index].stores:
+            self.looked.clear()
+        return Step(number, index, lanes, wakes=True)
+
+    def _places(self, batches: list[Batch]) -> list[tuple[int, int, int]]:
+        """Where lanes are ready: team, batch and place."""
+        return [
+            (team, number, index)
+            for number, batch in enumerate(batches)
+            for index, groups in batch.ready.items()
+            for team in {int(one) for group in groups for one in self._teams_in(batch, group)}
+        ]
+
+    def _teams_in(self, batch: Batch, group: Group) -> Ids:
+        teams = self._teams_of(batch)
+        if isinstance(group, range):
+            return np.unique(teams[group.start // batch.block : (group.stop - 1) // batch.block + 1])
+        return np.unique(teams[ids_of(group) // batch.block])
+
+    def _teams_of(self, batch: Batch) -> Ids:
+        key = (batch.launched.ranks, batch.launched.numbers)
+        if key not in self.teams:
+            self.teams[key] = self._drawn(batch.lanes // batch.block, batch.grid)
+        return self.teams[key]
+
+    def _drawn(self, blocks: int, grid: int) -> Ids:
+        """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or any."""
+        numbers = np.arange(blocks)
+        if not self.seed:
+            order = numbers[::-1]
+        else:
+            kind = int(self.random.integers(3))
+            keys = (numbers // grid, numbers % grid, numbers)[kind]
+            order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
+        teams = np.empty(blocks, np.int64)
+        teams[order] = numbers * min(TEAMS, blocks) // blocks
+        return teams
+
+
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:
     """The places of copies that go the same way as one, from lanes of the same unit."""
     return tuple(
@@ -312,6 +380,11 @@ def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -
     ids = ids_of(group)
     batch.ready.setdefault(index, []).append(compact(ids[~mask]))
     return compact(ids[mask])
+
+
+def tears_of(batch: Batch, step: Step) -> int:
+    """Return the fewest bytes of a vector that a step may tear; 0: it tears none."""
+    return batch.launched.whole_bytes + 1 if step.tear else 0
 
 
 def whole_warps(batch: Batch, step: Step) -> Step:

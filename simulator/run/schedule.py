@@ -20,7 +20,7 @@ from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Step, whole_warps
+from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, tears_of, whole_warps
 from simulator.run.recorded_choices import moved_of, turn_of
 from simulator.run.replayed import Replayed
 
@@ -115,7 +115,7 @@ class Scheduler:
         else:
             batch.tear = turn.tear
             self.space.shuffle = turn.shuffle
-            batch.run(turn.index, lanes, batch.program.reach(turn.index, turn.accesses, turn.tear > 0))
+            batch.run(turn.index, lanes, batch.program.reach(turn.index, turn.accesses, tears_of(batch, turn)))
         self.steps += 1
         self.space.clock_ns += STEP_NS
 
@@ -158,6 +158,8 @@ def order_of(policy: str, granularity: str, seed: int) -> Order:
     """Return the order of a policy (options.Schedule)."""
     if policy == "fair":
         return Fair()
+    if policy == "priority":
+        return Priority(seed)
     if policy == "adversarial":
         return Adversarial(seed, granularity)
     return Blocks(seed) if granularity == "block" else Accesses(seed)

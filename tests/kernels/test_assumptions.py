@@ -26,13 +26,13 @@ def test_each_has_a_sentence_and_a_source() -> None:
         assert sentence_of(name) == f"{name}: {one.sentence} ({one.source})"
         assert len(one.sentence) > 20
         assert "PTX" in one.source
-    with pytest.raises(ValueError, match="no assumption 'luck', known: vector_16, warp_128"):
+    with pytest.raises(ValueError, match="no assumption 'luck', known: vector_8, vector_16, warp_128"):
         sentence_of("luck")
 
 
 @pytest.mark.parametrize(
     ("assumptions", "message"),
-    [(("luck",), "assumptions has no 'luck', give some of vector_16"), (NAME, "assumptions is a text")],
+    [(("luck",), "assumptions has no 'luck', give some of vector_8, vector_16"), (NAME, "assumptions is a text")],
 )
 def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
