@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kernels.assumptions import checked_assumptions
 from kernels.catalogue import collective
 from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
@@ -425,12 +426,14 @@ class Rank:
         grid: int | tuple[int, int, int] | None = None,
         block: int | tuple[int, int, int] | None = None,
         shared_bytes: int = 0,
+        assumptions: Sequence[str] = (),
     ) -> None:
         """Queue a kernel with one argument for each of its parameters; synchronize waits for it.
 
         An argument is a symmetric tensor or a view of one (its address), or a pair of kind and value such as
-        ("u32", 5): kinds are u32, u64, f32, f64, address and bytes. grid and block: numbers of blocks and of threads of
-        a block, in x or in (x, y, z); None: those that a compiled kernel of a case runs with.
+        ("u32", 5): kinds are u32, u64, f32, f64, address and bytes. grid and block: numbers of
+        blocks and of threads of a block, in x or in (x, y, z); None: those that a compiled kernel of a case runs with.
+        assumptions: see World.launch.
 
         Raises ValueError for arguments that are not the kernel's, and for a launch that is not possible.
         """
@@ -443,6 +446,8 @@ class Rank:
             raise ValueError(
                 f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads"
             )
+        if assumptions:
+            executable = replace(executable, assumptions=checked_assumptions(assumptions))
         given = tuple(_argument(index, one) for index, one in enumerate(arguments))
         self.fabric.launch(executable, Launch(grid, block, shared_bytes), given)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from kernels.assumptions import checked_assumptions
 from kernels.brought import BroughtFunction, function_at
 from kernels.numeric.dtypes import NONE
 from kernels.refusal import Refusal
@@ -58,7 +59,8 @@ TOLERANCE_KEYS = ("absolute", "relative")
 class CustomKernel:
     """The kernel as it was brought: the text of a PTX file, with an entry, or a CuTe DSL function.
 
-    place is as it was written. asked is what a section says of a function's launch, by Launch's names.
+    place is as it was written. asked is what a section says of a function's launch, by Launch's names;
+    assumptions what the kernel relies on beyond PTX (kernels/assumptions.py).
     """
 
     place: str
@@ -66,6 +68,7 @@ class CustomKernel:
     ptx: Source | None = None
     function: BroughtFunction | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
 
     def compiled(self, spec: CustomSpec, world_size: int, arch: str) -> CompiledCustom:
         """Return what runs on an architecture. ValueError for a function that can't be compiled, for what the arguments
@@ -76,7 +79,8 @@ class CustomKernel:
             entry = entry_of(text, self.entry)
             if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
                 raise ValueError(f"{self.place}: {unfit}")
-            found = Executable(_record_name(spec), self.entry, arch, text, _sha256(self.ptx.content))
+            digest = _sha256(self.ptx.content)
+            found = Executable(_record_name(spec), self.entry, arch, text, digest, assumptions=self.assumptions)
             return CompiledCustom(found, spec.launch)
         from kernels.compile import compiled_callable, with_relative_paths
 
@@ -85,7 +89,8 @@ class CustomKernel:
         made = compiled_callable(self.function.call, _record_name(spec), call.arguments, arch)
         function = launched(made, [call] * world_size, self.asked)
         text = with_relative_paths(made.executable.ptx)
-        found = replace(made.executable, ptx=text, digest=_sha256(text.encode()))
+        digest = _sha256(text.encode())
+        found = replace(made.executable, ptx=text, digest=digest, assumptions=self.assumptions)
         return CompiledCustom(found, function.launch, function)
 
     def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:
@@ -197,7 +202,8 @@ def custom_job(
     buffers = _buffers(section.get("buffers"), folder)
     try:
         launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
-        kernel = replace(kernel, asked=asked)
+        assumptions = asked.pop("assumptions", ())
+        kernel = replace(kernel, asked=asked, assumptions=assumptions)
         spec = CustomSpec(
             name=_name(kernel.entry),
             launch=launch,
@@ -419,7 +425,7 @@ def _argument(number: int, given: object) -> ArgumentSpec:
 
 
 def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, Any]]:
-    """The launch of PTX; of a function, which has its own, None, and what is said of it."""
+    """The launch of PTX; of a function, which has its own, None; and what else is said of it."""
     if is_function and given is None:
         given = {}
     if not isinstance(given, Mapping) or not (is_function or {"grid", "block"} <= set(given)):
@@ -429,10 +435,11 @@ def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, 
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
     try:
+        assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
         launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
     except ValueError as error:
         raise RequestError(f"{error} (custom.launch)") from error
-    return (None, shape) if is_function else (launch, {})
+    return (None, shape | assumptions) if is_function else (launch, assumptions)
 
 
 def _tolerance(given: object) -> Tolerance:

@@ -19,7 +19,7 @@ from simulator.explore.reading import MAX_LINES, lines_of, switches_of
 from simulator.explore.shrink import Shrinker
 from simulator.explore.trace import Row
 from simulator.options import Granularity, Memory, Schedule
-from simulator.run.choices import Choice, choices_of, text_of
+from simulator.run.choices import Choice, Turn, choices_of, text_of
 
 FORMAT = "symlab exploration"
 VERSION = 2
@@ -68,9 +68,16 @@ class Found:
             f"shrunk to {_switches(self.switches)}{upto}{_late(self.late)} ({before}, {runs})",
             *([f"what went wrong: {self.cause}"] if self.cause else []),
             *(f"the race checker says of this run: {one}" for one in self.failure.races),
+            *self._torn(),
             f"the interleaving (> a switch, ! what went wrong{', ~ not the newest store' if self.late else ''}):",
         ]
         return "\n".join([*heading, *lines_of(self.rows, most_lines)])
+
+    def _torn(self) -> list[str]:
+        """What it means that vector accesses come apart in it, which the search could not do without."""
+        if not any(isinstance(one, Turn) and one.tear for one in self.order.follows or ()):
+            return []
+        return ["a vector access comes apart in it: vector_8 or vector_16 excludes that (assumptions, of the launch)"]
 
     def document(self) -> dict[str, Any]:
         """The failure as JSON has it."""

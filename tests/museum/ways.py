@@ -47,6 +47,7 @@ WAYS: dict[str, Way] = {
     "adversarial": Way({"schedule": "adversarial"}, 100),
     "weak": Way({"schedule": "random", "memory": "weak"}, 100),
     "races": Way({"schedule": "fair", "races": True}, 1),
+    "priority": Way({"schedule": "priority", "races": True}, 2),
 }
 
 

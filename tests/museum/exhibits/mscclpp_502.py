@@ -23,7 +23,7 @@ EXHIBIT = Exhibit(
     expected=lambda rank: [1000 * launch + 100 * (1 - rank) for launch in (1, 2, 3)],
     block=1,
     host=replay,
-    ways=("random",),
+    ways=("random", "priority"),
     body="""
     ld.global.u32 %r1, [%counter];
     add.u32 %r1, %r1, 1;

@@ -15,7 +15,7 @@ EXHIBIT = Exhibit(
     expected=lambda rank: [7, 9] if rank == 0 else [0, 0],
     ranks=3,
     block=1,
-    ways=("adversarial",),
+    ways=("adversarial", "priority"),
     body="""
     // The slot of rank 1 of the world, and of rank 1 of the group {0, 2}.
     add.u64 %d1, %pad_0, 4;
