@@ -48,7 +48,8 @@ def granularity_of(schedule: str, given: str | None) -> Granularity:
     if given is None:
         return Granularity.block if is_by_block else Granularity.access
     if is_by_block and given == Granularity.access:
-        raise ValueError(f"granularity is access, and schedule is {schedule}, which runs whole blocks; it must be block")
+        what = f"schedule is {schedule}, which runs whole blocks"
+        raise ValueError(f"granularity is access, and {what}; it must be block")
     return Granularity(given)
 
 

@@ -108,9 +108,10 @@ def simulate(
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. grid
     and block: numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and
     a CuTe DSL function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster,
-    cooperative and assumptions: see World.launch. schedule: "random" or "adversarial" (another order for each seed), or "fair" (one
-    run, unless memory is "weak"). seeds: their number, from 0, or a list. step_budget, deadline_s: maximum number of
-    steps and of seconds of one run. gpu, granularity, memory, races, multicast and heap_bytes: see symlab.world.
+    cooperative and assumptions: see World.launch. schedule: "random", "adversarial" or "priority" (another order for
+    each seed), or "fair" (one run, unless memory is "weak"; with races=True also the orders of symlab.world). seeds:
+    their number, from 0, or a list. step_budget, deadline_s: maximum number of steps and of seconds of one run. gpu,
+    granularity, memory, races, multicast and heap_bytes: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
     Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -132,7 +133,8 @@ def simulate(
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
     numbers = _seeds(schedule, memory, seeds)
     asked = world(ranks, arch=arch, **how).request  # it refuses what is not possible, before anything is compiled
-    arch, shape = arch if gpu is None else asked.arch, Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
+    arch = arch if gpu is None else asked.arch
+    shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
     work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, asked.heap_bytes)
     how["arch"] = arch or work.executable.arch
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))

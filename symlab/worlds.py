@@ -316,13 +316,15 @@ def world(
     The others are the simulator's. arch: the GPUs' architecture; None: that of gpu, sm_90a without one. multicast:
     whether the switch has it. multimem: how the switch adds floats, "exact" (rounded once) or "stated" (in the
     precision that the instruction states). schedule: the order in which threads run, "fair", "random" (drawn from
-    seed) or "adversarial" (by seed, rather what is likely to break). granularity: other threads may run after each
-    "access" to memory, or after each basic "block"; None: "access", of a fair order "block". step_budget: maximum
-    number of steps of one run; None: the simulator's own. gpu: whose limits hold, by name ("h100"), or as a mapping of
-    limits such as {"name": "small", "like": "h100", "multiprocessors": 16}; None: all blocks of a launch are there at
-    once. races: look for accesses that nothing orders; World.findings and a launch's `findings` have them. memory: when
-    a store becomes visible, "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed,
-    as far as the PTX memory model lets it).
+    seed), "adversarial" (by seed, rather what is likely to break) or "priority" (by seed, some blocks ahead of others).
+    granularity: other threads may run after each "access" to memory, or after each basic "block"; None: "access", of a
+    fair order and one by priority "block". step_budget: maximum number of steps of one run; None: the simulator's own.
+    gpu: whose limits hold, by name ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100",
+    "multiprocessors": 16}; None: all blocks of a launch are there at once. races: look for accesses that nothing
+    orders; World.findings and a launch's `findings` have them. In fair order each run is then repeated in worlds of its
+    own with schedule="priority", seeds 0 and 1, for at most twice its time (or 2 s); "race_orders" of its counts names
+    them, and their results are dropped. memory: when a store becomes visible, "strong" (at once, to all) or "weak" (to
+    each thread at a time of its own, drawn from seed, as far as the PTX memory model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't

@@ -62,8 +62,9 @@ class RecordedAccess:
 class RecordedFinding:
     """Two accesses to the same bytes that nothing orders, in the order of the run; count pairs are folded into one.
 
-    missing is what would order them, assumption the named assumption about hardware that alone explains an advisory.
-    granting is one that would explain it, were it declared. order has the keys of the order of threads that it was found in; None: the case's own.
+    missing is what would order them, assumption the named assumption about hardware that alone explains an advisory,
+    granting one that would explain it, were it declared. order has the keys of the order of threads that it was found
+    in; None: the case's own.
     """
 
     severity: str

@@ -131,8 +131,8 @@ class ThreadWorld:
     ) -> list[Result]:
         """program(fabric, argument) on every rank; the results by rank. deadline_s None: no limit.
 
-        A world that looks for races in fair order then runs it again, in new worlds, in orders by priority (RACE_SEEDS),
-        as many as RACE_TIME allows; their results are dropped.
+        A world that looks for races in fair order then runs it again, in new worlds, in orders by priority (of
+        RACE_SEEDS), as many as RACE_TIME allows; their results are dropped.
 
         Raises WorldFailure naming the rank where it began; a symmetric tensor that a rank left behind is one, too.
         """
@@ -182,9 +182,7 @@ class ThreadWorld:
                 ) from failure.__cause__
             finally:
                 known = {one.pair for one in self._found}
-                self._found += [
-                    replace(one, order=order) for one in world.findings() or () if one.pair not in known
-                ]
+                self._found += [replace(one, order=order) for one in world.findings() or () if one.pair not in known]
                 world.close()
             self._orders.append(order)
             longest_s = max(longest_s, time.monotonic() - began_s)

@@ -118,7 +118,8 @@ def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
     """Return line and text of the loads of which some value decides, by way of registers, where a thread goes on."""
     every = [one for block in kernel.blocks for one in block.instructions]
     decides = {one.guard[0].name for one in every if one.guard is not None and one.opcode in ("bra", "ret", "exit")}
-    loads, others = [], []
+    loads: list[tuple[Instruction, list[str]]] = []
+    others: list[tuple[Instruction, list[str]]] = []
     for one in every:
         if targets := targets_of(one):
             (loads if reads_memory(one) else others).append((one, targets))

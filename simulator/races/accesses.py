@@ -338,9 +338,7 @@ class Accesses:
             )  # fmt: skip
             self.findings.add(pair, count)
 
-    def _are_read(
-        self, shadow: Shadow, kept: Kept, old: Epochs, actors: Numbers, units: Numbers, info: Info
-    ) -> Mask:
+    def _are_read(self, shadow: Shadow, kept: Kept, old: Epochs, actors: Numbers, units: Numbers, info: Info) -> Mask:
         """Return which strong writes the very threads have read by strong loads that now store there: coherence of one
         location orders these stores after what was read."""
         found = np.zeros(len(old), np.bool_)

@@ -49,7 +49,17 @@ from simulator.races.clocks import (
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
 from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
-from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, SHARED_MEMORY, Findings, Info, Pair, Watched
+from simulator.races.report import (
+    ALIAS_PROXY,
+    ASYNC_PROXY,
+    GENERIC_PROXY,
+    HOST,
+    SHARED_MEMORY,
+    Findings,
+    Info,
+    Pair,
+    Watched,
+)
 from simulator.races.running import (
     COLUMNS,
     PREVIOUS,

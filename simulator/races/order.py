@@ -81,9 +81,9 @@ class Phases:
 class Mbarrier:
     """An mbarrier object. near: arrivals of its own block, and copies; far: those of other blocks, of scope cluster.
 
-    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies need no check.
-    copies: the phase and the stamps of copies that complete it, until a thread passed; over: those stamps of which no
-    thread has acquired them at once.
+    made: the epoch of its mbarrier.init, 0 if every copy may count on it. counts: the actors whose copies need no
+    check. copies: the phase and the stamps of copies that complete it, until a thread passed; over: those stamps of
+    which no thread has acquired them at once.
     """
 
     number: int

@@ -290,7 +290,8 @@ class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
     again after each store of others, once. Seed 0: the last rank and its last blocks first; others draw the priorities.
 
-    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last store.
+    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
+    store.
     """
 
     def __init__(self, seed: int) -> None:
@@ -339,7 +340,8 @@ class Priority(Blocks):
         return self.teams[key]
 
     def _drawn(self, blocks: int, grid: int) -> Ids:
-        """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or any."""
+        """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
+        any."""
         numbers = np.arange(blocks)
         if not self.seed:
             order = numbers[::-1]

@@ -1,4 +1,4 @@
-"""aiter#3928: the colour of a round is an argument from the host, which a captured graph repeats, and the wait is for it.
+"""aiter#3928: the colour of a round comes from the host, a captured graph repeats it, and the wait is for equality.
 
 A rank stores its word to the peer and then the colour as its flag; the reader waits until the flag is the colour. The
 second replay finds the first one's flag, and does not wait. The stages alternate, so that the stage of the round before
