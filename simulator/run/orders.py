@@ -45,6 +45,8 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
+MOST_LOOKS = 24
+"""After so many signals of many blocks threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
 """What is in the instructions that store what others poll: others run with what they store after them."""
 NUMBERS = 1 << 16
@@ -290,7 +292,7 @@ class Accesses:
 
 class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
-    again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw the priorities.
+    again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them.
 
     teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
     signal. signals: by program and place, whether lanes signal there.
@@ -301,13 +303,16 @@ class Priority(Blocks):
         self.teams: dict[tuple[tuple[int, ...], tuple[int, ...]], Ids] = {}
         self.looked: set[tuple[int, int, int]] = set()
         self.signals: dict[tuple[int, int], bool] = {}
+        self.is_idle = False
+        self.looks = MOST_LOOKS
 
     def turn(self, batches: list[Batch]) -> Step:
         for batch in batches:
             batch.wake()
         places = self._places(batches)
         waiting = [one for one in places if (one[1], one[2], one[0]) not in self.looked]
-        if not waiting:
+        self.is_idle = not waiting
+        if self.is_idle:
             self.looked.clear()
             waiting = places
         team, number, index = min(waiting)
@@ -317,16 +322,25 @@ class Priority(Blocks):
         lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
         if index in batch.program.spin_headers:
             self.looked.add((number, index, team))
-        if self._signals(batch, index):
+        if self.looked and self._signals(batch, index) and (self.looks or batch.lanes <= MANY_BLOCKS * batch.block):
             self.looked.clear()
+            self.looks -= self.looks > 0
         return Step(number, index, lanes, wakes=True)
+
+    def moves(self, batches: list[Batch]) -> list[CopyStep]:
+        """Some now and then, and of each launch when all threads have polled in vain."""
+        if not self.is_idle:
+            return super().moves(batches)
+        return [self._some_copies(number, one) for number, one in enumerate(batches) if one.copies.under_way]
 
     def _signals(self, batch: Batch, index: int) -> bool:
         """Whether a step stores what another thread may poll."""
         key = (id(batch.program), index)
         if key not in self.signals:
             step = batch.program.steps[index]
-            self.signals[key] = step.stores and any(not _SIGNALS.isdisjoint((one.opcode, *one.qualifiers)) for one in step.instructions)
+            self.signals[key] = step.stores and any(
+                not _SIGNALS.isdisjoint((one.opcode, *one.qualifiers)) for one in step.instructions
+            )
         return self.signals[key]
 
     def _places(self, batches: list[Batch]) -> list[tuple[int, int, int]]:
