@@ -45,7 +45,7 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
-MOST_LOOKS = 24
+MOST_LOOKS = 4
 """After so many signals of many blocks threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
 """What is in the instructions that store what others poll: others run with what they store after them."""
@@ -322,7 +322,7 @@ class Priority(Blocks):
         lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
         if index in batch.program.spin_headers:
             self.looked.add((number, index, team))
-        if self.looked and self._signals(batch, index) and (self.looks or batch.lanes <= MANY_BLOCKS * batch.block):
+        if self.looked and self._signals(batch, index) and (self.looks or _has_few_blocks(batch)):
             self.looked.clear()
             self.looks -= self.looks > 0
         return Step(number, index, lanes, wakes=True)
@@ -331,7 +331,13 @@ class Priority(Blocks):
         """Some now and then, and of each launch when all threads have polled in vain."""
         if not self.is_idle:
             return super().moves(batches)
-        return [self._some_copies(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        found = []
+        for number, batch in enumerate(batches):
+            if batch.copies.under_way and _has_few_blocks(batch):
+                found.append(self._some_copies(number, batch))
+            elif batch.copies.under_way:
+                found.append(CopyStep(number, tuple(range(len(batch.copies.under_way)))))
+        return found
 
     def _signals(self, batch: Batch, index: int) -> bool:
         """Whether a step stores what another thread may poll."""
@@ -377,6 +383,10 @@ class Priority(Blocks):
         teams = np.empty(blocks, np.int64)
         teams[order] = numbers * min(TEAMS if blocks <= MANY_BLOCKS else TEAMS_OF_MANY, blocks) // blocks
         return teams
+
+
+def _has_few_blocks(batch: Batch) -> bool:
+    return batch.lanes <= MANY_BLOCKS * batch.block
 
 
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:
