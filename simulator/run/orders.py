@@ -46,7 +46,7 @@ PART = 0.15
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
 MOST_LOOKS = 4
-"""After so many signals of many blocks threads that poll look again only when nothing else can run."""
+"""Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
 """What is in the instructions that store what others poll: others run with what they store after them."""
 NUMBERS = 1 << 16
