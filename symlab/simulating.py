@@ -105,24 +105,22 @@ def simulate(
     """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
-    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or the architecture of gpu. grid
-    and block: numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its own block, and
-    a CuTe DSL function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster,
-    cooperative and assumptions: see World.launch. schedule: "random", "adversarial" or "priority" (another order for
-    each seed), or "fair" (one run, unless memory is "weak"; with races=True also the orders of symlab.world). seeds:
+    compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or that of gpu. grid and block:
+    numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its block, and a CuTe DSL
+    function computes both. buffers to variables, entry to assumptions: see World.launch. schedule: "random",
+    "adversarial" or "priority" (another order for each seed), or "fair" (one run, unless memory is "weak"). seeds:
     their number, from 0, or a list. step_budget, deadline_s: maximum number of steps and of seconds of one run. gpu,
-    granularity, memory, races, multicast and heap_bytes: see symlab.world.
+    granularity, memory, races, multicast and heap_bytes: see symlab.world. Long runs print progress.
 
-    Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Long runs print progress.
-    Raises WorldFailure with seed, rank, block, thread, ptx_line and source; ValueError for what can't be launched.
+    Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Raises WorldFailure with seed,
+    rank, block, thread, ptx_line and source; ValueError for what can't be launched.
 
     >>> import symlab
     >>> ptx = '''
     ... .version 8.0
     ... .target sm_90
     ... .entry note(.param .u64 out, .param .u32 rank) {
-    ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret;
-    ... }
+    ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [out]; ld.param.u32 %r, [rank]; st.global.u32 [%d], %r; ret; }
     ... '''
     >>> buffers = {"out": (1, "int32")}
     >>> done = symlab.simulate(ptx, ranks=3, grid=1, block=1, buffers=buffers, arguments=["out", ("u32", "rank")])
@@ -131,12 +129,11 @@ def simulate(
     """
     how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
-    numbers = _seeds(schedule, memory, seeds)
-    asked = world(ranks, arch=arch, **how).request  # it refuses what is not possible, before anything is compiled
-    arch = arch if gpu is None else asked.arch
+    numbers, asked = _seeds(schedule, memory, seeds), world(ranks, arch=arch, **how).request
+    arch, most = (arch if gpu is None else asked.arch), asked.heap_bytes
     shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, asked.heap_bytes)
-    how["arch"] = arch or work.executable.arch
+    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
+    how |= {"arch": arch or work.executable.arch}
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 
 

@@ -259,6 +259,8 @@ def summary(records: Sequence[Record], expected: int) -> str:
     if checked:
         racy = sum(any(one.fails for one in findings) for findings in checked)
         text += f"; {f'races in {racy:,}' if racy else 'no race in any'} of {counted(len(checked), 'checked case')}"
+        orders = sorted({order for record in records for order in record.counters.get("race_orders", ())})
+        text += f", also with {' and '.join(orders)}" if orders else ""
     return text
 
 

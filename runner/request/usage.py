@@ -99,7 +99,7 @@ _MEANINGS: dict[str, str] = {
     "fabric.arch": "the simulator's; also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
     "fabric.multicast": "the simulator's: whether it has multicast",
     "fabric.multimem": "the simulator's: exact sums as hardware does; stated: in the precision that PTX states",
-    "fabric.schedule": "the simulator's: which lanes run next; random: by fabric.seed; adversarial: rather what breaks",
+    "fabric.schedule": "the simulator's: which lanes run next; random, adversarial, priority: by fabric.seed",
     "fabric.granularity": "the simulator's: what runs at once: an access, a block; null: access, of fair block",
     "fabric.memory": "the simulator's: weak: each thread sees a store at a time of its own, as far as PTX lets it",
     "fabric.seed": "the simulator's: which random or adversarial order, and what weak memory shows",

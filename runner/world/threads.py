@@ -41,9 +41,11 @@ RACE_SEEDS = (0, 1)
 """Seeds of the orders by priority in which the race checker looks, too, where the world's own order is fair: there
 flags and counters may pair rightly by chance."""
 RACE_TIME = 2.0
-"""How long these may take in all, as a multiple of the time of the fair run."""
-LEAST_RACE_S = 2.0
-"""How long they may take however short the fair run was."""
+"""CPU time that these may take in all, as a multiple of the fair run's: none begins that would take longer."""
+LEAST_RACE_S = 1.0
+"""CPU time that they may take however short the fair run was."""
+CUT_RACE = 10.0
+"""An order is cut short after this many times the fair run's time, and CUT_RACE seconds at least."""
 
 
 class SimulatedMachine(Protocol):
@@ -141,7 +143,7 @@ class ThreadWorld:
         ends_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
         self._machine.set_deadline(None if deadline_s is None else ends_s)
         self._found, self._orders = [], []
-        run, began_s = _Run(self._world_size), time.monotonic()
+        run, began_s, cpu_s = _Run(self._world_size), time.monotonic(), time.process_time()
         try:
             self._start(run, program, argument)
             run.wait(ends_s)
@@ -156,23 +158,26 @@ class ThreadWorld:
             self._healthy = False
             raise failure_of(run, deadline_s)
         if self._is_checked and (self._options.schedule, self._options.memory) == (Schedule.fair, Memory.strong):
-            now = time.monotonic()
-            self._run_by_priority(program, argument, min(ends_s, now + max(LEAST_RACE_S, RACE_TIME * (now - began_s))))
+            most_s = max(LEAST_RACE_S, RACE_TIME * (time.process_time() - cpu_s))
+            cut_s = CUT_RACE * max(1.0, time.monotonic() - began_s)
+            self._run_by_priority(program, argument, most_s, min(ends_s, time.monotonic() + cut_s))
         return [run.results[rank] for rank in range(self._world_size)]
 
     def _run_by_priority(
-        self, program: Callable[[Fabric, Argument], Result], argument: Argument, ends_s: float
+        self, program: Callable[[Fabric, Argument], Result], argument: Argument, most_s: float, ends_s: float
     ) -> None:
-        """Look for races in further orders until a time (monotonic). An order that time cut short does not count."""
-        longest_s = 0.0
+        """Look for races in further orders: the first, and more within most_s seconds of CPU time, until a time
+        (monotonic). An order that is cut short does not count."""
+        begins_s, longest_s = time.process_time(), 0.0
         for seed in RACE_SEEDS:
-            began_s = time.monotonic()
-            if began_s + longest_s >= ends_s:
+            began_s = time.process_time()
+            left_s = ends_s - time.monotonic()
+            if left_s <= 0 or (longest_s and began_s - begins_s + longest_s > most_s):
                 return
             order = f"fabric.schedule=priority fabric.seed={seed}"
             world = ThreadWorld(self._world_size, replace(self._options, schedule=Schedule.priority, seed=seed))
             try:
-                world.run(program, argument, ends_s - began_s)
+                world.run(program, argument, left_s)
             except WorldFailure as failure:
                 if failure.status == "TIMEOUT":
                     return
@@ -185,7 +190,7 @@ class ThreadWorld:
                 self._found += [replace(one, order=order) for one in world.findings() or () if one.pair not in known]
                 world.close()
             self._orders.append(order)
-            longest_s = max(longest_s, time.monotonic() - began_s)
+            longest_s = max(longest_s, time.process_time() - began_s)
 
     def _start(self, run: _Run, program: Callable[[Fabric, Argument], Result], argument: Argument) -> None:
         # All fabrics before the first thread: a rank that has none yet would look like one that has left.

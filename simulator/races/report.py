@@ -207,7 +207,7 @@ class Findings:
         if not declared or (pair.is_read_first and not pair.is_poll):
             return ""
         read = pair.first if pair.is_read_first else pair.second
-        if not read.is_write and not read.is_seen:  # nobody looks whether what came is what was waited for
+        if not read.is_write and not read.is_seen:  # its flag is ignored
             return ""
         both = min(pair.first.width, pair.second.width)
         if "vector_8" in declared and both == 8 and (pair.is_poll or pair.reaches(pair.second)):

@@ -162,8 +162,8 @@ class Program:
 
     def reach(self, index: int, accesses: int, tears: int = 0) -> BlockStep:
         """Return the step that begins at a piece and goes on, within its block, for that number of accesses and what
-        needs no memory after them. tears: of the first vector access among them of at least so many bytes it runs the
-        first part alone; 0: all are whole."""
+        needs no memory after them. tears: the least bytes of a vector access that is torn: of the first one among them
+        the first part alone runs; 0: all are whole."""
         if not self.further:
             return self.steps[index]
         key = (index, accesses, tears)
@@ -184,7 +184,7 @@ class Program:
 
 
 def vector_bytes(instruction: Instruction) -> int:
-    """Return the bytes of a vector access by one lane; 0 for what is none."""
+    """Return the bytes of a vector access by one lane; 0 for other instructions."""
     count = next((int(word[1:]) for word in instruction.qualifiers if word in ("v2", "v4", "v8")), 0)
     return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count else 0
 

@@ -43,8 +43,12 @@ TEARS, SHUFFLES = 0.3, 0.5
 """How often lanes tear a vector access where they may, and reach one address in another order than by number."""
 PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
-TEAMS = 4
-"""Maximum number of teams by priority: each takes steps of its own, which cost time."""
+TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
+"""Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
+MOST_LOOKS = 4
+"""Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
+_SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
+"""What is in the instructions that store what others poll: others run with what they store after them."""
 NUMBERS = 1 << 16
 """Of tears and shuffles."""
 WARP = 32
@@ -288,23 +292,27 @@ class Accesses:
 
 class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
-    again after each store of others, once. Seed 0: the last rank and its last blocks first; others draw the priorities.
+    again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them.
 
     teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
-    store.
+    signal. signals: by program and place, whether lanes signal there.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.teams: dict[tuple[tuple[int, ...], tuple[int, ...]], Ids] = {}
         self.looked: set[tuple[int, int, int]] = set()
+        self.signals: dict[tuple[int, int], bool] = {}
+        self.is_idle = False
+        self.looks = MOST_LOOKS
 
     def turn(self, batches: list[Batch]) -> Step:
         for batch in batches:
             batch.wake()
         places = self._places(batches)
         waiting = [one for one in places if (one[1], one[2], one[0]) not in self.looked]
-        if not waiting:
+        self.is_idle = not waiting
+        if self.is_idle:
             self.looked.clear()
             waiting = places
         team, number, index = min(waiting)
@@ -314,9 +322,32 @@ class Priority(Blocks):
         lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
         if index in batch.program.spin_headers:
             self.looked.add((number, index, team))
-        if batch.program.steps[index].stores:
+        if self.looked and self._signals(batch, index) and (self.looks or _has_few_blocks(batch)):
             self.looked.clear()
+            self.looks -= self.looks > 0
         return Step(number, index, lanes, wakes=True)
+
+    def moves(self, batches: list[Batch]) -> list[CopyStep]:
+        """Some now and then, and of each launch when all threads have polled in vain."""
+        if not self.is_idle:
+            return super().moves(batches)
+        found = []
+        for number, batch in enumerate(batches):
+            if batch.copies.under_way and _has_few_blocks(batch):
+                found.append(self._some_copies(number, batch))
+            elif batch.copies.under_way:
+                found.append(CopyStep(number, tuple(range(len(batch.copies.under_way)))))
+        return found
+
+    def _signals(self, batch: Batch, index: int) -> bool:
+        """Whether a step stores what another thread may poll."""
+        key = (id(batch.program), index)
+        if key not in self.signals:
+            step = batch.program.steps[index]
+            self.signals[key] = step.stores and any(
+                not _SIGNALS.isdisjoint((one.opcode, *one.qualifiers)) for one in step.instructions
+            )
+        return self.signals[key]
 
     def _places(self, batches: list[Batch]) -> list[tuple[int, int, int]]:
         """Where lanes are ready: team, batch and place."""
@@ -350,8 +381,12 @@ class Priority(Blocks):
             keys = (numbers // grid, numbers % grid, numbers)[kind]
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
         teams = np.empty(blocks, np.int64)
-        teams[order] = numbers * min(TEAMS, blocks) // blocks
+        teams[order] = numbers * min(TEAMS if blocks <= MANY_BLOCKS else TEAMS_OF_MANY, blocks) // blocks
         return teams
+
+
+def _has_few_blocks(batch: Batch) -> bool:
+    return batch.lanes <= MANY_BLOCKS * batch.block
 
 
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:

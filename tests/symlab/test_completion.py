@@ -69,7 +69,7 @@ def test_all_verbs_are_offered_with_their_lines() -> None:
         ("symlab run world_size=2 --cfg h", ["word hydra"]),
         ("symlab run --config-pa", []),
         ("symlab run fabric.sch", ["nospace", "word fabric.schedule="]),
-        ("symlab run fabric.schedule=", ["word fair", "word random", "word adversarial"]),
+        ("symlab run fabric.schedule=", ["word fair", "word random", "word adversarial", "word priority"]),
         ("symlab run op=broadcast algorithms=[bulk,pu", ["nospace", "word [bulk,pull", "word [bulk,push"]),
         ("symlab run records=", ["folders"]),
         ("symlab table --format j", ["word json"]),

@@ -70,7 +70,11 @@ def test_every_key_of_words_offers_them(section: str) -> None:
         ("nonsense.", (), []),
         ("hydra.mode=", (), []),
         ("op=all_reduce,b", (), ["op=all_reduce,broadcast", "op=all_reduce,barrier"]),
-        ("fabric.schedule=fair,", (), ["fabric.schedule=fair,random", "fabric.schedule=fair,adversarial"]),
+        (
+            "fabric.schedule=fair,",
+            (),
+            ["fabric.schedule=fair,random", "fabric.schedule=fair,adversarial", "fabric.schedule=fair,priority"],
+        ),
         ("algorithms=[m", ("op=barrier",), ["algorithms=[multimem"]),
         ("algorithms=[peers,p", ("op=barrier",), ["algorithms=[peers,push"]),
         ("algorithms=[peers,n", ("op=barrier",), ["algorithms=[peers,nvshmem_sync_all"]),

@@ -1,0 +1,54 @@
+"""A world that looks for races in fair order looks in orders by priority, too, and says in which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import symlab
+from runner.world.world import WorldFailure
+from tests.museum.exhibits.nvshmem_84 import EXHIBIT
+
+BUFFERS = {"data": ((2,), "int32", 0), "count": ((2,), "int32", 0), "out": ((2,), "int32", 0)}
+ARGUMENTS = [("peer", "data", 1), ("peer", "count", 1), "out", ("u32", "rank")]
+HOW: dict[str, Any] = {"ranks": 2, "grid": 2, "block": 1, "buffers": BUFFERS, "arguments": ARGUMENTS, "races": True}
+ORDERS = [f"fabric.schedule=priority fabric.seed={seed}" for seed in (0, 1)]
+
+
+def test_a_counter_that_pairs_rightly_by_chance_is_found() -> None:
+    done = symlab.simulate(EXHIBIT.ptx(is_mended=False), schedule="fair", **HOW)
+    assert done.findings is not None
+    (one,) = done.findings
+    assert one.fails
+    assert one.order == ORDERS[0]
+    assert one.sentence().endswith(f"with {ORDERS[0]}")
+    assert done.counts["race_orders"] == ORDERS
+    assert done.outputs["out"][1].tolist() == [500, 501], "that of the fair order"
+
+
+def test_the_mended_kernel_is_clean() -> None:
+    done = symlab.simulate(EXHIBIT.ptx(is_mended=True), schedule="fair", **HOW)
+    assert done.findings == ()
+    assert done.counts["race_orders"] == ORDERS
+
+
+@pytest.mark.parametrize("how", [{"races": False}, {"schedule": "random", "seeds": [0]}])
+def test_other_worlds_run_once(how: dict[str, Any]) -> None:
+    done = symlab.simulate(EXHIBIT.ptx(is_mended=True), **{**HOW, "schedule": "fair", **how})
+    assert "race_orders" not in done.counts
+
+
+def test_a_failure_in_such_an_order_names_it() -> None:
+    ran: list[int] = []
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        if rank.rank == 0:
+            ran.append(len(ran))
+            if len(ran) == 2:
+                raise ValueError("not twice")
+        rank.barrier()
+
+    with symlab.world(ranks=2, races=True) as world, pytest.raises(WorldFailure) as failure:
+        world.run(program)
+    assert failure.value.message == f"rank 0: not twice (with {ORDERS[0]})"
