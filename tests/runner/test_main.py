@@ -356,7 +356,7 @@ def test_an_end_of_the_terminal_does_not_end_a_command_under_nohup(tmp_path: Pat
 
 
 def test_unchecked_is_counted_apart(symlab: Symlab) -> None:
-    assert "2 cases: 2 passed unchecked" in symlab("sizes=[8]", "check=false").out.splitlines()
+    assert "2 cases: 2 passed unchecked" in symlab("sizes=[8]", "check=false").out
 
 
 def test_one_is_no_plural(symlab: Symlab) -> None:

@@ -42,7 +42,7 @@ SYNCHRONIZATIONS = {"entry": 1, "middle": 2, "exit": 1}
 
 TOKENS = {
     **{"ld.global.b32": 2, "ld.global.b64": 1, "st.global.b32": 10, "fence.acq_rel.sys": 1, "bar.sync": 1},
-    **{"st.relaxed.sys.global.b64": 1, "ld.acquire.sys.global.b64": 3, "ld.acquire.sys.global.u32": 1},
+    **{"st.relaxed.sys.global.b64": 1, "ld.acquire.sys.global.b64": 4, "ld.acquire.sys.global.u32": 1},
     **{"atom.relaxed.sys.global.cas.b32": 1, "st.release.sys.global.u32": 1},
 }
 """All of barrier/push: epoch and token, an address, the token that came, the epoch, the report; a store and a poll."""

@@ -35,6 +35,7 @@ from runner.case.memory_needed import heap_bytes_needed
 from runner.case.program import Plan
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.conftest import run_ranks
+from tests.patience import NEVER_S
 
 LAUNCHES = 2
 NUMELS = (1, 1001, (1 << 20) + 3)
@@ -184,7 +185,7 @@ def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
 
     def allocated(fabric: Any) -> bool:
         with SymmetricPool(fabric) as pool:
-            bind(fabric, pool, catalogue.find(largest.name), largest, GUARD_BYTES, patience_s=10.0)
+            bind(fabric, pool, catalogue.find(largest.name), largest, GUARD_BYTES, patience_s=NEVER_S)
         return True
 
     world = SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes(world_size)))

@@ -175,7 +175,7 @@ def test_a_complete_command_has_nothing_left(
     (folder,) = (done.folder / "records").iterdir()
     before = files(folder)
     assert resume(folder, tools=script.tools()) == code
-    assert f"nothing is left to do in {folder.name}: 2 cases: {says}\n" in capsys.readouterr().out
+    assert f"nothing is left to do in {folder.name}: 2 cases: {says}" in capsys.readouterr().out
     assert files(folder) == before
 
 

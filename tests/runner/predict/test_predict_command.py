@@ -157,7 +157,7 @@ def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
         (("fabric.gpu=h999",), "unknown GPU 'h999'"),
         (("fabric.gpu=h200", "--write"), "--write has no effect without --score"),
         (("fabric.gpu=h200", "--score"), "(--score), give folders or bundles of timed records"),
-        (("fabric.gpu=h200", "algorithms=[lamport]", "sizes=[1M]"), "nothing can be predicted: all_reduce/lamport 1M"),
+        (("fabric.gpu=h200", "algorithms=[lamport]", "sizes=[4M]"), "nothing can be predicted: all_reduce/lamport 4M"),
         (
             ("fabric.gpu=h200", "timing.mode=eager"),
             "timing.mode=eager is not predicted (timing.mode), leave it",

@@ -119,7 +119,7 @@ def test_the_code_is_asked_for_what_it_knows(repository: Path, monkeypatch: pyte
     case = record().case
     asked = {"op=all_reduce", f"dtype={case.dtype}", f"accumulator={case.accumulator}", f"reduction={case.reduction}"}
     asked |= {f"world_size={case.world_size}", "baselines=none", "fabric.schedule=random", "launches=3"}
-    asked |= {"deadline_s=60.0", f"algorithms=[{case.algorithm}]", f"sizes.list=[{case.size_bytes}]"}
+    asked |= {f"deadline_s={at_commit.DEADLINE_S}", f"algorithms=[{case.algorithm}]", f"sizes.list=[{case.size_bytes}]"}
     asked |= {"fabric=simulator", "track=none"}
     assert {word for word in words if not word.startswith(("records=", "cache_dir="))} == asked
 

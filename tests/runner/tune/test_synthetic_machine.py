@@ -228,7 +228,8 @@ def test_the_search_on_a_machine_whose_law_is_known(tmp_path: Path, kind: str) -
         library = one.library.name if one.library is not None else ""
         assert library == ("nccl" if one.size_bytes in SIZES else "")
         catalogue_us = min(map(true_us, own(one.size_bytes)))
-        assert chosen_us(table, one.size_bytes) <= catalogue_us * 1.002, (one.size_bytes, one.choice.name)
+        # Of two of the catalogue's own that differ by less than the noise of their medians either may be held.
+        assert chosen_us(table, one.size_bytes) <= catalogue_us * 1.004, (one.size_bytes, one.choice.name)
     for size in UNSEEN:
         assert chosen_us(table, size) <= min(map(true_us, own(size))) * 1.03, size
     if kind == "knowing":
