@@ -51,8 +51,8 @@ def _copies(fabric: DeviceFabric, stopwatch: Stopwatch, copy: Callable[[], None]
     """The times of TRIES copies; each begins on all ranks at once."""
     found = []
     for _ in range(TRIES + 1):
-        fabric.queue_barrier()
         stopwatch.delay()
+        fabric.queue_barrier()
         start = stopwatch.mark()
         copy()
         end = stopwatch.mark()

@@ -293,13 +293,14 @@ class Sampling:
 
     def _round(self, keep: bool = False) -> None:
         """One sample of each measurement, in turn. The device is idle before each: with others' graphs still on it, a
-        host may wait for room to queue the next, and the time between the marks would have that wait in it."""
+        host may wait for room to queue the next, and the time between the marks would have that wait in it. The barrier
+        comes after the delay, when all is queued: a host that comes late would begin a delay after the barrier late."""
         marks = []
         for measurement in self._live:
-            self._fabric.queue_barrier()
             self._stopwatch.delay(self._delays_s.get(measurement.label, DELAY_S))
-            self._fabric.note_queued(measurement.name)
             began_s = time.perf_counter()
+            self._fabric.queue_barrier()
+            self._fabric.note_queued(measurement.name)
             if (lead_in := self._lead_ins.get(measurement.label)) is not None:
                 lead_in()
             start = self._stopwatch.mark()

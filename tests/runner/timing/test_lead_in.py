@@ -29,11 +29,11 @@ def test_calls_before_a_sample_are_of_the_same_contestant_and_not_in_its_time(pl
             assert [check.wrong for check in one.after] == [0, 0]
     for log in bench.logs:
         part = log[len(log) - log[::-1].index("capture") :]
-        part = part[part.index("queue_barrier") :]
+        part = part[part.index("delay") :]
         rounds = []
         for name in ("one_shot", "two_shot"):
             launch = f"launch all_reduce/{name}"
-            rounds += ["queue_barrier", "delay", "replay", *[launch] * 2, "mark", "replay", *[launch] * 4, "mark"]
+            rounds += ["delay", "queue_barrier", "replay", *[launch] * 2, "mark", "replay", *[launch] * 4, "mark"]
             rounds += ["synchronize"]
         quiet = [
             line for line, before in zip(part, ["", *part], strict=False) if (line, before) != ("synchronize",) * 2
@@ -47,7 +47,7 @@ def test_calls_before_a_sample_go_without_graphs_too(plan: MeasurePlan) -> None:
     for found in bench.run():
         assert found.contestants[0].samples_us == pytest.approx([CALL_US] * 3)
     for log in bench.logs:
-        at = log.index("delay", log.index("delay") + 1)
+        at = log.index("queue_barrier", log.index("queue_barrier") + 1)
         assert log[at + 1 : at + 4] == [*["launch all_reduce/one_shot"] * 2, "mark"]
 
 
