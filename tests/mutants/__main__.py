@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tests.matrix.running import cores
 from tests.mutants.mutant_runs import OWN
-from tests.mutants.recorded import recorded
+from tests.mutants.recorded import pending, recorded, write_pending
 from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, included, record, table, told
 
 
@@ -35,7 +35,8 @@ def main(given: Sequence[str] | None = None) -> int:
             record(part)
     print("\n".join(table(found)))
     if options.readme:
-        lines = list(table(told(recorded())))
+        write_pending(pending())
+        lines = list(table(told(recorded()), list(pending())))
         README.write_text(included(README.read_text(encoding="utf-8"), lines), encoding="utf-8")
         for line in (missing := gaps(recorded())):
             print(line)

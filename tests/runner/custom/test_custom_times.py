@@ -83,7 +83,9 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path / "conf", **changes)
     with hydra_over(tmp_path / "conf"):
-        composed = compose_jobs(["+exp=mine", "fabric=simulator", "track=none", "check.races=false", *overrides], multirun=False)
+        composed = compose_jobs(
+            ["+exp=mine", "fabric=simulator", "track=none", "check.races=false", *overrides], multirun=False
+        )
     (prepared,) = prepare([], composed).jobs
     asked: list[Any] = []
 
