@@ -107,11 +107,10 @@ def simulate(
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or that of gpu. grid and block:
     numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its block, and a CuTe DSL
-    function computes both. buffers, arguments, local, variables, entry, shared_bytes,
-    cluster, cooperative and assumptions: see World.launch. schedule: "random",
-    "adversarial" or "priority" (another order for each seed), or "fair" (one run, unless memory is "weak"). seeds:
-    their number, from 0, or a list. step_budget, deadline_s: maximum number of steps and of seconds of one run. gpu,
-    granularity, memory, races, multicast and heap_bytes: see symlab.world. Long runs print progress.
+    function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster, cooperative and
+    assumptions: see World.launch. schedule: "random", "adversarial" or "priority" (another order for each seed), or
+    "fair" (one run, unless memory is "weak"). seeds: number, from 0, or a list. step_budget, deadline_s: most steps and
+    seconds of a run. gpu, granularity, memory, races, multicast, heap_bytes: see symlab.world. Long runs print progress.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Raises WorldFailure with seed,
     rank, block, thread, ptx_line and source; ValueError for what can't be launched.
