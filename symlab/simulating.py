@@ -110,7 +110,7 @@ def simulate(
     function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster, cooperative and
     assumptions: see World.launch. schedule: "random", "adversarial" or "priority" (another order for each seed), or
     "fair" (one run, unless memory is "weak"). seeds: number, from 0, or a list. step_budget, deadline_s: most steps and
-    seconds of a run. gpu, granularity, memory, races, multicast, heap_bytes: see symlab.world. Long runs print progress.
+    seconds of a run. gpu, granularity, memory, races, multicast, heap_bytes: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Raises WorldFailure with seed,
     rank, block, thread, ptx_line and source; ValueError for what can't be launched.
