@@ -62,6 +62,9 @@ Job = tuple[str, int]
 _ELSEWHERE = ("records", "cache_dir", "track")
 """Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
 
+_FORMER_DEFAULTS: dict[str, Any] = {"check.races": False}
+"""Defaults that were others before: what they decide of kernels that are not brought is what today's do."""
+
 
 def main() -> int:
     """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
@@ -382,8 +385,8 @@ def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
     lines = []
     for key in dict.fromkeys([*recorded, *again]):
         there, here = recorded.get(key, missing), again.get(key, missing)
-        came_later = there is missing and here == defaults.get(key, missing)
-        if there == here or came_later or key.partition(".")[0] in _ELSEWHERE:
+        was_default = there is missing or (key in _FORMER_DEFAULTS and there == _FORMER_DEFAULTS[key])
+        if there == here or (was_default and here == defaults.get(key, missing)) or key.partition(".")[0] in _ELSEWHERE:
             continue
         texts = ["nothing" if one is missing else json.dumps(one) for one in (there, here)]
         lines.append(f"{key}: recorded {texts[0]}, composed {texts[1]}")

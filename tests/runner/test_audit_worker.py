@@ -67,6 +67,11 @@ def test_a_configuration_that_is_not_what_its_overrides_give_is_named(made: Call
     assert different[2].startswith("can't be composed any more: ")
 
 
+@pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
+def test_a_default_that_was_another_one_makes_no_difference(there: object, here: object, differs: bool) -> None:
+    assert bool(audit_worker._differing({"check.races": there}, {"check.races": here})) is differs
+
+
 @pytest.mark.slow
 def test_a_key_that_came_later_at_its_default_makes_no_difference(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")

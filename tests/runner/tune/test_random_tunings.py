@@ -36,6 +36,7 @@ def test_a_seed_draws_the_same_and_another_one_others() -> None:
     assert all(step_of(one.algorithm).threads * step_of(one.algorithm).loads_in_flight <= MOST_LOADS for one in first)
 
 
+@pytest.mark.slow
 def test_what_there_is_not_is_not_drawn() -> None:
     few = drawn(candidates(1 << 10), 10_000, 1)
     assert 10 < len(few) < 1000
