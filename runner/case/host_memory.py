@@ -74,9 +74,9 @@ copies of registers that tell whether a spin can end (simulator/run/machine.py) 
 BULK_LANE_BYTES, MANY_BULK_LANE_BYTES = 1500, 5000
 """The same of reductions by bulk copies, the second of more than MANY_RANKS ranks."""
 
-INBOX_LANE_BYTES = ((3, 1900), (8, 3200), (16, 5700), (72, 8100))
-MOVING_INBOX_LANE_BYTES = 1250
-TWO_SHOT_INBOX_LANE_BYTES = 6700
+INBOX_LANE_BYTES = ((3, 1900), (8, 3500), (16, 5700), (72, 9700))
+MOVING_INBOX_LANE_BYTES = 1400
+TWO_SHOT_INBOX_LANE_BYTES = 7300
 """The same of kernels for small messages, by most ranks: they unroll their waits over the ranks. The second of those
 that only move data, the third of both shots in one kernel on up to 3 ranks."""
 

@@ -157,7 +157,7 @@ EMPTY_BETWEEN = [8, *[*[0] * 15, 8] * 6]
 @pytest.mark.parametrize(
     ("algorithm", "choices", "numels"),
     [
-        ("lamport", {"clears": False}, [500] * 10),
+        ("lamport", {"clears": False}, [500] * 18),
         ("lamport", {"safe_zeros": False}, [500]),
         ("lamport", {"banks": 2}, [8] * 40),
         ("lamport", {"all_clear": False}, EMPTY_BETWEEN),

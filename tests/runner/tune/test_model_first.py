@@ -113,7 +113,7 @@ def test_only_the_models_best_and_the_catalogues_own_are_measured(
         assert one.searched.how == "model"
         assert one.searched.model.startswith("h200, sha256:")
         assert one.searched.ranked == len({case for case in invented.asked if case.size_bytes == one.size_bytes})
-        own = {"two_shot", "lamport"} if one.size_bytes <= 256 << 10 else {"two_shot"}
+        own = {"two_shot", "lamport"} if one.size_bytes <= 2 << 20 else {"two_shot"}
         guesses = {guess.name for guess in one.searched.predicted}
         assert len(guesses) == MEASURED
         assert bench.names[one.size_bytes] == guesses | own
