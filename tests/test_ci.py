@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ["make foreign", "make check", "make test", "make audit", "make test-changed MINUTES=9"]
+LAYERS = ["make foreign", "make check", "make test", "make audit", "make test-changed MINUTES=3"]
 ALL = ("chromium", "g++", "slurmctld", "slurmd", "munged", "sbatch", "zsh", "ssh-keygen", "pdftotext")
 
 
