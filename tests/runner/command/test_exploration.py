@@ -185,7 +185,7 @@ class TestRuns:
         assert (push.findings, pulled.findings) == (None, ())
         assert greedy.status in (Status.WRONG, Status.DEADLOCK)
         assert greedy.findings
-        assert {one.missing for one in greedy.findings} == {"an event between the streams"}
+        assert "an event between the streams" in {one.missing for one in greedy.findings}
         assert {one.first.tensor for one in greedy.findings} == {"epochs"}
         sides = [side for one in greedy.findings for side in (one.first, one.second)]
         assert {side.stream for side in sides} == {1, 2}
