@@ -46,9 +46,9 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """At one size, over worlds: the table's choice beside the contestant that was the quickest in the turns that
-    choose, and beside the catalogue's own that was; None if none of them ran. us, quickest_us: in the turns that
-    judge, the median over worlds, in microseconds."""
+    """At one size, over worlds: the table's choice beside the quickest contestant and beside the quickest of the
+    catalogue's own tunings, both by the turns that choose. own is "" and beside_own None if no such tuning ran. us,
+    quickest_us: in the turns that judge, the median over worlds, in microseconds."""
 
     record: Record
     worlds: int

@@ -74,7 +74,7 @@ def test_a_module_runs_from_any_folder_with_this_tree(tmp_path: Path) -> None:
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: there is no second process")
 def test_the_copy_is_gone_when_its_result_is_there() -> None:
-    """Not even a dead process is left over that nobody has waited for."""
+    """Every process was waited for: no zombie is left."""
     copy = second_process.started(os.getpid, is_alone=True)()
     with pytest.raises(ProcessLookupError):
         os.kill(copy, 0)
