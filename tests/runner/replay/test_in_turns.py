@@ -261,7 +261,8 @@ def test_an_interrupt_of_the_recorded_code_ends_the_replay(
 ) -> None:
     turns = Turns(monkeypatch, fails_at=1, exit_code=130)
     code, said, folder = replayed(4)
-    assert (code, turns.sides) == (130, "A")
+    assert code == 130
+    assert turns.sides in ("A", "BA"), "which side begins is drawn"
     assert "interrupted in launch 1 of 4: no verdict" in said
     assert not (folder / "verdict.json").exists()
 
