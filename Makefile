@@ -17,7 +17,7 @@ ENVIRONMENT := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
 STRICT := $(if $(filter true,$(CI)),--strict-skips)
 MINUTES ?= 9
 
-.PHONY: demo test test-changed test-all durations foreign check codes audit bench clean
+.PHONY: demo test test-changed test-all golden durations foreign check codes audit bench clean
 
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
@@ -33,6 +33,10 @@ test-changed: $(INSTALLED)
 # All tests, and the matrix of each kernel that no proof covers: what has not passed as it is now. Cut it at any time.
 test-all: test
 	@$(ENVIRONMENT) $(RUN) tests.selection -- -n auto $(STRICT)
+
+# The texts that tests compare with tests/golden/texts.txt, written again: read the diff.
+golden: $(INSTALLED)
+	@$(ENVIRONMENT) $(RUN) tests.golden -- -n auto --dist loadfile
 
 # How long tests take, which decides what is quick: on a quiet machine, with kernels compiled before.
 durations: $(INSTALLED)

@@ -1,7 +1,7 @@
 """Rules that ruff has not, file by file: `make check` runs `python -m tests.lint`, which prints every violation.
 
 Functions are short; words are plain; links of pages lead somewhere; tests assert no speed, share no MLflow experiment,
-and have file names of their own.
+have file names of their own, and those whose texts are kept exist.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.golden.kept import Texts
 from tests.pages import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,7 +186,18 @@ def violations() -> Iterator[str]:
         yield from (f"{name_of(path)}:{line}: {what}" for line, what in dead_links(path, texts[path]))
     tests = [path for path in sources if path.is_relative_to(ROOT / "tests")]
     yield from same_names(path.relative_to(ROOT) for path in tests)
+    yield from without_test(Texts.stored().by_key)
     yield from shared_experiments((path.name, texts[path]) for path in tests if path.name.startswith("test_"))
+
+
+def without_test(keys: Iterable[str]) -> Iterator[str]:
+    """Kept texts of tests that are gone: by file and function."""
+    for key in keys:
+        path, _, function = key.partition("[")[0].partition(" #")[0].partition("::")
+        name = function.rpartition("::")[2]
+        text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
+        if f"def {name}(" not in text:
+            yield f"tests/golden/texts.txt: no test {path}::{name} (make golden)"
 
 
 def name_of(path: Path) -> str:

@@ -17,6 +17,7 @@ from tests.lint import (
     short_waits,
     unwanted_in,
     upper_bounds,
+    without_test,
     written,
 )
 
@@ -89,3 +90,10 @@ def test_files_of_tests_share_neither_names_nor_experiments() -> None:
     assert list(shared_experiments([("a.py", one), ("b.py", one.replace("=x", "=y"))])) == []
     (line,) = shared_experiments([("a.py", one), ("b.py", one)])
     assert line.startswith("a.py and b.py: ")
+
+
+def test_texts_of_tests_that_are_gone_are_named() -> None:
+    here = "tests/test_lint.py::test_texts_of_tests_that_are_gone_are_named"
+    assert list(without_test([here, f"{here}[a::b] #2"])) == []
+    for gone in (f"{here}_not", "tests/test_gone.py::test_a[x]"):
+        assert len(list(without_test([gone]))) == 1

@@ -14,6 +14,7 @@ from runner.case.cases import cases_of, resolved
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import FabricName
+from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 
 
@@ -31,21 +32,21 @@ def as_the_command_has_it(*overrides: str) -> str:
 def test_the_catalogue_is_listed_whole_and_by_op() -> None:
     assert symlab.catalogue() == NAMES
     assert [name for op in OPS for name in symlab.catalogue(op)] == list(NAMES)
-    with pytest.raises(ValueError, match="unknown op 'all_reduc': did you mean all_reduce"):
+    with refused():
         symlab.catalogue("all_reduc")
 
 
 def test_kernels_are_found_by_name_and_by_place(tmp_path: Path) -> None:
     assert symlab.kernel("all_gather/pull") in SPECS
     assert symlab.kernel(f"{write_ring(tmp_path)}:TRIAL").name == "send_recv/ring"
-    with pytest.raises(ValueError, match="unknown kernel 'all_gather/pul': did you mean all_gather/pull"):
+    with refused():
         symlab.kernel("all_gather/pul")
-    with pytest.raises(ValueError, match="there is no file"):
+    with refused():
         symlab.kernel(f"{tmp_path}/other.py:SPEC")
 
 
 def test_a_case_has_one_placement() -> None:
-    with pytest.raises(ValueError, match=r"^a case has one placement \(placement\), give out_of_place or in_place$"):
+    with refused():
         symlab.case("all_reduce/one_shot", size_bytes=64, placement="both")
 
 
@@ -99,26 +100,18 @@ def test_a_wrong_value_has_the_commands_message_with_the_arguments_name(
 
 
 @pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        ("one_shot", "unknown kernel 'one_shot'"),
-        ("all_reduc/one_shot", "unknown op 'all_reduc' (op), did you mean all_reduce"),
-        ("all_reduce/one_shut", "unknown algorithm 'one_shut' of all_reduce (kernel), did you mean one_shot"),
-        ("all_reduce/", "unknown kernel 'all_reduce/'"),
-        ("all_reduce/auto", "unknown kernel 'all_reduce/auto'"),
-    ],
+    "kernel", ["one_shot", "all_reduc/one_shot", "all_reduce/one_shut", "all_reduce/", "all_reduce/auto"]
 )
-def test_an_unknown_kernel_is_named(kernel: str, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_an_unknown_kernel_is_named(kernel: str) -> None:
+    with refused():
         symlab.case(kernel, size_bytes="4K")
 
 
 @pytest.mark.parametrize("name", ["halves.py", "kernels/halves.py"])
 def test_a_file_without_the_name_in_it_says_what_to_add(name: str) -> None:
-    message = f"{name} is a file (kernel), add the name in it: {name}:SPEC"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with refused():
         symlab.kernel(name)
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with refused():
         symlab.case(name, size_bytes="4K")
 
 
