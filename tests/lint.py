@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.golden.kept import Texts
+from tests.golden.texts import Texts
 from tests.pages import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent

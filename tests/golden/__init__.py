@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.kept import Texts
+from tests.golden.texts import Texts
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.golden import ROOT, WRITE_TO
-from tests.golden.kept import PLACE, Texts, seen_in, test_of
+from tests.golden.texts import PLACE, Texts, seen_in, test_of
 
 
 def main(given: Sequence[str]) -> int:

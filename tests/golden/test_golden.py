@@ -11,7 +11,7 @@ import pytest
 
 from tests import golden
 from tests.golden import ROOT, refused, same_text
-from tests.golden.kept import Texts
+from tests.golden.texts import Texts
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_run_replaces_what_it_saw_and_keeps_what_it_did_not_run() -> None:
 @pytest.mark.slow
 def test_the_command_writes_what_tests_see() -> None:
     """The file is what the command writes, for one file of tests."""
-    before = Texts.read(golden.kept.PLACE)
+    before = Texts.read(golden.texts.PLACE)
     done = subprocess.run(
         [sys.executable, "-m", "tests.golden", "tests/symlab/test_describing.py"],
         cwd=ROOT,
@@ -78,4 +78,4 @@ def test_the_command_writes_what_tests_see() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert Texts.read(golden.kept.PLACE) == before
+    assert Texts.read(golden.texts.PLACE) == before
