@@ -14,7 +14,11 @@ is meant for threads there.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from cutlass import Int32, Int64
@@ -22,13 +26,20 @@ from cutlass._mlir import ir
 from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import T, dsl_user_op
 
+from kernels.sources import INSTALLED, PACKAGE, name_of
+
 Vector = tuple[Any, Any, Any, Any]
+
+COMPILES = PACKAGE / "compile.py"
+"""The file that calls the compiler on a kernel: beyond it in a stack is who wants it compiled."""
 
 
 def assemble(
     text: str, constraints: str, operands: list[Any], result: Any, *, memory: bool, loc: Any = None, ip: Any = None
 ) -> Any:
-    """Emit one PTX instruction; memory says that it touches memory, so that it stays where it is."""
+    """Emit one PTX instruction; memory says that it touches memory, so that it stays where it is. In a kernel of a
+    user's own a comment names the user's line, as the instruction's .loc names the library's."""
+    text = _users_line(sys._getframe(1)) + text
     clobbers = ["~{memory}"] if memory else []
     return llvm.inline_asm(
         result,
@@ -40,6 +51,20 @@ def assemble(
         loc=loc,
         ip=ip,
     )
+
+
+def _users_line(frame: FrameType | None) -> str:
+    """The comment that names the innermost line of a kernel outside of the package kernels, up to the compiler's call.
+    None for the project's own kernels: their code is the same wherever the project lies."""
+    while frame is not None:
+        file = Path(frame.f_code.co_filename)
+        if file == COMPILES:
+            break
+        if not file.is_relative_to(PACKAGE) and not INSTALLED & set(file.parts) and file.is_file():
+            name = re.sub(r"[^\w./-]", "_", name_of(file))  # inline assembly has meanings for { | } and $
+            return f"/* at {name}:{frame.f_lineno} */ "
+        frame = frame.f_back
+    return ""
 
 
 def _four_words(result: Any, loc: Any, ip: Any) -> Vector:

@@ -42,7 +42,7 @@ def _segment(timer: Timer, row: int, began_us: float) -> Segment:
     before, instruction = int(steps.before[row]), timer.ledger[int(steps.stored[row])]
     awaited = _awaited(timer, row)
     is_other = awaited is not None and int(steps.warp[row]) != int(steps.warp[before])
-    places = instruction.source.places if instruction is not None and instruction.source is not None else ("",)
+    source = instruction.source.nearest if instruction is not None and instruction.source is not None else ""
     return Segment(
         KINDS[int(steps.kind[row])],
         *timer.place(int(steps.warp[row])),
@@ -51,7 +51,7 @@ def _segment(timer: Timer, row: int, began_us: float) -> Segment:
         0 if is_other else int(steps.instructions[row]),
         int(steps.outstanding[row]),
         instruction.line if instruction is not None else 0,
-        places[0],
+        source,
         instruction.text if instruction is not None else "",
         awaited,
     )

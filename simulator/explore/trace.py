@@ -420,7 +420,7 @@ class Tracer(Turns):
             threads=(int(threads.min()), int(threads.max())),
             lanes=len(one.lanes),
             line=one.instruction.line if one.instruction is not None else 0,
-            source=source.places[0] if source is not None else "",
+            source=source.nearest if source is not None else "",
             text=" ".join(text.split()),
             tensor=tensor,
             owner=owner,

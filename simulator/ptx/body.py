@@ -55,8 +55,8 @@ _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\(([^)]*)\))?\s*[\w$]+\s*(?:\(([^
 class Body:
     """Reads bodies, a kernel's first, then its functions'; braces of inline assembly open scopes of their own."""
 
-    def __init__(self, files: dict[int, str]) -> None:
-        self.files = files
+    def __init__(self, files: dict[int, str], users: dict[int, str]) -> None:
+        self.files, self.users = files, users
         self.items: list[str | Instruction] = []  # a label's name, or an instruction
         self.registers: dict[str, str] = {CARRY: "pred"}
         self.wide: dict[str, tuple[str, str]] = {}  # registers of 128 bits: the names of their halves
@@ -279,7 +279,10 @@ class Body:
         except ValueError:
             unsupported = "the simulator can't read these operands"
         unsupported = unsupported or _wrong_width(opcode, words, operands)
-        return Instruction(opcode, words, operands, line, text, guard, self.source, unsupported)
+        source = self.source
+        if user := self.users.get(line):
+            source = Source(source.places if source else (), user)
+        return Instruction(opcode, words, operands, line, text, guard, source, unsupported)
 
     def call(self, parts: list[str]) -> tuple[Operand, ...]:
         """The operands of a call, always in this order: returned values, function, arguments, prototype if any."""

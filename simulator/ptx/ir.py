@@ -87,12 +87,21 @@ Operand = Register | Immediate | Symbol | Vector | Address | Pair | Negated | Gr
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the kernel's Python an instruction comes from: "file.py:12", innermost first of inlined functions."""
+    """Where in the kernel's Python an instruction comes from: "file.py:12", innermost first of inlined functions.
+
+    user: the line of a user's kernel that called the library in whose code these places are, "" if none did."""
 
     places: tuple[str, ...]
+    user: str = ""
 
     def __str__(self) -> str:
-        return " in ".join(self.places)
+        inlined = " in ".join(self.places)
+        return f"{self.user} by way of {inlined}" if self.user and inlined else self.user or inlined
+
+    @property
+    def nearest(self) -> str:
+        """The user's line with the innermost place behind it, or that place."""
+        return str(Source(self.places[:1], self.user))
 
 
 @dataclass(frozen=True, slots=True)

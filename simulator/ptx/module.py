@@ -37,7 +37,9 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module without its comments: text keeps the places of everything else."""
+    """A module without its comments: text keeps the places of everything else.
+
+    users: by line of inline assembly, the line of a user's kernel that it comes from (kernels/dsl/device.py)."""
 
     text: str
     target: str
@@ -45,9 +47,11 @@ class Module:
     entries: dict[str, Definition]
     functions: dict[str, Definition]
     statements: tuple[Statement, ...]
+    users: dict[int, str]
 
 
 _COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.S)
+_USER = re.compile(r"/\* at (\S+:\d+) \*/")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 _LINE = re.compile(r"\.(?:version|target|address_size|file|loc)\b[^\n]*")
 _SECTION = re.compile(r"\.section\b[^\n{]*\s*")
@@ -63,7 +67,7 @@ def scan(ptx: str) -> Module:
     text = _COMMENT.sub(_blanked, ptx)
     target = re.search(r"\.target\s+(\w+)", text)
     files = {int(number): path for number, path in _FILE.findall(text)}
-    module = Module(text, target.group(1) if target else "", files, {}, {}, ())
+    module = Module(text, target.group(1) if target else "", files, {}, {}, (), _users(ptx))
     statements: list[Statement] = []
     position = line = 0
     counted = 0
@@ -89,7 +93,21 @@ def scan(ptx: str) -> Module:
         else:
             statements.append(Statement(" ".join(text[position:end].split()), line + 1))
             position = end + 1
-    return Module(module.text, module.target, files, module.entries, module.functions, tuple(statements))
+    return Module(module.text, module.target, files, module.entries, module.functions, tuple(statements), module.users)
+
+
+def _users(ptx: str) -> dict[int, str]:
+    """Each line from a user's line in a comment to the end of the inline assembly, by its number from 1."""
+    found: dict[int, str] = {}
+    user = ""
+    for number, line in enumerate(ptx.splitlines() if "/* at " in ptx else (), 1):
+        if match := _USER.search(line):
+            user = match.group(1)
+        elif "end inline asm" in line:
+            user = ""
+        if user:
+            found[number] = user
+    return found
 
 
 def _blanked(match: re.Match[str]) -> str:

@@ -83,7 +83,7 @@ class _Linker:
 
     def __init__(self, module: Module, entry: Definition) -> None:
         self.module, self.entry = module, entry
-        self.body = Body(module.files)
+        self.body = Body(module.files, module.users)
         self.variables: dict[str, ModuleVariable] = {}
         self.unsupported: list[Unsupported] = []
         self.declared = self._declared()

@@ -284,7 +284,7 @@ def _access(info: Info, actor: int, pair: Pair) -> Access:
     rank, instruction = actor >> RANK_SHIFT, info.instruction
     if instruction is None or info.launched is None or code == HOST_CODE:
         return Access(rank, 0, 0, 0, "", info.text, pair.tensor, pair.byte, "generic", -1)
-    source = instruction.source.places[0] if instruction.source is not None else ""
+    source = instruction.source.nearest if instruction.source is not None else ""
     launched = info.launched.launched
     launch = launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else 0
     block = max(int(info.launched.grid_blocks(np.array([actor]))[0]), 0)

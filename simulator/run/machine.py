@@ -551,7 +551,7 @@ class Batch:
 
     def place_at(self, lane: int, instruction: Instruction | None) -> Place:
         """A lane at an instruction, for what reads errors."""
-        source = instruction.source.places[0] if instruction is not None and instruction.source is not None else ""
+        source = instruction.source.nearest if instruction is not None and instruction.source is not None else ""
         rank, block, thread = self.place(lane)
         launch = (self.launched.numbers[self.ranks.index(rank)], self.launch.stream)
         return Place(rank, block, thread, instruction.line if instruction is not None else 0, source, *launch)

@@ -1,0 +1,39 @@
+"""A kernel of a user's own that is made of the project's pieces: what is said of it names the user's line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import symlab
+from kernels.compile import executable
+from reports.record.bundle import read
+from runner.__main__ import main
+from tests.kernels.own_kernel import write_ring
+
+
+def line_of(file: Path, text: str) -> str:
+    lines = file.read_text().splitlines()
+    return f"{file.name}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_only_a_users_kernel_has_the_users_lines_in_its_code(arch: str, tmp_path: Path) -> None:
+    ring = write_ring(tmp_path)
+    for kernel, lines in ((f"{ring}:SPEC", ("frame.arrive()", "frame.wait()", "frame.copy(")), ("send_recv/push", ())):
+        case = symlab.case(kernel, size_bytes="4K", ranks=2)
+        made = executable(symlab.kernel(kernel), case, arch, tmp_path / "compiled")
+        assert ("/* at " in made.ptx) == bool(lines)
+        for text in lines:
+            assert f"/* at {line_of(ring, text)} */" in made.ptx
+
+
+def test_a_race_names_the_users_line_and_the_librarys(tmp_path: Path) -> None:
+    ring = write_ring(tmp_path)
+    ring.write_text(ring.read_text().replace("    frame.wait()\n", "").replace("    frame.leave()\n", ""))
+    keys = ["op=send_recv", f"algorithms=[{ring}:SPEC]", "sizes=[4K]", "world_size=2", "baselines=none", "track=none"]
+    assert main([*keys, f"records={tmp_path / 'records'}"]) == 1
+    (record,) = read([tmp_path / "records"])
+    assert record.reason.startswith("race: ")
+    assert f"({line_of(ring, 'frame.copy(')} by way of kernels/dsl/frame.py:" in record.reason
