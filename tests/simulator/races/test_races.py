@@ -235,6 +235,18 @@ class TestAssumptions:
             findings = found(code, block=8, launches=2, assumptions=("warp_128",), later=later)
             assert {one.severity for one in findings} == severities
 
+    @pytest.mark.parametrize("seen", ["%r4", "%r5"])
+    def test_of_two_lines_only_the_one_whose_flag_is_seen_is_explained(self, seen: str) -> None:
+        """Two lines are loaded in each turn of a poll that looks at the second one's flag, or at that of the first."""
+        two = ("ld.relaxed.sys.global.v2.b64 {%d2, %d3}, [%d1];", "ld.relaxed.sys.global.v2.b64 {%d4, %d5}, [%d1+256];")
+        writer = self.AT_LANE.format("%peer") + self.STORE_LINE + self.STORE_LINE.replace("%d1", "%d1+256")
+        reader = self.AT_LANE.format("%data") + "SPIN: " + "".join(two)
+        reader += f"cvt.u32.u64 %r4, %d3; cvt.u32.u64 %r5, %d5; setp.eq.u32 %p2, {seen}, 0; @%p2 bra SPIN;"
+        about = found([writer, reader], block=8, assumptions=("warp_128",))
+        by_line = {one.second.text: one.severity for one in about}
+        first, second = ("advisory", "race") if seen == "%r4" else ("race", "advisory")
+        assert by_line == {text.removesuffix(";"): kind for text, kind in zip(two, (first, second), strict=True)}
+
     def test_a_read_that_comes_first_and_cannot_poll_is_not_explained(self) -> None:
         """A weak one: the strong store is of no use to it."""
         reader = self.AT_LANE.format("%data") + "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%d1];"
