@@ -1,9 +1,8 @@
 """Recorded cases run again by the code of the commit that their records name, for audits.
 
 The code is that which git has, below HEAD or a local branch of this repository, in a worktree that is removed again.
-Its command line first says which keys it knows (`--cfg job`, which every version has); then it runs the cases, by op,
-algorithms and sizes and by the keys whose recorded values are not its defaults. So code without a replay runs, too.
-Nothing else of a record goes there: neither the difference from the commit nor the files of brought or custom kernels,
+It runs them by commands that every version takes (runner/replay/recorded_commands.py). Nothing else of a record goes
+there: neither the difference from the commit nor the files of brought or custom kernels,
 and only names of kernels that the commit has. Time, memory and the size of files are limited.
 """
 
@@ -14,17 +13,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from reports.record.bundle import read
-from reports.record.leaves import by_dotted_path
 from reports.record.record import Record
 from runner.case.bringing import recorded_place
 from runner.environment.commits import tree_of
 from runner.environment.worktree import SAME, SHORT, recorded_commit, worktree
 from runner.replay.recorded_code import Bounds, run_code
+from runner.replay.recorded_commands import commands_of, known_keys
 from runner.request.validate import CONF, CUSTOM
 
 BOUNDS = Bounds(time_s=300.0, memory_bytes=8 << 30, file_bytes=1 << 30)
@@ -37,33 +33,11 @@ MOST_STARTS = 16
 """Maximum number of starts of one commit's code: one for all cases that differ in algorithm and size alone."""
 
 DEADLINE_S = 60.0
+"""Of a launch of the recorded code."""
 
 HERE = ("fabric=simulator", "track=none")
 
 _NAME = re.compile("[a-z0-9_]+/[a-z0-9_]+")
-
-_KEY = re.compile("[a-z0-9_]+(\\.[a-z0-9_]+)*")
-
-_VALUE = re.compile("[A-Za-z0-9_.+-]+")
-"""Texts that may go to a command line: no quotes, no interpolation, no file."""
-
-_OF_THE_CASE = ("op", "dtype", "accumulator", "reduction", "world_size")
-
-_ELSEWHERE = frozenset(
-    {
-        *_OF_THE_CASE,
-        "algorithms",
-        "baselines",
-        "sizes",
-        "records",
-        "cache_dir",
-        "track",
-        "custom",
-        "tuned",
-        "deadline_s",
-    }
-)
-"""Keys that the case says, or that name files and servers; host memory is that of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +98,8 @@ def _run(commit: str, records: Mapping[int, Record], root: Path, bounds: Bounds,
     """Run records by the code of a commit, into answers."""
     try:
         with tempfile.TemporaryDirectory(prefix="symlab-audit-") as into, worktree(root, commit) as code:
-            asked = run_code(code, ["--cfg", "job", *HERE], bounds)
-            known = _leaves_of(asked.said)
-            if not known:
-                raise OSError(asked.complaint or "it does not say its keys")
-            starts = _starts(records, known, answers.reasons)
+            known = known_keys(run_code(code, ["--cfg", "job", *HERE], bounds))
+            starts = commands_of(records, known, answers.reasons, DEADLINE_S)
             for number in (number for some in starts[MOST_STARTS:] for number in some.numbers):
                 answers.reasons[number] = f"the set has more than {MOST_STARTS} configurations"
             for at, start in enumerate(starts[:MOST_STARTS]):
@@ -146,75 +117,6 @@ def _run(commit: str, records: Mapping[int, Record], root: Path, bounds: Bounds,
     except OSError as error:
         missing = [number for number in records if number not in answers.records and number not in answers.reasons]
         answers.reasons.update(dict.fromkeys(missing, f"commit {commit[:SHORT]} can't be run here ({error})"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A command of the recorded code: overrides that its cases share, and the numbers of their records."""
-
-    overrides: tuple[str, ...]
-    numbers: list[int] = field(default_factory=list)
-
-    def words(self, records: Mapping[int, Record]) -> list[str]:
-        """Return the overrides, with all algorithms and all sizes of the cases."""
-        cases = [records[number].case for number in self.numbers]
-        names = ",".join(dict.fromkeys(case.algorithm for case in cases))
-        sizes = ",".join(str(size) for size in sorted({case.size_bytes for case in cases}))
-        return [*self.overrides, f"algorithms=[{names}]", f"sizes.list=[{sizes}]"]
-
-
-def _starts(records: Mapping[int, Record], known: Mapping[str, Any], reasons: dict[int, str]) -> list[_Start]:
-    """Return the commands that run records; reasons gets why others can't be asked for. known: the keys of the recorded
-    code, with their defaults."""
-    starts: dict[tuple[str, ...], _Start] = {}
-    for number, record in records.items():
-        try:
-            overrides = _overrides(record, known)
-        except ValueError as error:
-            reasons[number] = str(error)
-        else:
-            starts.setdefault(overrides, _Start(overrides)).numbers.append(number)
-    return list(starts.values())
-
-
-def _overrides(record: Record, known: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the overrides that a case needs, but for its algorithm and size. Raises ValueError for a configuration
-    that the recorded code can't have had."""
-    case = record.case
-    there = {key: getattr(case, key) for key in _OF_THE_CASE}
-    words = [f"{key}={value}" for key, value in there.items() if value != "none"]
-    words.append("baselines=none")
-    recorded = by_dotted_path(record.request.configuration or {})
-    for key, value in recorded.items():
-        if key.partition(".")[0] in _ELSEWHERE or key in ("fabric.name", "host_memory"):
-            continue
-        if key not in known:
-            raise ValueError(f"its configuration has the key {key!r:.60}, which the code of its commit does not know")
-        if value != known[key]:
-            words.append(f"{key}={_text(key, value)}")
-    deadline_s = recorded.get("deadline_s")
-    if isinstance(deadline_s, (int, float)) and "deadline_s" in known:
-        words.append(f"deadline_s={min(float(deadline_s), DEADLINE_S)}")
-    return tuple(words)
-
-
-def _text(key: str, value: Any) -> str:
-    """Return a value as the command line takes it. Raises ValueError for what may not go there."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, (int, float)) or (isinstance(value, str) and _VALUE.fullmatch(value)):
-        return str(value)
-    raise ValueError(f"the value of {key} in its configuration is not handed to other code")
-
-
-def _leaves_of(said: str) -> dict[str, Any]:
-    """Return the keys and defaults that the recorded code printed; none if it printed something else."""
-    try:
-        document = yaml.safe_load(said)
-    except yaml.YAMLError:
-        return {}
-    found = by_dotted_path(document) if isinstance(document, dict) else {}
-    return {key: value for key, value in found.items() if _KEY.fullmatch(key)}
 
 
 def _read(folder: Path) -> Iterable[Record]:

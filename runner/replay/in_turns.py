@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reports.record import bundle
-from reports.record.bundle import SUFFIX
+from reports.table.compare import is_baseline
+from runner.case.bringing import recorded_place
 from runner.records.command_json import COMMAND_JSON
 from runner.replay.recorded_code import run_code
+from runner.replay.recorded_commands import commands_of, known_keys
 
 if TYPE_CHECKING:
     from reports.record.record import Record
@@ -34,19 +35,35 @@ class Turn:
     complaint: str
 
 
-def run_recorded(code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path) -> Turn:
-    """Run records again with the code in a folder, as one new world whose commands' folders are moved to into.
+def run_recorded(code: Path, records: Sequence[Record], fabric: str, into: Path) -> Turn:
+    """Run records again with the code in a folder, in new worlds on a fabric: one for all cases that differ in
+    algorithm and size alone. Their commands' folders are moved to into.
 
-    arguments are further ones of the replay. An interrupt ends the world first; the exit code then says so.
+    An interrupt ends the world first; the exit code then says so.
     """
+    here = (f"fabric={fabric}", "track=none")
     place = Path(tempfile.mkdtemp(prefix=".recorded-", dir=into))
     try:
-        recorded = place / f"recorded{SUFFIX}"
-        bundle.write(records, recorded)
-        new = place / "records"
-        words = ["replay", str(recorded), "--launches", "1", "--records", str(new), *arguments]
-        ran = run_code(code, words)
+        new, reasons = place / "records", dict[int, str]()
+        ran = run_code(code, ["--cfg", "job", *here])
+        if ran.exit_code >= 128:
+            return Turn(ran.exit_code, (), "")
+        by_number = {number: record for number, record in enumerate(records) if _is_there(record, code)}
+        for start in commands_of(by_number, known_keys(ran), reasons):
+            ran = run_code(code, [*start.words(by_number), *here, f"records={new}"])
+            if ran.exit_code >= 128:
+                break
         made = sorted(path.parent for path in new.rglob(COMMAND_JSON)) if new.is_dir() else []
-        return Turn(ran.exit_code, tuple(folder.rename(into / folder.name) for folder in made), ran.complaint)
+        complaint = ran.complaint or next(iter(reasons.values()), "")
+        return Turn(ran.exit_code, tuple(folder.rename(into / folder.name) for folder in made), complaint)
+    except OSError as error:
+        return Turn(1, (), str(error))
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_there(record: Record, code: Path) -> bool:
+    """Whether the code in a folder has the kernel of a record. A library need not be there; a brought kernel is not."""
+    if is_baseline(record):
+        return True
+    return not recorded_place(record) and (code / "kernels" / f"{record.case.name}.py").is_file()

@@ -199,10 +199,7 @@ class _Replay:
         """One new world of the recorded code. Gives its exit code, and whether it left records."""
         from runner.replay.in_turns import run_recorded
 
-        most_bytes = self._wanted.up_to_bytes
-        limit = () if most_bytes is None else ("--up-to", str(most_bytes))
-        arguments = ("--fabric", self._wanted.fabric, *limit)
-        turn = run_recorded(code, self._again.records, arguments, store.folder)
+        turn = run_recorded(code, self._again.records, self._wanted.fabric, store.folder)
         # An old commit may lack what is run, so that an installed version of the project ran instead.
         made = self._wanted_of(turn.folders)
         records = [one for one in made if (one.environment.git or {}).get("commit") == self._commit]

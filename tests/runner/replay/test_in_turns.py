@@ -35,7 +35,11 @@ pathlib.Path(os.environ["SAID"]).write_text(json.dumps([arguments, os.getcwd(), 
 if os.environ.get("ENDS"):
     sys.exit(os.environ["ENDS"])
 time.sleep(float(os.environ.get("SLEEPS", "0")))
-folder = pathlib.Path(arguments[arguments.index("--records") + 1]) / "replay" / "20260101T000000Z-x"
+if "--cfg" in arguments:
+    print("{op: all_reduce, dtype: auto, accumulator: auto, reduction: auto, world_size: 2, seed: 0}")
+    sys.exit()
+(place,) = (word.removeprefix("records=") for word in arguments if word.startswith("records="))
+folder = pathlib.Path(place) / "20260101T000000Z-x"
 folder.mkdir(parents=True)
 (folder / "command.json").write_text("{}")
 """
@@ -54,6 +58,8 @@ def repository(tmp_path: Path) -> Path:
     (folder / "runner").mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch", "main")
     (folder / "runner" / "__init__.py").touch()
+    (folder / "kernels" / "all_reduce").mkdir(parents=True)
+    (folder / "kernels" / "all_reduce" / "one_shot.py").touch()
     for name in ("first", "second"):
         (folder / "runner" / "__main__.py").write_text(f"{PROGRAM}\n# {name}\n")
         git(folder, "add", ".")
@@ -63,7 +69,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def of_commit(commit: str, dirty: bool | None = False, world: int = 0) -> Record:
-    return record(world=world, environment={"git": {"commit": commit, "dirty": dirty}})
+    made = record(world=world, environment={"git": {"commit": commit, "dirty": dirty}})
+    return dataclasses.replace(made, request=dataclasses.replace(made.request, configuration={"op": "all_reduce"}))
 
 
 def test_a_commit_of_other_code_that_git_has_can_be_run(repository: Path) -> None:
@@ -115,14 +122,12 @@ def test_the_recorded_code_runs_the_records_in_its_own_folder(
     monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
     into = tmp_path / "into"
     into.mkdir()
-    turn = run_recorded(repository, [record()], ("--fabric", "auto"), into)
+    turn = run_recorded(repository, [of_commit(COMMIT)], "auto", into)
     assert turn == Turn(0, (into / "20260101T000000Z-x",), "")
     assert (into / "20260101T000000Z-x" / "command.json").is_file()
     assert [path.name for path in into.iterdir()] == ["20260101T000000Z-x"], "nothing else stays"
     arguments, folder, program = json.loads((tmp_path / "said.json").read_text())
-    assert arguments[0] == "replay"
-    assert arguments[2:4] == ["--launches", "1"]
-    assert arguments[-2:] == ["--fabric", "auto"]
+    assert {"fabric=auto", "track=none", "op=all_reduce", "algorithms=[one_shot]"} <= set(arguments)
     assert Path(folder) == Path(program).parents[1] == repository
 
 
@@ -131,7 +136,7 @@ def test_a_commit_that_can_not_replay_says_why(
 ) -> None:
     monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
     monkeypatch.setenv("ENDS", "symlab: error: no command 'replay'")
-    turn = run_recorded(repository, [record()], (), tmp_path)
+    turn = run_recorded(repository, [of_commit(COMMIT)], "auto", tmp_path)
     assert (turn.exit_code, turn.folders) == (1, ())
     assert turn.complaint == "symlab: error: no command 'replay'"
 
@@ -143,7 +148,7 @@ def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, m
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
 
     with within(), pressed(said.exists):
-        assert run_recorded(repository, [record()], (), tmp_path) == Turn(130, (), "")
+        assert run_recorded(repository, [of_commit(COMMIT)], "auto", tmp_path) == Turn(130, (), "")
 
 
 def test_an_interrupt_of_bounded_code_is_raised(
@@ -287,7 +292,7 @@ def test_the_code_of_head_replays_its_own_records(tmp_path: Path) -> None:
     into = tmp_path / "into"
     into.mkdir()
     with worktree(ROOT, git(ROOT, "rev-parse", "HEAD")) as code:
-        turn = run_recorded(code, recorded, ("--fabric", "auto", "--up-to", "1048576"), into)
+        turn = run_recorded(code, recorded, "auto", into)
     assert (turn.exit_code, len(turn.folders)) == (0, 1), turn.complaint
     (again,) = read(turn.folders)
     assert again.id == recorded[0].id
