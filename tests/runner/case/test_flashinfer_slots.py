@@ -235,11 +235,7 @@ def _shape(function: ast.FunctionDef) -> list[tuple[str, bool, str]]:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_the_stand_in_has_flashinfers_own_signatures(name: str) -> None:
     ours = [
-        (
-            one.name,
-            one.kind is one.KEYWORD_ONLY,
-            "-" if one.default is one.empty else repr(one.default),
-        )
+        (one.name, one.kind is one.KEYWORD_ONLY, "-" if one.default is one.empty else repr(one.default))
         for one in list(inspect.signature(PUBLIC[name]).parameters.values())[1:]
     ]
     assert ours == _shape(_real(name, PLACES[-1] / "comm"))

@@ -164,10 +164,7 @@ def nccl_case(op: str, dtype: str = "bfloat16", **changes: Any) -> Case:
     return Case(op, "nccl", dtype, "library", size_bytes=64, world_size=RANKS, **(values | changes))
 
 
-@pytest.mark.parametrize(
-    ("reduction", "operation"),
-    [("sum", "SUM"), ("min", "MIN"), ("max", "MAX"), ("avg", "AVG")],
-)
+@pytest.mark.parametrize(("reduction", "operation"), [("sum", "SUM"), ("min", "MIN"), ("max", "MAX"), ("avg", "AVG")])
 @pytest.mark.parametrize("op", ["all_reduce", "reduce", "reduce_scatter"])
 def test_nccl_is_asked_for_the_reduction(recorder: Recorder, op: str, reduction: str, operation: str) -> None:
     case = nccl_case(op, reduction=reduction, root=3 if op == "reduce" else 0)

@@ -48,12 +48,7 @@ def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fie
     return dataclasses.replace(case, **fields)
 
 
-ODD = (
-    {},
-    {"offset": 3},
-    {"size_bytes": 0},
-    {"world_size": 8, "size_bytes": 8 * 8 * 4097},
-)
+ODD = ({}, {"offset": 3}, {"size_bytes": 0}, {"world_size": 8, "size_bytes": 8 * 8 * 4097})
 
 
 @pytest.mark.parametrize("fields", ODD, ids=["plain", "offset", "empty", "larger"])

@@ -190,11 +190,7 @@ def test_a_record_says_what_was_asked_and_what_ran() -> None:
 def test_no_row_curve_series_or_pair_mixes_two_settings() -> None:
     (section,) = split(both())[0]
     named = {row.algorithm: len(row.records) for row in rows(section)}
-    assert named == {
-        "nccl 0.0.0 (Ring, LL, 8 channels)": 2,
-        "nccl 0.0.0 (Tree, LL, 16 channels)": 1,
-        "nccl 0.0.0": 1,
-    }
+    assert named == {"nccl 0.0.0 (Ring, LL, 8 channels)": 2, "nccl 0.0.0 (Tree, LL, 16 channels)": 1, "nccl 0.0.0": 1}
     assert len(contestants(rows(section))) == 3
     assert sorted(len(one.points) for one in series_of((one, None) for one in both())) == [1, 1, 2]
     pairs = paired(both()[:3], both()[:3])

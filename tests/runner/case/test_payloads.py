@@ -60,12 +60,7 @@ def cache_dir(compile_cache: Path) -> Path:
 )
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
 def test_special_values(
-    algorithm: str,
-    dtype: str,
-    accumulator: str,
-    multimem: str,
-    cache_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str, dtype: str, accumulator: str, multimem: str, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = catalogue.find(f"all_reduce/{algorithm}")
     if not spec.needs_multicast and multimem == "stated":

@@ -116,10 +116,7 @@ def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
     for count in range(1, counts + 1):
         machine = SimulatedWorld(3, OPTIONS)
         world = ThreadWorld(3, machine=InterruptedMachine(machine, interrupted, method, count, kind("injected")))
-        with (
-            within(),
-            pytest.raises(WorldFailure, match=f"^rank 1: .*{kind.__name__}|^rank 1: injected") as caught,
-        ):
+        with within(), pytest.raises(WorldFailure, match=f"^rank 1: .*{kind.__name__}|^rank 1: injected") as caught:
             world.run(run_case, plan, NEVER_S)
         assert held(machine) == [], f"{method} {count}"
         assert (caught.value.status, caught.value.rank) == ("FAILED", 1)

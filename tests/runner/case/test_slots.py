@@ -35,10 +35,7 @@ def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
     """Two rounds over all slots in reverse, each on fresh inputs; the outputs by round and slot."""
     case = wanted.case
     found = []
-    with (
-        SymmetricPool(fabric) as pool,
-        open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant,
-    ):
+    with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant:
         for _ in range(2):
             for slot in range(contestant.slots):
                 contestant.write(slot, data_of(fabric.rank, slot, case.numel))
@@ -93,10 +90,7 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
     count = wanted.case.numel // 3
 
     def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
-        with (
-            SymmetricPool(fabric) as pool,
-            open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant,
-        ):
+        with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant:
             for slot in range(SLOTS):
                 contestant.write(slot, data_of(fabric.rank, slot, count))
                 whole = contestant.output(slot).clone()

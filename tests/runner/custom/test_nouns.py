@@ -7,14 +7,7 @@ import re
 import pytest
 
 from memory.fabric import Argument, Launch
-from runner.custom.nouns import (
-    ArgumentSpec,
-    BufferSpec,
-    CustomSpec,
-    Fill,
-    Tolerance,
-    refuses_parameters,
-)
+from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill, Tolerance, refuses_parameters
 
 INPUT = BufferSpec("input", "float32", (2, 8), fill=Fill.rank)
 OWN = BufferSpec("own", "int64", (4,), symmetric=False)

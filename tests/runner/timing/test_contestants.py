@@ -96,9 +96,5 @@ def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.M
     measurement(of, untouched, touched, untouched, has_output=False).checked(1)
     measurement(of, untouched, touched, has_output=True).checked(1)
     measurement(of, untouched, touched, has_output=False, is_kernel=False).checked(1)
-    assert [found[4] for found in seen] == [
-        ["the output of a rank that is given none changed in slot 1"],
-        [],
-        [],
-    ]
+    assert [found[4] for found in seen] == [["the output of a rank that is given none changed in slot 1"], [], []]
     assert [len(found[3]) for found in seen] == [3, 2, 2]
