@@ -22,12 +22,16 @@ from memory.fabric import Executable, Traits
 from reports.record.record import Check, Mismatch, load
 from reports.record.shared import is_shared_file
 from runner.__main__ import main
-from runner.case.cases import resolved
+from runner.case.cases import check_against_catalogue, resolved
 from runner.case.contestant import Contestant
 from runner.command.job import Means
 from runner.command.running import Tools
 from runner.records.command_json import COMMAND_JSON
-from runner.request.validate import Request, ResolvedRequest
+from runner.request.compose import hydra_over
+from runner.request.composer import Composer
+from runner.request.overrides import parsed, text_of
+from runner.request.validate import Request, ResolvedRequest, validate
+from runner.request_error import RequestError
 from runner.track.background import Connection, follow
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
@@ -43,6 +47,30 @@ def on_its_fabric(request: Request, specs: Sequence[KernelSpec] = SPECS) -> Reso
     """The request with nothing left open, without a look at this machine: "auto" is the simulator."""
     fabric = request.fabric
     return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric, specs)
+
+
+def asked(*lines: str) -> list[Request]:
+    """What each command line asks for, by one composer: composing with one each takes ten times as long."""
+    with hydra_over():
+        composer = Composer()
+        return [one_asked(composer, line) for line in lines]
+
+
+def one_asked(composer: Composer, line: str) -> Request:
+    return validate(composer.composition([text_of(one) for one in parsed(line.split())]).config)
+
+
+def refusals(lines: str) -> str:
+    """What is said of each wrong command line, up to its algorithms; " / " stands between two of them."""
+    said = []
+    with hydra_over():
+        composer = Composer()
+        for line in lines.split(" / "):
+            with pytest.raises(RequestError) as caught:
+                check_against_catalogue(on_its_fabric(one_asked(composer, line)))
+            said.append(f"{line.strip()}: {caught.value}")
+            assert "\n" not in said[-1]
+    return "\n".join(said)
 
 
 class StubWorld:

@@ -5,75 +5,66 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from reports.record.request import as_today
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured
 from runner.request.validate import validate
 
-
-def checks(*lines: str, config_dir: Path | None = None, multirun: bool = False) -> list[tuple[bool, bool]]:
-    """Of each job that a command line asks for, whether results and races are checked."""
-    with hydra_over(config_dir):
-        jobs = compose_jobs(lines, multirun)
-    return [(job.request.check, job.request.fabric.races) for job in jobs]
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ([], (True, False)),
-        (["check=false"], (False, False)),
-        (["check=true", "check.races=true"], (True, True)),
-        (["check.races=true", "check=false"], (False, True)),
-        (["check.results=false"], (False, False)),
-        (["check={races: true}"], (True, True)),
-        (["check={results: false, races: true}"], (False, True)),
-    ],
-)
-def test_on_the_command_line(lines: list[str], expected: tuple[bool, bool]) -> None:
-    assert checks(*lines) == [expected]
+FORMS = {
+    "": (True, False),
+    "check=false": (False, False),
+    "check=true check.races=true": (True, True),
+    "check.races=true check=false": (False, True),
+    "check.results=false": (False, False),
+    "check={races:true}": (True, True),
+    "check={results:false,races:true}": (False, True),
+}
+IN_FILES = {
+    "check: false": (False, False),
+    "check: {races: true}": (True, True),
+    "check: {results: false, races: true}": (False, True),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("check: false", (False, False)),
-        ("check: {races: true}", (True, True)),
-        ("check: {results: false, races: true}", (False, True)),
-    ],
-)
-def test_in_a_file(tmp_path: Path, text: str, expected: tuple[bool, bool]) -> None:
-    (tmp_path / "exp").mkdir()
-    (tmp_path / "exp" / "mine.yaml").write_text(f"# @package _global_\n{text}\n")
-    assert checks("+exp=mine", config_dir=tmp_path) == [expected]
-    assert checks("+exp=mine", "check=true", config_dir=tmp_path) == [(True, expected[1])]
+def checks(*lines: str, multirun: bool = False) -> list[tuple[bool, bool]]:
+    """Of each job that a command line asks for, whether results and races are checked. Inside hydra_over."""
+    return [(job.request.check, job.request.fabric.races) for job in compose_jobs(lines, multirun)]
+
+
+def test_on_the_command_line() -> None:
+    with hydra_over():
+        assert {line: checks(*line.split()) for line in FORMS} == {line: [found] for line, found in FORMS.items()}
 
 
 def test_in_a_sweep() -> None:
-    assert checks("check=true,false", multirun=True) == [(True, False), (False, False)]
-    assert checks("check.races=true,false", multirun=True) == [(True, True), (True, False)]
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_of_an_older_record(value: bool) -> None:
-    """Their configurations, and the overrides that an audit composes again."""
-    request = validate(configured({"check": value, "seed": 3}))
-    assert (request.check, request.fabric.races, request.seed) == (value, False, 3)
     with hydra_over():
-        again = Composer().composition([f"check={str(value).lower()}"])
-    assert validate(again.config).check == value
+        assert checks("check=true,false", multirun=True) == [(True, False), (False, False)]
+        assert checks("check.races=true,false", multirun=True) == [(True, True), (True, False)]
 
 
-@pytest.mark.parametrize(
-    ("configuration", "expected"),
-    [
-        ({"check": True, "op": "x"}, {"check": {"results": True, "races": False}, "op": "x"}),
-        ({"check": {"results": False, "races": True}}, {"check": {"results": False, "races": True}}),
-        ({"op": "x"}, {"op": "x"}),
-    ],
-)
-def test_an_older_configuration_in_todays_form(configuration: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert as_today(configuration) == expected
+def test_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "exp").mkdir()
+    for number, text in enumerate(IN_FILES):
+        (tmp_path / "exp" / f"mine{number}.yaml").write_text(f"# @package _global_\n{text}\n")
+    with hydra_over(tmp_path):
+        for number, expected in enumerate(IN_FILES.values()):
+            assert checks(f"+exp=mine{number}") == [expected]
+            assert checks(f"+exp=mine{number}", "check=true") == [(True, expected[1])]
+
+
+def test_of_an_older_record() -> None:
+    """Their configurations, and the overrides that an audit composes again."""
+    with hydra_over():
+        for value in (True, False):
+            request = validate(configured({"check": value, "seed": 3}))
+            assert (request.check, request.fabric.races, request.seed) == (value, False, 3)
+            again = Composer().composition([f"check={str(value).lower()}"])
+            assert validate(again.config).check == value
+
+
+def test_an_older_configuration_in_todays_form() -> None:
+    assert as_today({"check": True, "op": "x"}) == {"check": {"results": True, "races": False}, "op": "x"}
+    today: dict[str, Any] = {"check": {"results": False, "races": True}}
+    assert as_today(today) == today
+    assert as_today({"op": "x"}) == {"op": "x"}

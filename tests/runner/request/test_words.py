@@ -47,48 +47,43 @@ def test_every_key_of_words_offers_them(section: str) -> None:
             assert texts(f"{key}=") == [f"{key}={word}" for word in kind]
 
 
-@pytest.mark.parametrize(
-    ("incomplete", "given", "expected"),
-    [
-        ("op=all_r", (), ["op=all_reduce"]),
-        ("op=", (), [f"op={op}" for op in OPS]),
-        ("dtype=", (), ["dtype=auto", *(f"dtype={one}" for one in ALL)]),
-        ("dtype=float16/", (), ["dtype=float16/native", "dtype=float16/float32"]),
-        ("reduction=", (), ["reduction=auto", *(f"reduction={one}" for one in REDUCTIONS)]),
-        ("accumulator=f", (), ["accumulator=float32", "accumulator=float16"]),
-        ("fabric=", (), ["fabric=auto", "fabric=nvshmem", "fabric=simulator"]),
-        ("track=n", (), ["track=none"]),
-        ("fabric.arch=sm_9", (), ["fabric.arch=sm_90", "fabric.arch=sm_90a"]),
-        ("sizes=", (), ["sizes=["]),
-        ("sizes=[1", (), []),
-        ("timing.calls=", (), ["timing.calls=null"]),
-        ("+e", (), ["+exp="]),
-        ("++che", (), ["++check=", "++check."]),
-        ("++check=f", (), ["++check=false"]),
-        ("~", (), []),
-        ("nonsense=", (), []),
-        ("nonsense.", (), []),
-        ("hydra.mode=", (), []),
-        ("op=all_reduce,b", (), ["op=all_reduce,broadcast", "op=all_reduce,barrier"]),
-        (
-            "fabric.schedule=fair,",
-            (),
-            ["fabric.schedule=fair,random", "fabric.schedule=fair,adversarial", "fabric.schedule=fair,priority"],
-        ),
-        ("algorithms=[m", ("op=barrier",), ["algorithms=[multimem"]),
-        ("algorithms=[peers,p", ("op=barrier",), ["algorithms=[peers,push"]),
-        ("algorithms=[peers,n", ("op=barrier",), ["algorithms=[peers,nvshmem_sync_all"]),
-        ("algorithms=d", ("op=barrier",), ["algorithms=device_nvshmem"]),
-        ("algorithms=[peers", ("op=barrier",), ["algorithms=[peers,", "algorithms=[peers]"]),
-        ("algorithms=[peers],[m", ("op=barrier",), ["algorithms=[peers],[multimem"]),
-        ("algorithms=a", ("op=barrier",), ["algorithms=auto", "algorithms=all"]),
-        ("algorithms=pu", ("+exp=send_recv_bf16",), ["algorithms=pull", "algorithms=push"]),
-        ("baselines=", ("op=reduce",), ["baselines=auto", "baselines=none", "baselines=[", "baselines=nccl"]),
-        ("baselines=[nc", ("op=reduce",), ["baselines=[nccl"]),
-    ],
-)
-def test_values(incomplete: str, given: tuple[str, ...], expected: list[str]) -> None:
-    assert texts(incomplete, *given) == expected
+def test_values() -> None:
+    expected = {
+        "op=all_r": ["op=all_reduce"],
+        "op=": [f"op={op}" for op in OPS],
+        "dtype=": ["dtype=auto", *(f"dtype={one}" for one in ALL)],
+        "dtype=float16/": ["dtype=float16/native", "dtype=float16/float32"],
+        "reduction=": ["reduction=auto", *(f"reduction={one}" for one in REDUCTIONS)],
+        "accumulator=f": ["accumulator=float32", "accumulator=float16"],
+        "fabric=": ["fabric=auto", "fabric=nvshmem", "fabric=simulator"],
+        "track=n": ["track=none"],
+        "fabric.arch=sm_9": ["fabric.arch=sm_90", "fabric.arch=sm_90a"],
+        "sizes=": ["sizes=["],
+        "timing.calls=": ["timing.calls=null"],
+        "+e": ["+exp="],
+        "++che": ["++check=", "++check."],
+        "++check=f": ["++check=false"],
+        "op=all_reduce,b": ["op=all_reduce,broadcast", "op=all_reduce,barrier"],
+        "fabric.schedule=fair,": [f"fabric.schedule=fair,{one}" for one in ("random", "adversarial", "priority")],
+        **{one: [] for one in ("sizes=[1", "~", "nonsense=", "nonsense.", "hydra.mode=")},
+    }
+    assert {incomplete: texts(incomplete) for incomplete in expected} == expected
+
+
+def test_values_beside_others() -> None:
+    barrier = {
+        "algorithms=[m": ["algorithms=[multimem"],
+        "algorithms=[peers,p": ["algorithms=[peers,push"],
+        "algorithms=[peers,n": ["algorithms=[peers,nvshmem_sync_all"],
+        "algorithms=d": ["algorithms=device_nvshmem"],
+        "algorithms=[peers": ["algorithms=[peers,", "algorithms=[peers]"],
+        "algorithms=[peers],[m": ["algorithms=[peers],[multimem"],
+        "algorithms=a": ["algorithms=auto", "algorithms=all"],
+    }
+    assert {incomplete: texts(incomplete, "op=barrier") for incomplete in barrier} == barrier
+    assert texts("algorithms=pu", "+exp=send_recv_bf16") == ["algorithms=pull", "algorithms=push"]
+    assert texts("baselines=", "op=reduce") == ["baselines=auto", "baselines=none", "baselines=[", "baselines=nccl"]
+    assert texts("baselines=[nc", "op=reduce") == ["baselines=[nccl"]
 
 
 def test_algorithms_are_those_of_the_op() -> None:
@@ -111,27 +106,21 @@ def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
     assert texts("algorithms=[p", "+exp=mine", config_dir=tmp_path) == ["algorithms=[peers", "algorithms=[push"]
 
 
-@pytest.mark.parametrize(
-    ("incomplete", "is_one"), [("records=", True), ("+cache_dir=x/", True), ("records", False), ("track.uri=x", False)]
-)
-def test_folders(incomplete: str, is_one: bool) -> None:
-    assert is_folder(incomplete) == is_one
+def test_folders() -> None:
+    assert [is_folder(one) for one in ("records=", "+cache_dir=x/", "records", "track.uri=x")] == [True, True] + [
+        False
+    ] * 2
 
 
 @pytest.mark.slow
 def test_what_is_offered_is_taken() -> None:
     """Each word of a key is one that the schema takes: by itself, or with the one other word that it asks for."""
     asked_for = {"dtype=uint8": ["op=all_gather"], "fabric.share_gpus=true": ["timing.mode=none"]}
+    others = ("root", "algorithms", "baselines", "reduction", "accumulator")
     with hydra_over():
         for section, schema in SECTIONS.items():
             for member in dataclasses.fields(schema):
                 key = f"{section}.{member.name}" if section else member.name
-                for text in texts(f"{key}="):
-                    if not text.endswith("[") and key not in (
-                        "root",
-                        "algorithms",
-                        "baselines",
-                        "reduction",
-                        "accumulator",
-                    ):
+                for text in texts(f"{key}=") if key not in others else ():
+                    if not text.endswith("["):
                         compose_jobs([text, *asked_for.get(text, [])], False)
