@@ -70,29 +70,12 @@ def test_of_many_at_once_one_sends(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert server.tags == {}
 
 
-def test_whoever_waits_has_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "_LOOK_S", 0.01)
-    server = Experiment()
-    first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
-    assert first.take()
-    with pressed(lambda: any(second._key in key for key in server.tags), first.give_back):
-        assert second.take(patience_s=PATIENCE_S)
-    second.give_back()
-
-
-def test_commands_do_not_wait_for_one_another() -> None:
-    server = Experiment()
-    assert Claim(server, "1", "c1").take()
-    assert Claim(server, "1", "c2").take()
-
-
-def test_a_sender_that_died_here_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_that_died_here_is_noticed_at_once(server: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "SILENT_S", NEVER_S)
-    server = Experiment()
     gone = subprocess.Popen([sys.executable, "-c", ""])
     name = claim._process(str(gone.pid)) or f"{gone.pid}.1"
     gone.wait()
-    server.tags[f"symlab.sending.{claim.digest_of('c1')}.x"] = Ticket(1, claim._machine(), name).text
+    other(server, claim._machine(), name)
     with within():
         assert Claim(server, "1", "c1").take()
     assert len(server.tags) == 1
@@ -105,18 +88,16 @@ def test_a_number_that_another_process_has_now_is_not_the_sender() -> None:
     assert not Ticket(1, "elsewhere", f"{os.getpid()}.1").is_dead
 
 
-def test_a_silent_sender_of_another_machine_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_sender_of_another_machine_loses_its_turn(server: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "SILENT_S", 0.1)
-    monkeypatch.setattr(claim, "_LOOK_S", 0.01)
-    server = Experiment()
-    server.tags[f"symlab.sending.{claim.digest_of('c1')}.x"] = Ticket(1, "elsewhere", "1.1").text
+    other(server, "elsewhere", "1.1")
     assert Claim(server, "1", "c1").take()
 
 
-def test_a_sender_of_another_machine_that_beats_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_of_another_machine_that_beats_keeps_its_turn(
+    server: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(claim, "BEAT_S", 0.01)
-    monkeypatch.setattr(claim, "_LOOK_S", 0.01)
-    server = Experiment()
     monkeypatch.setattr(claim, "_machine", lambda: "elsewhere")
     earlier = Claim(server, "1", "c1")
     assert earlier.take()
@@ -125,8 +106,9 @@ def test_a_sender_of_another_machine_that_beats_keeps_its_turn(monkeypatch: pyte
     earlier.give_back()
 
 
-def test_a_server_that_deletes_no_tag_keeps_none_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Experiment()
+def test_a_server_that_deletes_no_tag_keeps_none_that_counts(
+    server: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "delete_experiment_tag", lambda *_: 1 / 0)
     for _ in range(2):
         one = Claim(server, "1", "c1")
@@ -162,14 +144,13 @@ def test_senders_at_once_give_one_set_of_runs(command: str, tmp_path: Path, data
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 7.0])
-def test_patience_ends_when_it_is_over(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_ends_when_it_is_over(server: Experiment, patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
         assert now[0] < 200, "the sender waits for ever"
 
-    server = Experiment()
     monkeypatch.setattr(server, "_pass", lambda: None)
     first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
     assert first.take()
@@ -178,3 +159,24 @@ def test_patience_ends_when_it_is_over(patience_s: float, monkeypatch: pytest.Mo
     assert patience_s <= now[0] - 100 <= patience_s + claim._LOOK_S
     first.give_back()
     assert server.tags == {}, "who gives up leaves nothing"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    """A server, which claims look at often."""
+    monkeypatch.setattr(claim, "_LOOK_S", 0.01)
+    return Experiment()
+
+
+def other(server: Experiment, machine: str, process: str) -> None:
+    """A claim of another sender, who is silent from now on."""
+    server.tags[f"symlab.sending.{claim.digest_of('c1')}.x"] = Ticket(1, machine, process).text
+
+
+def test_whoever_waits_has_the_next_turn_and_other_commands_do_not_wait(server: Experiment) -> None:
+    first, second = Claim(server, "1", "c1"), Claim(server, "1", "c1")
+    assert first.take()
+    assert Claim(server, "1", "c2").take()
+    with pressed(lambda: any(second._key in key for key in server.tags), first.give_back):
+        assert second.take(patience_s=PATIENCE_S)
+    second.give_back()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import socket
 import sqlite3
 import subprocess
@@ -14,19 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from reports.tracked import database_path
 from runner.track.dashboard import JOBS, advice, open_browser_later
 from symlab.command import main
+from tests.golden import same_text
 from tests.patience import until
 
 
 @pytest.fixture
-def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def database(tmp_path: Path) -> Path:
     connection = sqlite3.connect(tmp_path / "mlflow.db")
     connection.execute("create table experiments (name text)")
     connection.close()
     return tmp_path / "mlflow.db"
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
 
 
 def test_the_command_is_printed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,29 +44,20 @@ def test_a_server_of_the_users_own_is_named(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "http://somewhere:5000\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "no database"),
-        (["--print"], "no database"),
-        (["--uri", "mlruns"], "'mlruns' is no tracking URI (--uri)"),
-        (["--port", "0"], "0 is not in the range 1<=x<=65535"),
-    ],
-)
+@pytest.mark.usefixtures("nothing_starts")
+@pytest.mark.parametrize("is_empty", [False, True])
+@pytest.mark.parametrize("arguments", [[], ["--print"], ["--uri", "mlruns"], ["--port", "0"]])
 def test_wrong_requests(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], is_empty: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
+    """An empty file is no database, and none is made."""
+    if is_empty:
+        (tmp_path / "mlflow.db").touch()
     assert main(["dashboard", *arguments]) == 2
     said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert message in said.err
-    assert list(tmp_path.iterdir()) == [], "no database is made"
+    assert said.out == ""
+    same_text(said.err)
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [0] * is_empty
 
 
 def test_it_becomes_mlflows_server(
@@ -84,9 +78,9 @@ def test_it_becomes_mlflows_server(
     assert "half a minute; Ctrl-C stops it" in said
 
 
-@pytest.mark.parametrize(("is_terminal", "opens"), [(True, True), (False, False)])
+@pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_browser_opens_once_the_server_answers(
-    is_terminal: bool, opens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, visited = tmp_path / "browser", tmp_path / "visited"
     browser.write_text(f'#!/bin/sh\necho "$1" > {visited}.part && mv {visited}.part {visited}\n')
@@ -100,8 +94,8 @@ def test_a_browser_opens_once_the_server_answers(
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         open_browser_later("http://127.0.0.1:5000/#/charts", server.getsockname()[1])
-        assert len(started) == opens
-        if opens:
+        assert len(started) == is_terminal
+        if is_terminal:
             time.sleep(0.5)
             assert not visited.exists(), "no server answers yet"
             server.listen()
@@ -110,16 +104,12 @@ def test_a_browser_opens_once_the_server_answers(
             assert started[0].wait() == 0
 
 
-def test_a_port_in_use_is_named_and_nothing_starts(
-    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
+@pytest.mark.usefixtures("database", "nothing_starts")
+def test_a_port_in_use_is_named_and_nothing_starts(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["dashboard", "--port", str(port)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == f"symlab: error: port {port} is in use (--port), give another\n"
+    assert capsys.readouterr() == ("", f"symlab: error: port {port} is in use (--port), give another\n")
 
 
 def test_the_advice_is_the_command_that_the_pages_teach(database: Path) -> None:
@@ -128,23 +118,6 @@ def test_the_advice_is_the_command_that_the_pages_teach(database: Path) -> None:
     assert advice("http://somewhere:5000") == "http://somewhere:5000"
 
 
-def test_an_empty_file_is_no_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mlflow.db").touch()
-    assert main(["dashboard", "--print"]) == 2
-    assert f"no database {tmp_path}/mlflow.db (--uri)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["with space", "a?b#c", "%41", "it's"])
-def test_the_printed_command_is_one_for_a_shell(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / name
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    (folder / "mlflow.db").write_text("not empty")
-    assert main(["dashboard", "--print"]) == 0
-    words = shlex.split(capsys.readouterr().out)
-    assert database_path(words[words.index("--backend-store-uri") + 1]) == folder / "mlflow.db"

@@ -6,7 +6,6 @@ import os
 import shlex
 import sqlite3
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from reports.tracked import database_path, fetch, resolved_uri
 from runner.__main__ import main
 from runner.track.__main__ import main as send_later
 from runner.track.dashboard import open_command
+from symlab.command import main as symlab
 from tests.runner.conftest import Script
 
 NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
@@ -23,21 +23,28 @@ EVERYTHING = "a?b#c%41 d'e\"f"
 
 
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
-def test_an_address_leads_to_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_leads_to_its_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by the command that symlab dashboard prints."""
     folder = tmp_path / name
     folder.mkdir()
     monkeypatch.chdir(folder)
     uri = resolved_uri("sqlite:///mlflow.db")
     assert database_path(uri) == database_path("sqlite:///mlflow.db") == folder / "mlflow.db"
     assert resolved_uri(uri) == uri
-    said = shlex.split(open_command("sqlite:///mlflow.db"))
-    assert said[1:] == ["ui", "--backend-store-uri", uri]
+    (folder / "mlflow.db").write_text("not empty")
+    assert symlab(["dashboard", "--print"]) == 0
+    for said in (open_command("sqlite:///mlflow.db"), capsys.readouterr().out):
+        words = shlex.split(said)
+        assert words[words.index("ui") : words.index("ui") + 3] == ["ui", "--backend-store-uri", uri]
 
 
-def test_a_plain_address_is_left() -> None:
-    assert resolved_uri("sqlite:////x/mlflow.db") == "sqlite:////x/mlflow.db"
-    assert resolved_uri("sqlite:////x/mlflow.db?timeout=5") == "sqlite:////x/mlflow.db?timeout=5"
-    assert resolved_uri("http://host:5000/a?b") == "http://host:5000/a?b"
+def test_a_plain_address_is_left_and_another_working_folder_is_not_asked(tmp_path: Path) -> None:
+    for plain in ("sqlite:////x/mlflow.db", "sqlite:////x/mlflow.db?timeout=5", "http://host:5000/a?b"):
+        assert resolved_uri(plain) == resolved_uri(plain, tmp_path) == plain
+    assert resolved_uri("sqlite:///x.db", tmp_path) == f"sqlite:///{tmp_path}/x.db"
+    assert open_command("http://host:5000") == "http://host:5000"
 
 
 @pytest.mark.slow
@@ -82,10 +89,22 @@ def test_reading_makes_nothing(
     sqlite3.connect(folder / "mlflow.db").execute("create table other (x)").connection.close()
     assert report(["table", "--mlflow", "sqlite:///mlflow.db", "symlab"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == [
-        name,
-        f"{name}/mlflow.db",
-    ]
+    assert sorted(tmp_path.rglob("*")) == [folder, folder / "mlflow.db"]
+
+
+def test_the_command_that_opens_the_dashboard_can_be_called_from_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert open_command("sqlite:///a.db").startswith(".venv/bin/mlflow ui --backend-store-uri sqlite:////")
+    program = tmp_path / ".venv" / "bin" / "mlflow"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert open_command("sqlite:///a.db").startswith("mlflow ui ")
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes UTF-8 only")
@@ -109,9 +128,3 @@ def test_a_folder_that_is_not_utf_8_keeps_records(
     (records,) = (folder / "records").iterdir()
     assert main(["resume", str(records)]) == 0
     assert "nothing is left to do" in capsys.readouterr().out
-
-
-def test_another_working_folder_is_not_asked(tmp_path: Path) -> None:
-    resolve: Callable[[str, Path], str] = resolved_uri
-    assert resolve("sqlite:///x.db", tmp_path) == f"sqlite:///{tmp_path}/x.db"
-    assert resolve("sqlite:////y/x.db", tmp_path) == "sqlite:////y/x.db"

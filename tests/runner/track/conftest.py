@@ -1,0 +1,64 @@
+"""Command lines that are sent to MLflow, while they run or later, and what it has of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.record.record import Record
+from runner.track.__main__ import main as send_later
+from tests.runner.conftest import Outcome
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An experiment of a test's own in MLflow."""
+
+    symlab: Callable[..., Outcome]
+    database: str
+    find: Callable[[str], dict[str, list[Any]]]
+    name: str
+
+    def run(self, *words: str) -> Outcome:
+        """A command line that is sent while it runs."""
+        return self.symlab(*words, f"track.uri={self.database}", f"track.experiment={self.name}", track=True)
+
+    def later(self, *places: Path) -> int:
+        return send_later([*map(str, places), "--uri", self.database, "--experiment", self.name])
+
+    @property
+    def children(self) -> list[Any]:
+        return self.find(self.name)["children"]
+
+    @property
+    def parent(self) -> Any:
+        """The run of the only command."""
+        (parent,) = self.find(self.name)["parents"]
+        return parent
+
+    @property
+    def runs(self) -> list[Any]:
+        return [self.parent, *self.children]
+
+
+@pytest.fixture
+def sent(
+    symlab: Callable[..., Outcome],
+    database: str,
+    mlflow_runs: Callable[[str], dict[str, list[Any]]],
+    request: pytest.FixtureRequest,
+) -> Sent:
+    return Sent(symlab, database, mlflow_runs, re.sub(r"\W+", "_", request.node.name))
+
+
+def kept(folder: Path, records: Sequence[Record]) -> Path:
+    """The folder, with records in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(records):
+        (folder / f"{number}.json").write_text(one.to_json(), encoding="utf-8")
+    return folder
