@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +31,21 @@ class Case:
     module: Module
     launch: Mapping[str, Any]
     check: Callable[[Outputs], None]
+
+
+def exact(
+    module: Module, ranks: int, expected: Callable[[int], Mapping[str, Any]], more: Sequence[Any] = (), **launch: Any
+) -> Case:
+    """A launch after which buffers hold on each rank what is expected of it, bit for bit. Unless the launch says
+    otherwise, its arguments are its buffers and `more`, and all of its buffers are local."""
+
+    def check(outputs: Outputs) -> None:
+        for rank in range(ranks):
+            for name, one in expected(rank).items():
+                held(name, outputs[name][rank], one, rank)
+
+    buffers = list(launch["buffers"])
+    return Case(module, {"arguments": [*buffers, *more], "local": buffers, **launch}, check)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
+from tests.foreign.cases import Case, Foreign, Outputs, exact, random_rows
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.exact import BFLOAT16, FLOAT16, FLOAT32, joined, parts, rounded, signed
 
@@ -23,16 +24,9 @@ ALL_LANES = 0xFFFFFFFF
 Expected = Mapping[str, torch.Tensor]
 
 
-def case(kernel: str, expected: Callable[[int], Expected], how: dict[str, Any]) -> Case:
-    """A launch whose buffers must hold what is expected of each rank, bit for bit; all of them are local."""
-    ranks = how.pop("ranks")
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            for name, one in expected(rank).items():
-                held(name, outputs[name][rank], one, rank)
-
-    return Case(of_cuda(SOURCE, kernel), {"local": list(how["buffers"]), **how}, check)
+def case(kernel: str, ranks: int, expected: Callable[[int], Expected], **how: Any) -> Case:
+    """A kernel of SOURCE on one block of 64 threads, if nothing else is said; what it must leave is exact."""
+    return exact(of_cuda(SOURCE, kernel), ranks, expected, **{"grid": 1, "block": 64, **how})
 
 
 def words(values: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
@@ -70,19 +64,12 @@ def functions(ranks: int) -> Case:
             "pairs": torch.tensor(pairs, dtype=torch.float64),
         }
 
-    buffers = {
-        "of_struct": (threads, torch.int64),
-        "recursive": (threads, torch.int32),
-        "indirect": (threads, torch.int32),
-        "pairs": (threads, torch.float64),
-    }
+    buffers = {name: (len(one), one.dtype) for name, one in expected(0).items()}
 
     def arguments(rank: int) -> list[Any]:
         return [("bytes", SHAPE.pack(-2, 300, columns(rank), SCALE, *OFFSET, *WEIGHTS)), *buffers]
 
-    return case(
-        "functions", expected, {"ranks": ranks, "grid": 3, "block": 16, "buffers": buffers, "arguments": arguments}
-    )
+    return case("functions", ranks, expected, grid=3, block=16, buffers=buffers, arguments=arguments)
 
 
 # Memory
@@ -109,14 +96,9 @@ def memory(ranks: int) -> Case:
             where.append(4 + (2 if thread % 3 == 2 else 1))
         return {"out": out, "sums": words(sums, (numel,)), "where": words(where, (numel,))}
 
-    buffers = {
-        "data": data,
-        "out": ((numel, 4), torch.float32),
-        "sums": (numel, torch.int32),
-        "where": (numel, torch.int32),
-    }
-    how = {"grid": blocks, "block": threads, "shared_bytes": 64 + 4 * threads}
-    return case("memory", expected, {"ranks": ranks, **how, "buffers": buffers, "arguments": list(buffers)})
+    words_of = (numel, torch.int32)
+    buffers = {"data": data, "out": ((numel, 4), torch.float32), "sums": words_of, "where": words_of}
+    return case("memory", ranks, expected, grid=blocks, shared_bytes=64 + 4 * threads, buffers=buffers)
 
 
 # Warps
@@ -167,9 +149,7 @@ def warps(ranks: int) -> Case:
         rows = [of_warp(values[at // 32 * 32 :][:32], at % 32, at // 32 * 32) for at in range(threads)]
         return {"out": words([one for row in rows for one in row], (threads, 24))}
 
-    buffers = {"data": data, "out": ((threads, 24), torch.int32)}
-    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
-    return case("warps", expected, how)
+    return case("warps", ranks, expected, buffers={"data": data, "out": ((threads, 24), torch.int32)})
 
 
 # Blocks and grids
@@ -179,15 +159,8 @@ def barriers(ranks: int) -> Case:
     grid, block = (2, 3, 2), (8, 4, 3)
     blocks, threads = math.prod(grid), math.prod(block)
     votes = sum(thread % 3 == 0 for thread in range(threads)) + 1000 + 2000
-    where = [
-        x + 10 * y + 100 * z + 1000 * bx + 10000 * by + 100000 * bz
-        for bz in range(grid[2])
-        for by in range(grid[1])
-        for bx in range(grid[0])
-        for z in range(block[2])
-        for y in range(block[1])
-        for x in range(block[0])
-    ]
+    places = itertools.product(*map(range, grid[::-1]), *map(range, block[::-1]))
+    where = [sum(place * 10**at for at, place in enumerate(one[:2:-1] + one[2::-1])) for one in places]
     rounds = [number + turn for turn in range(3) for number in range(blocks)]
     sums = [sum(rounds[turn * blocks :][:blocks]) for turn in range(3) for _ in range(blocks)]
     found = {
@@ -197,9 +170,9 @@ def barriers(ranks: int) -> Case:
         "arrived": words([3 * blocks], (1,)),
         "rounds": words(rounds + sums, (6 * blocks,)),
     }
-    buffers = {name: (len(one), torch.int32) for name, one in found.items()}
-    how = {"ranks": ranks, "grid": grid, "block": block, "arguments": list(buffers)}
-    return case("barriers", lambda rank: found, {**how, "buffers": {**buffers, "arrived": (1, torch.int32, 0)}})
+    buffers: dict[str, Any] = {name: (len(one), torch.int32) for name, one in found.items()}
+    buffers["arrived"] = (1, torch.int32, 0)
+    return case("barriers", ranks, lambda rank: found, grid=grid, block=block, buffers=buffers)
 
 
 def whole_grid(ranks: int) -> Case:
@@ -212,14 +185,9 @@ def whole_grid(ranks: int) -> Case:
         "sums": words([total for total in totals for _ in range(blocks)], (turns * blocks,)),
     }
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            for name, one in found.items():
-                held(name, outputs[name][rank], one, rank)
-
     buffers = {name: (len(one), torch.int32) for name, one in found.items()}
-    how = {"grid": blocks, "block": threads, "cooperative": True, "buffers": buffers, "local": list(buffers)}
-    return Case(of_cuda("whole_grid.cu", "whole_grid"), {**how, "arguments": [*buffers, ("s32", turns)]}, check)
+    how = {"grid": blocks, "block": threads, "cooperative": True, "buffers": buffers}
+    return exact(of_cuda("whole_grid.cu", "whole_grid"), ranks, lambda rank: found, [("s32", turns)], **how)
 
 
 # Atomics
@@ -236,11 +204,17 @@ COUNTS = np.dtype(
 START = {"least": 2**31 - 1, "most": -(2**31), "swapped": 5, "all": ALL_LANES, "fell": 9, "turned": 3}
 
 
-def counted(values: Sequence[int]) -> np.ndarray[Any, Any]:
-    """What the counts are after these values, in any order."""
+def started() -> np.ndarray[Any, Any]:
+    """The counts before any value."""
     made = np.zeros((), COUNTS)
     for name, value in START.items():
         made[name] = value
+    return made
+
+
+def counted(values: Sequence[int]) -> np.ndarray[Any, Any]:
+    """What the counts are after these values, in any order."""
+    made = started()
     made["added"], made["cut"] = sum(values), -sum(values)
     made["least"], made["most"] = min(values), max(values)
     made["swapped"] = 77 if 77 in values else START["swapped"]
@@ -262,21 +236,17 @@ def atomics(ranks: int) -> Case:
     """All sums are exact, and so the same in any order. Counts are compared member by member: a struct has gaps."""
     blocks, threads = 3, 32
     data = random_rows(ranks, (blocks * threads,), torch.int32, 0, 100)
-    start = np.zeros((), COUNTS)
-    for name, value in START.items():
-        start[name] = value
-    raw = torch.frombuffer(bytearray(start.tobytes()), dtype=torch.uint8)
+    raw = torch.frombuffer(bytearray(started().tobytes()), dtype=torch.uint8)
 
     def check(outputs: Outputs) -> None:
         for rank in range(ranks):
             rows = [*data[rank].view(blocks, threads), data[rank]]
-            found = [*np.frombuffer(outputs["blocks"][rank].numpy().tobytes(), COUNTS)]
-            found += [*np.frombuffer(outputs["grid"][rank].numpy().tobytes(), COUNTS)]
+            found = [*(one for name in ("blocks", "grid") for one in outputs[name][rank].numpy().view(COUNTS))]
             for place, (one, values) in enumerate(zip(found, rows, strict=True)):
-                exact = counted(values.tolist())
+                right = counted(values.tolist())
                 for name in COUNTS.names or ():
-                    right = one[name].tobytes() == exact[name].tobytes()
-                    assert right, f"{name} of {place} on rank {rank} is {one[name]}, expected {exact[name]}"
+                    is_right = one[name].tobytes() == right[name].tobytes()
+                    assert is_right, f"{name} of {place} on rank {rank} is {one[name]}, expected {right[name]}"
 
     size = COUNTS.itemsize
     buffers = {"data": data, "blocks": (blocks * size, torch.uint8), "grid": raw, "start": raw}
@@ -318,23 +288,19 @@ def integers(ranks: int) -> Case:
     threads = 64
     edges = [0, 1, 2**31, 2**31 - 1, 2**32 - 1]
     made = torch.Generator().manual_seed(3)
-    left, right = (
-        [
-            words(
-                [*edges[:: 1 - 2 * number], *torch.randint(2**32, (threads - 5,), generator=made).tolist()], (threads,)
-            )
-            for _ in range(ranks)
-        ]
-        for number in range(2)
-    )
+
+    def drawn(first: list[int]) -> list[torch.Tensor]:
+        rest = [torch.randint(2**32, (threads - 5,), generator=made).tolist() for _ in range(ranks)]
+        return [words(first + one, (threads,)) for one in rest]
+
+    left, right = drawn(edges), drawn(edges[::-1])
 
     def expected(rank: int) -> Expected:
         pairs = zip(left[rank].tolist(), right[rank].tolist(), strict=True)
         return {"out": words([x for a, b in pairs for x in of_integers(a & ALL_LANES, b & ALL_LANES)], (threads, 16))}
 
     buffers = {"left": left, "right": right, "out": ((threads, 16), torch.int32)}
-    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
-    return case("integers", expected, how)
+    return case("integers", ranks, expected, buffers=buffers)
 
 
 def of_floats(a: float, b: float) -> tuple[list[float], list[float], list[float]]:
@@ -373,24 +339,15 @@ def floats(ranks: int) -> Case:
     threads = 96
     made = torch.Generator().manual_seed(8)
     left, right = ([torch.randn(threads, generator=made) * 3 for _ in range(ranks)] for _ in range(2))
+    types = {"out": torch.float32, "halves": torch.float16, "brains": torch.bfloat16}
 
     def expected(rank: int) -> Expected:
-        rows = [of_floats(a, b) for a, b in zip(left[rank].tolist(), right[rank].tolist(), strict=True)]
-        return {
-            "out": torch.tensor([row[0] for row in rows], dtype=torch.float32),
-            "halves": torch.tensor([row[1] for row in rows], dtype=torch.float16),
-            "brains": torch.tensor([row[2] for row in rows], dtype=torch.bfloat16),
-        }
+        rows = map(of_floats, left[rank].tolist(), right[rank].tolist())
+        made = zip(types.items(), zip(*rows, strict=True), strict=True)
+        return {name: torch.tensor(of_type, dtype=dtype) for (name, dtype), of_type in made}
 
-    buffers = {
-        "left": left,
-        "right": right,
-        "out": ((threads, 16), torch.float32),
-        "halves": ((threads, 6), torch.float16),
-        "brains": ((threads, 4), torch.bfloat16),
-    }
-    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": buffers, "arguments": list(buffers)}
-    return case("floats", expected, how)
+    outs = {name: ((threads, count), types[name]) for name, count in (("out", 16), ("halves", 6), ("brains", 4))}
+    return case("floats", ranks, expected, block=threads, buffers={"left": left, "right": right, **outs})
 
 
 LIBM_ULPS = 2
@@ -445,8 +402,8 @@ def clusters(ranks: int) -> Case:
         return {"histogram": torch.cat(bins).to(torch.int32), "places": words(places, (blocks,))}
 
     buffers = {"data": data, "histogram": (blocks * 16, torch.int32), "places": (blocks, torch.int32)}
-    how = {"ranks": ranks, "grid": blocks, "block": 32, "cluster": width, "buffers": buffers}
-    return case("clusters", expected, {**how, "arguments": [*buffers, ("s32", count)]})
+    how = {"grid": blocks, "block": 32, "cluster": width, "buffers": buffers}
+    return case("clusters", ranks, expected, more=[("s32", count)], **how)
 
 
 def copies(ranks: int) -> Case:
@@ -459,16 +416,15 @@ def copies(ranks: int) -> Case:
         return {"out": out}
 
     buffers = {"data": data, "out": ((blocks, tiles, threads, 4), torch.float32)}
-    how = {"ranks": ranks, "grid": blocks, "block": threads, "buffers": buffers}
-    return case("copies", expected, {**how, "arguments": [*buffers, ("s32", tiles)]})
+    return case("copies", ranks, expected, grid=blocks, buffers=buffers, more=[("s32", tiles)])
 
 
 def phases(ranks: int) -> Case:
     threads, turns = 64, 5
     sums = [sum(turn * 100 + (at + turn + 1) % threads for turn in range(turns)) for at in range(threads)]
     found = {"out": words([*sums, sum(sums)], (threads + 1,))}
-    how = {"ranks": ranks, "grid": 1, "block": threads, "buffers": {"out": (threads + 1, torch.int32, 0)}}
-    return case("phases", lambda rank: found, {**how, "arguments": ["out", ("s32", turns)]})
+    buffers = {"out": (threads + 1, torch.int32, 0)}
+    return case("phases", ranks, lambda rank: found, buffers=buffers, more=[("s32", turns)])
 
 
 # Several GPUs
@@ -483,19 +439,12 @@ def peers(ranks: int) -> tuple[str, list[Any]]:
 def rotate(ranks: int) -> Case:
     count = 300
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            sent = (rank - 1) % ranks * 1000 + torch.arange(count, dtype=torch.float32)
-            held("out", outputs["out"][rank], sent, rank)
+    def expected(rank: int) -> Expected:
+        return {"out": (rank - 1) % ranks * 1000 + torch.arange(count, dtype=torch.float32)}
 
-    buffers = {
-        "data": (count, torch.float32),
-        "flags": (1, torch.int32, 0),
-        "out": (count, torch.float32),
-    }
+    buffers = {"data": (count, torch.float32), "flags": (1, torch.int32, 0), "out": (count, torch.float32)}
     arguments = [peers(ranks), "out", ("s32", "rank"), ("s32", "world_size"), ("s32", count)]
-    how = {"grid": 1, "block": 128, "buffers": buffers, "arguments": arguments, "local": ["out"]}
-    return Case(of_cuda(SOURCE, "rotate"), how, check)
+    return case("rotate", ranks, expected, block=128, buffers=buffers, arguments=arguments, local=["out"])
 
 
 def through_switch(ranks: int) -> Case:
@@ -503,16 +452,11 @@ def through_switch(ranks: int) -> Case:
     count = 512
     data = random_rows(ranks, (count,), torch.float32, -500, 500)
     total = torch.stack(data).sum(0)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("sums", outputs["sums"][rank], total, rank)
-
     buffers = {"data": data, "sums": (count, torch.float32), "flags": (1, torch.int32, 0)}
-    arguments = [peers(ranks), ("multicast", "data"), ("multicast", "sums")]
+    arguments: list[Any] = [peers(ranks), ("multicast", "data"), ("multicast", "sums")]
     arguments += [("s32", "rank"), ("s32", "world_size"), ("s32", count)]
-    how = {"grid": 1, "block": 32, "buffers": buffers, "arguments": arguments}
-    return Case(of_cuda(SOURCE, "through_switch"), how, check)
+    how = {"block": 32, "buffers": buffers, "arguments": arguments, "local": ()}
+    return case("through_switch", ranks, lambda rank: {"sums": total}, **how)
 
 
 _of_nvcc = partial(Foreign, package="nvidia-cuda-nvcc", needs_host_compiler=True)

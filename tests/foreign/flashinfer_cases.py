@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, held
+from tests.foreign.cases import Case, Foreign, Outputs, exact, held
 from tests.foreign.cuda_cases import of_cuda
+from tests.foreign.environment import Module
 
 PACK_BYTES = 16
 """What a thread loads at once."""
@@ -56,20 +57,12 @@ def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
             [in_float32(in_order([one[part * rank : ends[rank]] for one in data], rank)) for rank in range(ranks)]
         )
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("result", outputs["result"][rank], expected, rank)
-            held("data", outputs["data"][rank], data[rank], rank)
-
-    buffers = {
-        "data": data,
-        "signals": ((SIGNAL_BYTES + packs * PACK_BYTES) // 4, torch.int32, 0),
-        "result": (packs * pack, dtype),
-    }
+    words = (SIGNAL_BYTES + packs * PACK_BYTES) // 4
+    buffers = {"data": data, "signals": (words, torch.int32, 0), "result": (packs * pack, dtype)}
     signals = ("struct", pointers("signals", ranks, 8))
     arguments = [("peers", "data"), signals, "signals", "result", ("s32", "rank"), ("s32", packs)]
-    launch = {"grid": 2, "block": 32, "buffers": buffers, "arguments": arguments, "local": ["result"]}
-    return Case(module, launch, check)
+    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "arguments": arguments, "local": ["result"]}
+    return exact(module, ranks, lambda rank: {"result": expected, "data": data[rank]}, **how)
 
 
 # TensorRT-LLM's
@@ -118,8 +111,19 @@ def in_order(terms: Sequence[torch.Tensor], first: int) -> list[torch.Tensor]:
     return [terms[(first + i) % len(terms)] for i in range(len(terms))]
 
 
-def trtllm_module(kernel: str, dtype: torch.dtype, ranks: int) -> Any:
-    return of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+def trtllm(
+    kernel: str, dtype: torch.dtype, ranks: int, numbers: tuple[int, int, int], buffers: dict[str, Any], **how: Any
+) -> tuple[Module, dict[str, Any]]:
+    """The module with a kernel, and its launch. numbers: elements, those of a block, and of a row."""
+    module = of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+    arguments = partial(params, ranks, *numbers, tuple(buffers))
+    local = [name for name in ("input", "output", "intermediate", "residual", "bias", "weight") if name in buffers]
+    launch = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": local}
+    return module, {**launch, **how}
+
+
+def flags(ranks: int) -> Any:
+    return ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
 
 
 def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
@@ -129,24 +133,12 @@ def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     per_block = 2 * THREADS * pack
     elts = 2 * per_block - 3 * pack  # the last block has less
     data = inputs(ranks, elts, dtype)
-    flags = ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
-    buffers = {
-        "input": data,
-        "output": (elts, dtype),
-        "comm": (ranks * elts if pushes else elts, dtype),
-        "flags_in": flags,
-    }
-    arguments = partial(params, ranks, elts, per_block, 0, tuple(buffers))
-    launch = {
-        "grid": BLOCKS,
-        "block": THREADS,
-        "buffers": buffers,
-        "arguments": arguments,
-        "local": ["input", "output"],
-    }
-    module = trtllm_module(f"oneShotAllReduceKernel{_flags(dtype, ranks, True, pushes)}", dtype, ranks)
+    comm = (ranks * elts if pushes else elts, dtype)
+    buffers = {"input": data, "output": (elts, dtype), "comm": comm, "flags_in": flags(ranks)}
+    name = f"oneShotAllReduceKernel{_flags(dtype, ranks, True, pushes)}"
+    module, launch = trtllm(name, dtype, ranks, (elts, per_block, 0), buffers)
     expected = [rounded_each(in_order(data, -rank if pushes else 0)) for rank in range(ranks)]
-    return Case(module, launch, partial(_check_output, expected))
+    return exact(module, ranks, lambda rank: {"output": expected[rank]}, **launch)
 
 
 def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
@@ -157,19 +149,15 @@ def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     data = inputs(ranks, elts, dtype)
     more = inputs(2, elts, dtype)
     residual, bias = more[0], more[1][:HIDDEN]
-    flags = ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
-    buffers = {
-        **{"input": data, "output": (elts, dtype), "comm": (elts, dtype), "flags_in": flags, "flags_out": flags},
-        **({"residual": residual, "bias": bias} if pushes else {"residual": residual}),
-    }
+    buffers: dict[str, Any] = {"input": data, "output": (elts, dtype), "comm": (elts, dtype)}
+    buffers |= {"flags_in": flags(ranks), "flags_out": flags(ranks), "residual": residual}
+    buffers |= {"bias": bias} if pushes else {}
     shares = [one.view(ranks, -1) for one in data]
     total = torch.cat([rounded_each(in_order([one[r] for one in shares], -r if pushes else 0)) for r in range(ranks)])
     total = rounded_each([total, *([bias.repeat(elts // HIDDEN)] if pushes else []), residual])
-    arguments = partial(params, ranks, elts, per_block, HIDDEN, tuple(buffers))
-    local = ["input", "output", "residual", *(["bias"] if pushes else [])]
-    launch = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": local}
     name = f"twoShotAllReduceKernel{_flags(dtype, ranks, True, pushes, pushes, True)}"
-    return Case(trtllm_module(name, dtype, ranks), launch, partial(_check_output, [total] * ranks))
+    module, launch = trtllm(name, dtype, ranks, (elts, per_block, HIDDEN), buffers)
+    return exact(module, ranks, lambda rank: {"output": total}, **launch)
 
 
 def norm_units(hidden: int) -> int:
@@ -199,10 +187,10 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
             held("intermediate", outputs["intermediate"][rank], sums[rank], rank)
             rows = sums[rank].double().view(tokens, hidden)
             scale = (rows.square().mean(1, keepdim=True) + EPSILON).rsqrt()
-            exact = (rows * scale * weight.double()).flatten()
+            right = (rows * scale * weight.double()).flatten()
             bound = torch.finfo(dtype).eps / 2 + norm_units(hidden) * UNIT
-            error = (outputs["output"][rank].double() - exact).abs()
-            worst = (error / exact.abs().clamp(min=1e-30) / bound).max()
+            error = (outputs["output"][rank].double() - right).abs()
+            worst = (error / right.abs().clamp(min=1e-30) / bound).max()
             assert worst <= 1, f"output on rank {rank} has {worst:.2f} times the error of the bound"
 
     comm = (ranks * elts, dtype, -0.0)
@@ -210,28 +198,15 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
         **{"input": data, "output": (elts, dtype), "intermediate": (elts, dtype), "residual": residual},
         **{"weight": weight, "lamport0": comm, "lamport1": comm, "lamport2": comm},
     }
-    arguments = partial(params, ranks, elts, 0, hidden, tuple(buffers))
-    local = ["input", "output", "intermediate", "residual", "weight"]
-    launch = {
-        "grid": tokens * cluster,
-        "cluster": cluster,
-        "block": THREADS,
-        "buffers": buffers,
-        "arguments": arguments,
-        "local": local,
-    }
-    return Case(trtllm_module(f"all_reduce_norm_kernelILi{cluster}E", dtype, ranks), launch, check)
+    name, how = f"all_reduce_norm_kernelILi{cluster}E", {"grid": tokens * cluster, "cluster": cluster}
+    module, launch = trtllm(name, dtype, ranks, (elts, 0, hidden), buffers, **how)
+    return Case(module, launch, check)
 
 
 def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
     """The end of a kernel's mangled name: its type, the number of ranks and its switches."""
     mangled = {torch.float16: "6__half", torch.bfloat16: "13__nv_bfloat16", torch.float32: "f"}[dtype]
     return f"I{mangled}Li{ranks}E" + "".join(f"Lb{int(one)}E" for one in flags)
-
-
-def _check_output(expected: Sequence[torch.Tensor], outputs: Outputs) -> None:
-    for rank, one in enumerate(expected):
-        held("output", outputs["output"][rank], one, rank)
 
 
 PACKAGE = "flashinfer-python"

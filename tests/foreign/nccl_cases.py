@@ -7,13 +7,14 @@ ncclWindow_vidmem (impl/core__types.h).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from memory.placing import SIMULATED
-from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
-from tests.foreign.environment import Module, compiled
+from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.environment import compiled
 
 SOURCE = "nccl_kernels.py"
 BLOCKS, THREADS = 4, 64
@@ -25,10 +26,6 @@ STRIDE = [("u32", 1), ("u32", 0)]
 RESOURCES = {"resources": (1024, torch.int32, 0)}
 """Counters and inboxes of barriers."""
 COMM_BYTES = 248
-
-
-def of_nccl(function: str) -> Module:
-    return compiled("cute_to_ptx.py", {"source": SOURCE, "function": function, "arch": 90}, [SOURCE])
 
 
 def communicator(multimem: Any = ("u64", 0)) -> Any:
@@ -50,38 +47,27 @@ def window(buffer: str) -> Any:
     )
 
 
-def launch(buffers: dict[str, Any], arguments: list[Any]) -> dict[str, Any]:
-    return {
-        "grid": BLOCKS,
-        "block": THREADS,
-        "buffers": {**buffers, **RESOURCES},
-        "arguments": arguments,
-        "heap_bytes": HEAP_BYTES,
-    }
+def of_nccl(function: str, ranks: int, target: str, expected: Callable[[int], torch.Tensor], **launch: Any) -> Case:
+    """A kernel after which the buffer `target` holds what is expected on each rank."""
+    module = compiled("cute_to_ptx.py", {"source": SOURCE, "function": function, "arch": 90}, [SOURCE])
+    launch["buffers"] = {**launch["buffers"], **RESOURCES}
+    how = {"grid": BLOCKS, "block": THREADS, "heap_bytes": HEAP_BYTES, "local": (), **launch}
+    return exact(module, ranks, lambda rank: {target: expected(rank)}, **how)
 
 
 def store(ranks: int) -> Case:
     source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("window", outputs["window"][rank], source[rank - 1], rank)
-
     buffers = {"source": source, "window": (NUMEL, torch.float32)}
-    return Case(of_nccl("store"), launch(buffers, [communicator(), window("window"), "source"]), check)
+    arguments = [communicator(), window("window"), "source"]
+    return of_nccl("store", ranks, "window", lambda rank: source[rank - 1], buffers=buffers, arguments=arguments)
 
 
 def barrier(ranks: int, function: str = "barrier", multimem: Any = ("u64", 0)) -> Case:
     """What a rank reads behind the barrier is what the rank before stored."""
     source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("target", outputs["target"][rank], source[rank - 1], rank)
-
     buffers = {"source": source, "window": (NUMEL, torch.float32), "target": (NUMEL, torch.float32)}
     arguments = [communicator(multimem), window("window"), "source", "target"]
-    return Case(of_nccl(function), launch(buffers, arguments), check)
+    return of_nccl(function, ranks, "target", lambda rank: source[rank - 1], buffers=buffers, arguments=arguments)
 
 
 def multimem_barrier(ranks: int) -> Case:
@@ -93,14 +79,9 @@ def reduce_copy(ranks: int) -> Case:
     numel = 1024
     source = random_rows(ranks, (numel,), torch.float32, -999, 1000)
     total = torch.stack(source).sum(0)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("target", outputs["target"][rank], total, rank)
-
     buffers = {"source": source, "target": (numel, torch.float32)}
     arguments = [communicator(), window("source"), window("target"), ("s32", numel)]
-    return Case(of_nccl("reduce_copy"), launch(buffers, arguments), check)
+    return of_nccl("reduce_copy", ranks, "target", lambda rank: total, buffers=buffers, arguments=arguments)
 
 
 KERNELS = (

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
-from tests.foreign.environment import Module, compiled
+from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.environment import compiled
 
 BLOCKS, THREADS, NUMEL = 5, 128, 3000
-
-
-def of_numba(function: str, *types: str) -> Module:
-    source = "numba_kernels.py"
-    return compiled("numba_to_ptx.py", {"source": source, "function": function, "types": types}, [source])
 
 
 def array(name: str, numel: int, itemsize: int) -> list[Any]:
@@ -23,39 +19,34 @@ def array(name: str, numel: int, itemsize: int) -> list[Any]:
     return [("u64", 0), ("u64", 0), ("s64", numel), ("s64", itemsize), name, ("s64", numel), ("s64", itemsize)]
 
 
+def of_numba(function: str, ranks: int, buffers: dict[str, Any], out: Callable[[int], torch.Tensor]) -> Case:
+    """A kernel of arrays of 32-bit numbers, of which the last is `out` and holds one number. buffers: type in Numba's
+    words, number of elements and what the array is, by name."""
+    source = "numba_kernels.py"
+    types = [f"{of_type}[::1]" for of_type, *_ in buffers.values()]
+    module = compiled("numba_to_ptx.py", {"source": source, "function": function, "types": types}, [source])
+    arguments = [one for name, (_, numel, _) in buffers.items() for one in array(name, numel, 4)]
+    given = {name: one for name, (*_, one) in buffers.items()}
+    how = {"grid": BLOCKS, "block": THREADS, "buffers": given, "arguments": arguments}
+    return exact(module, ranks, lambda rank: {"out": out(rank).view(1)}, **how)
+
+
 def total(ranks: int) -> Case:
     """Sums of integers are exact in any order."""
     x = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
-    module = of_numba("total", "float32[::1]", "float32[::1]", "int32[::1]", "float32[::1]")
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("out", outputs["out"][rank], x[rank].sum().view(1), rank)
-
     buffers = {
-        "x": x,
-        "partial": (BLOCKS, torch.float32),
-        "arrived": (1, torch.int32, 0),
-        "out": (1, torch.float32),
+        "x": ("float32", NUMEL, x),
+        "partial": ("float32", BLOCKS, (BLOCKS, torch.float32)),
+        "arrived": ("int32", 1, (1, torch.int32, 0)),
+        "out": ("float32", 1, (1, torch.float32)),
     }
-    numels = {"x": NUMEL, "partial": BLOCKS, "arrived": 1, "out": 1}
-    arguments = [one for name, numel in numels.items() for one in array(name, numel, 4)]
-    how = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": list(buffers)}
-    return Case(module, how, check)
+    return of_numba("total", ranks, buffers, lambda rank: x[rank].sum())
 
 
 def largest(ranks: int) -> Case:
     x = random_rows(ranks, (NUMEL,), torch.int32, -(10**6), 10**6)
-    module = of_numba("largest", "int32[::1]", "int32[::1]")
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("out", outputs["out"][rank], x[rank].max().view(1), rank)
-
-    buffers = {"x": x, "out": (1, torch.int32, -(2**31))}
-    arguments = [*array("x", NUMEL, 4), *array("out", 1, 4)]
-    how = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": list(buffers)}
-    return Case(module, how, check)
+    buffers = {"x": ("int32", NUMEL, x), "out": ("int32", 1, (1, torch.int32, -(2**31)))}
+    return of_numba("largest", ranks, buffers, lambda rank: x[rank].max())
 
 
 KERNELS = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, held
+from tests.foreign.cases import Case, Foreign, exact
 from tests.foreign.environment import Module, compiled
 
 SOURCE = "nvshmem_kernels.py"
@@ -21,73 +21,43 @@ def of_nvshmem(function: str) -> Module:
     return compiled("cute_to_ptx.py", {"source": SOURCE, "function": function, "arch": 90}, [SOURCE])
 
 
-def given(ranks: int, numel: int) -> list[torch.Tensor]:
+def from_before(
+    function: str, ranks: int, numel: int, more: Any, grid: int, signal: int | None = None, target: str = "target"
+) -> Case:
+    """A kernel after which `target` holds what the PE before has in `source`, and the signal, if any, its value."""
     made = torch.Generator().manual_seed(11)
-    return [torch.randn(numel, generator=made) for _ in range(ranks)]
+    source = [torch.randn(numel, generator=made) for _ in range(ranks)]
+    buffers: dict[str, Any] = {"source": source, "target": (numel, torch.float32)}
+    if signal is not None:
+        buffers["signal"] = (1, torch.uint64, 0)
+    buffers[target] = (numel, torch.float32)
 
+    def expected(rank: int) -> dict[str, torch.Tensor]:
+        counted = {} if signal is None else {"signal": torch.tensor([signal], dtype=torch.uint64)}
+        return {target: source[rank - 1], **counted}
 
-def from_before(ranks: int, function: str, numel: int, grid: int, *more: Any) -> Case:
-    """A kernel after which `target` holds what the PE before has in `source`."""
-    source = given(ranks, numel)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("target", outputs["target"][rank], source[rank - 1], rank)
-
-    buffers = {"source": source, "target": (numel, torch.float32)}
-    arguments = ["source", "target", *more]
-    return Case(
-        of_nvshmem(function), {"grid": grid, "block": THREADS, "buffers": buffers, "arguments": arguments}, check
-    )
+    local = () if target == "target" else (target,)
+    how = {"grid": grid, "block": THREADS, "buffers": buffers, "local": local}
+    return exact(of_nvshmem(function), ranks, expected, more, **how)
 
 
 def p(ranks: int) -> Case:
-    return from_before(ranks, "p", BLOCKS * THREADS, BLOCKS)
+    return from_before("p", ranks, BLOCKS * THREADS, (), BLOCKS)
 
 
 def put_block(ranks: int) -> Case:
     count = 250  # no multiple of a vector's or a warp's elements
-    return from_before(ranks, "put_block", BLOCKS * count, BLOCKS, ("s32", count))
+    return from_before("put_block", ranks, BLOCKS * count, [("s32", count)], BLOCKS)
 
 
 def put_signal(ranks: int) -> Case:
     """What a PE reads behind signal_wait_until is there, and the signal has its value."""
-    source = given(ranks, 1000)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("copied", outputs["copied"][rank], source[rank - 1], rank)
-            held("signal", outputs["signal"][rank], torch.tensor([ARRIVED], dtype=torch.uint64), rank)
-
-    buffers = {
-        "source": source,
-        "target": (1000, torch.float32),
-        "signal": (1, torch.uint64, 0),
-        "copied": (1000, torch.float32),
-    }
-    launch = {
-        "grid": 1,
-        "block": THREADS,
-        "buffers": buffers,
-        "arguments": [*buffers, ("s32", 1000)],
-        "local": ["copied"],
-    }
-    return Case(of_nvshmem("put_signal"), launch, check)
+    return from_before("put_signal", ranks, 1000, [("s32", 1000)], 1, ARRIVED, "copied")
 
 
 def put_signal_of_threads(ranks: int) -> Case:
     """All threads have added to the signal of the PE behind them before it ends."""
-    count = 5
-    source = given(ranks, THREADS * count)
-
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("target", outputs["target"][rank], source[rank - 1], rank)
-            held("signal", outputs["signal"][rank], torch.tensor([THREADS], dtype=torch.uint64), rank)
-
-    buffers = {"source": source, "target": (THREADS * count, torch.float32), "signal": (1, torch.uint64, 0)}
-    launch = {"grid": 1, "block": THREADS, "buffers": buffers, "arguments": [*buffers, ("s32", count)]}
-    return Case(of_nvshmem("put_signal_of_threads"), launch, check)
+    return from_before("put_signal_of_threads", ranks, THREADS * 5, [("s32", 5)], 1, THREADS)
 
 
 KERNELS = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, held, random_rows
+from tests.foreign.cases import Case, Foreign, Outputs, exact, random_rows
 from tests.foreign.environment import Module, compiled
 
 ROWS, COLUMNS, BLOCK = 6, 200, 256
@@ -26,8 +26,8 @@ def of_triton(function: str, types: dict[str, str], warps: int = 4, **constants:
     return compiled("triton_to_ptx.py", request, [source])
 
 
-def launch(module: Module, grid: int, **more: Any) -> dict[str, Any]:
-    return {"grid": grid, "block": 128, "shared_bytes": module.facts["shared_bytes"], **more}
+def launch(module: Module, grid: int, buffers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"grid": grid, "block": 128, "shared_bytes": module.facts["shared_bytes"], "buffers": buffers, **more}
 
 
 def softmax(ranks: int) -> Case:
@@ -42,15 +42,15 @@ def softmax(ranks: int) -> Case:
 
     def check(outputs: Outputs) -> None:
         for rank, found in enumerate(outputs["y"]):
-            exact = torch.softmax(x[rank].double(), 1)
+            right = torch.softmax(x[rank].double(), 1)
             extent = (x[rank].amax(1, keepdim=True) - x[rank].amin(1, keepdim=True)).double()
             bound = (SOFTMAX_UNITS + 6 * extent) * UNIT
-            worst = ((found.double() - exact).abs() / exact / bound).max()
+            worst = ((found.double() - right).abs() / right / bound).max()
             assert worst <= 1, f"y on rank {rank} has {worst:.2f} times the error of the bound"
 
     buffers = {"x": x, "y": ((ROWS, COLUMNS), torch.float32)}
     arguments = ["x", "y", ("s32", COLUMNS), *SCRATCH]
-    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=["x", "y"]), check)
+    return Case(module, launch(module, ROWS, buffers, arguments=arguments, local=["x", "y"]), check)
 
 
 def reductions(ranks: int) -> Case:
@@ -59,16 +59,12 @@ def reductions(ranks: int) -> Case:
     types = {"x": "*fp32", "total": "*fp32", "largest": "*fp32", "where": "*i32", "columns": "i32"}
     module = of_triton("reductions", types, BLOCK=BLOCK)
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("total", outputs["total"][rank], x[rank].sum(1), rank)
-            held("largest", outputs["largest"][rank], x[rank].amax(1), rank)
-            first = np.argmax(x[rank].numpy(), axis=1).astype(np.int32)
-            held("where", outputs["where"][rank], torch.from_numpy(first), rank)
+    def expected(rank: int) -> dict[str, torch.Tensor]:
+        first = np.argmax(x[rank].numpy(), axis=1).astype(np.int32)
+        return {"total": x[rank].sum(1), "largest": x[rank].amax(1), "where": torch.from_numpy(first)}
 
     buffers = {"x": x, "total": (ROWS, torch.float32), "largest": (ROWS, torch.float32), "where": (ROWS, torch.int32)}
-    arguments = [*buffers, ("s32", COLUMNS), *SCRATCH]
-    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=list(buffers)), check)
+    return exact(module, ranks, expected, [("s32", COLUMNS), *SCRATCH], **launch(module, ROWS, buffers))
 
 
 def scans(ranks: int) -> Case:
@@ -76,15 +72,12 @@ def scans(ranks: int) -> Case:
     types = {"x": "*i32", "sums": "*i32", "highest": "*i32", "columns": "i32"}
     module = of_triton("scans", types, BLOCK=BLOCK)
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("sums", outputs["sums"][rank], x[rank].cumsum(1, dtype=torch.int32), rank)
-            held("highest", outputs["highest"][rank], x[rank].cummax(1).values, rank)
+    def expected(rank: int) -> dict[str, torch.Tensor]:
+        return {"sums": x[rank].cumsum(1, dtype=torch.int32), "highest": x[rank].cummax(1).values}
 
     shape = (ROWS, COLUMNS)
     buffers = {"x": x, "sums": (shape, torch.int32), "highest": (shape, torch.int32)}
-    arguments = [*buffers, ("s32", COLUMNS), *SCRATCH]
-    return Case(module, launch(module, ROWS, buffers=buffers, arguments=arguments, local=list(buffers)), check)
+    return exact(module, ranks, expected, [("s32", COLUMNS), *SCRATCH], **launch(module, ROWS, buffers))
 
 
 def all_reduce(ranks: int) -> Case:
@@ -98,13 +91,10 @@ def all_reduce(ranks: int) -> Case:
     types = {"peers": "*i64", "flags": "*i64", "y": "*bf16", "rank": "i32"}
     module = of_triton("all_reduce", types, RANKS=ranks, BLOCK=size)
 
-    def check(outputs: Outputs) -> None:
-        for rank in range(ranks):
-            held("y", outputs["y"][rank], total.to(torch.bfloat16), rank)
-
     buffers = {"x": x, "flags": ((blocks, ranks), torch.int32, 0), "y": (blocks * size, torch.bfloat16)}
     arguments = [("peers", "x"), ("peers", "flags"), "y", ("s32", "rank"), *SCRATCH]
-    return Case(module, launch(module, blocks, buffers=buffers, arguments=arguments, local=["y"]), check)
+    how = launch(module, blocks, buffers, arguments=arguments, local=["y"])
+    return exact(module, ranks, lambda rank: {"y": total.to(torch.bfloat16)}, **how)
 
 
 KERNELS = (

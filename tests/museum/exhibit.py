@@ -7,6 +7,7 @@ mended one alone.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,11 +21,15 @@ from memory.fabric import Deadlock, Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld
 from tests.kernels.launching import Launches
+from tests.museum.notation import ptx_of
 from tests.simulator import harness
 
 ARCH = harness.ARCH
 CACHE = Path("~/.cache/symlab/kernels").expanduser()
 """Where the runner keeps compiled kernels, too (cache_dir)."""
+
+NUMBERS = ("rank", "launch", "colour", "epoch")
+"""Parameters of 32 bits."""
 
 HEAP_BYTES = 1 << 16
 STEP_BUDGET = 100_000
@@ -42,32 +47,42 @@ class Seen:
 class Exhibit:
     """A bug, its mend, and how to tell them apart.
 
-    name: short, of the project and the number, or of the defect. thread: where the bug is told, such as
-    "NVIDIA/cutlass#3117"; "" for a mutant of ours. defect: what is wrong, in a few words. body: PTX as
-    tests/simulator/harness.py's module() takes it, of both kernels. parameters: "u64 data" is the rank's own buffer,
-    "u64 peer_data" that of the next rank, "u64 data_2" that of rank 2, "u64 multicast_data" all of them; "u32 rank";
-    every other number is what the host gives. buffers: the words that each begins with, on all ranks. host: what a
-    rank's host does, given the stage. expected: the words of "out" on a rank. ways: by which of ways.WAYS the bug must
-    be found.
+    thread: where the bug is told, such as "NVIDIA/cutlass#3117"; "" for a mutant of ours. title: what a mutant is
+    called. defect: what is wrong, in a few words. body: PTX of both kernels, as tests/simulator/harness.py's module()
+    takes it, and in the short forms of notation.py. %data is the address of the rank's own buffer, %peer_data of the
+    next rank's, %data_2 of rank 2's, %multicast_data of all of them; %rank; every other number is what the host gives.
+    buffers: the words that each begins with, on all ranks. host: what a rank's host does, given the stage. expected:
+    the words of "out" on a rank. ways: by which of ways.WAYS the bug must be found.
     """
 
-    name: str
-    thread: str
     defect: str
     body: str
-    parameters: tuple[str, ...]
     buffers: Mapping[str, Sequence[int]]
     expected: Callable[[int], Sequence[int]]
     ways: tuple[str, ...]
+    thread: str = ""
+    title: str = ""
     ranks: int = 2
     grid: int = 1
     block: int = 32
     host: Callable[[Stage], None] = field(default=lambda stage: stage.launch())
     before: str = ""
 
+    @property
+    def name(self) -> str:
+        """The project and the number, or the mutant's title."""
+        return self.title or self.thread.rpartition("/")[2]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what either kernel is given: buffers' addresses, and NUMBERS."""
+        names = set(re.findall(r"%([a-z]\w*)", ptx_of(self.body, False) + ptx_of(self.body, True)))
+        return tuple(sorted(one for one in names if one in NUMBERS or any(of in one for of in self.buffers)))
+
     def ptx(self, is_mended: bool) -> str:
         """Return the PTX module of one of the two kernels."""
-        return harness.module(chosen(self.body, is_mended), self.parameters, before=self.before)
+        parameters = [f"u{32 if name in NUMBERS else 64} {name}" for name in self.parameters]
+        return harness.module(ptx_of(self.body, is_mended), parameters, before=self.before)
 
     def run(self, is_mended: bool, **options: Any) -> Seen:
         """Run one of the two kernels on a new world with these options."""
@@ -94,18 +109,6 @@ class Exhibit:
                 return Seen("wrong", f"rank {rank}: out[{at}] is {words[at]}, not {expected[at]}")
         return Seen("clean")
 
-    def line(self, is_mended: bool) -> str:
-        """Return the first line that the other kernel does not have."""
-        mark = "+" if is_mended else "-"
-        return next((one[1:].strip() for one in self.body.splitlines() if one.startswith(mark)), "")
-
-
-def chosen(body: str, is_mended: bool) -> str:
-    """Return a body with the lines of one kernel, without the marks."""
-    other = "-" if is_mended else "+"
-    lines = [one for one in body.splitlines() if not one.startswith(other)]
-    return "\n".join(" " + one[1:] if one[:1] in ("-", "+") else one for one in lines)
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -119,8 +122,7 @@ class Stage:
 
     def launch(self, stream: int | None = None, **numbers: int) -> None:
         """Launch the kernel with these numbers; it does not wait."""
-        names = [one.split()[1] for one in self.exhibit.parameters]
-        values = [numbers[name] if name in numbers else self._value(name) for name in names]
+        values = [numbers[name] if name in numbers else self._value(name) for name in self.exhibit.parameters]
         how = (self.exhibit.grid, self.exhibit.block, values)
         harness.start(self.fabric, self.executable, *how, stream=stream)
 
@@ -162,12 +164,12 @@ class OwnKernel:
     """
 
     name: str
-    thread: str
     defect: str
     spec: KernelSpec
     case: Case
     change: Callable[[str], str]
     ways: tuple[str, ...]
+    thread: str = ""
 
     def ptx(self, is_mended: bool) -> str:
         """Return the PTX module of one of the two kernels."""

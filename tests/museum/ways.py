@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from simulator.world import SimulatorOptions
-from tests.museum.exhibit import Seen
+from tests.museum.exhibit import Exhibit, OwnKernel, Seen
 
-
-class Shown(Protocol):
-    """What is exhibited: Exhibit and OwnKernel."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def thread(self) -> str: ...
-    @property
-    def defect(self) -> str: ...
-    @property
-    def ways(self) -> tuple[str, ...]: ...
-    def run(self, is_mended: bool, **options: Any) -> Seen: ...
+Shown = Exhibit | OwnKernel
 
 
 @dataclass(frozen=True, slots=True)

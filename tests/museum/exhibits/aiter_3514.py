@@ -8,10 +8,8 @@ launch later, after its writes.
 from tests.museum.exhibit import Exhibit, launches
 
 EXHIBIT = Exhibit(
-    name="aiter#3514",
     thread="ROCm/aiter#3514",
     defect="no barrier at the end: the next launch overwrites what a peer still reads",
-    parameters=("u64 input", "u64 peer_input", "u64 flag", "u64 peer_flag", "u64 out", "u32 rank", "u32 launch"),
     buffers={"input": [0] * 32, "flag": [0], "out": [0] * 96},
     expected=lambda rank: [1000 * launch + 100 * (1 - rank) + lane for launch in range(3) for lane in range(32)],
     host=launches(3),
@@ -19,10 +17,9 @@ EXHIBIT = Exhibit(
     body="""
     mul.lo.u64 %d0, %lane64, 4;
     // The caller's next step: an input of this launch.
-    add.u64 %d1, %input, %d0;
     mad.lo.u32 %r1, %rank, 100, %lane;
     mad.lo.u32 %r1, %launch, 1000, %r1;
-    st.global.u32 [%d1], %r1;
+    input[lane] = %r1;
     bar.sync 0;
 -   add.u32 %r2, %launch, 1;
 +   mad.lo.u32 %r2, %launch, 2, 1;
@@ -31,21 +28,17 @@ EXHIBIT = Exhibit(
     red.release.sys.global.add.u32 [%peer_flag], 1;
 ENTRY:
     ld.acquire.sys.global.u32 %r3, [%flag];
-    setp.lt.u32 %p2, %r3, %r2;
-    @%p2 bra ENTRY;
+    bra ENTRY if %r3 lt %r2;
 READY:
     bar.sync 0;
-    add.u64 %d2, %peer_input, %d0;
-    ld.global.u32 %r4, [%d2];
+    %r4 = peer_input[lane];
     mad.wide.u32 %d3, %launch, 128, %d0;
-    add.u64 %d3, %out, %d3;
-    st.global.u32 [%d3], %r4;
+    out[%d3] = %r4;
 +   bar.sync 0;
 +   @%p1 ret;
 +   red.release.sys.global.add.u32 [%peer_flag], 1;
 +EXIT:
 +   ld.acquire.sys.global.u32 %r3, [%flag];
-+   setp.le.u32 %p2, %r3, %r2;
-+   @%p2 bra EXIT;
++   bra EXIT if %r3 le %r2;
 """,
 )

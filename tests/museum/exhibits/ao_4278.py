@@ -8,10 +8,8 @@ what the others did.
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="ao#4278",
     thread="pytorch/ao#4278",
     defect="fence.proxy.async stands after bar.sync, in place of before",
-    parameters=("u64 out",),
     buffers={"out": [0] * 64},
     expected=lambda rank: list(range(100, 164)),
     ranks=1,
@@ -19,18 +17,14 @@ EXHIBIT = Exhibit(
     ways=("races",),
     before=".shared .align 16 .b8 stage[256];",
     body="""
-    mov.u32 %r10, stage;
-    mad.lo.u32 %r11, %lane, 4, %r10;
+    shared words %r10, %r11 = stage;
     add.u32 %r1, %lane, 100;
     st.shared.u32 [%r11], %r1;
 +   fence.proxy.async.shared::cta;
     bar.sync 0;
 -   fence.proxy.async.shared::cta;
-    setp.ne.u32 %p1, %lane, 0;
-    @%p1 bra END;
-    cp.async.bulk.global.shared::cta.bulk_group [%out], [%r10], 256;
-    cp.async.bulk.commit_group;
-    cp.async.bulk.wait_group 0;
+    bra END if %lane ne 0;
+    bulk store [%out], [%r10], 256;
 END:
 """,
 )

@@ -9,33 +9,27 @@ same; another, that the spin has to acquire.
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="cutlass#3117",
     thread="NVIDIA/cutlass#3117",
     defect="the spin for all ranks' flags is relaxed",
-    parameters=("u64 part", "u64 multicast_part", "u64 flag_0", "u64 flag_1", "u64 flag", "u64 out", "u32 rank"),
     buffers={"part": [0] * 32, "flag": [0], "out": [0] * 32},
     expected=lambda rank: [100 + 2 * lane for lane in range(32)],
     ways=("races", "weak"),
     body="""
-    mad.lo.u64 %d1, %lane64, 4, %part;
     mad.lo.u32 %r1, %rank, 100, %lane;
-    st.global.u32 [%d1], %r1;
+    part[lane] = %r1;
     bar.sync 0;
-    setp.ne.u32 %p1, %lane, 0;
-    @%p1 bra READY;
+    bra READY if %lane ne 0;
     red.release.sys.global.add.u32 [%flag_0], 1;
     red.release.sys.global.add.u32 [%flag_1], 1;
 WAIT:
 -   atom.relaxed.sys.global.cas.b32 %r2, [%flag], 2, 0;
 +   atom.acquire.sys.global.cas.b32 %r2, [%flag], 2, 0;
-    setp.ne.u32 %p2, %r2, 2;
-    @%p2 bra WAIT;
+    bra WAIT if %r2 ne 2;
 READY:
     bar.sync 0;
     fence.proxy.alias;
     mad.lo.u64 %d2, %lane64, 4, %multicast_part;
     multimem.ld_reduce.weak.global.add.u32 %r3, [%d2];
-    mad.lo.u64 %d3, %lane64, 4, %out;
-    st.global.u32 [%d3], %r3;
+    out[lane] = %r3;
 """,
 )

@@ -8,10 +8,8 @@ the copy is none: without fence.proxy.async it may overwrite the tile before the
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="DeepEP#642",
     thread="deepseek-ai/DeepEP#642",
     defect="no fence.proxy.async between reading a shared tile and the next bulk copy into it",
-    parameters=("u64 tiles", "u64 out"),
     buffers={"tiles": list(range(96)), "out": [0] * 96},
     expected=lambda rank: list(range(96)),
     ranks=1,
@@ -28,23 +26,16 @@ EXHIBIT = Exhibit(
     bar.sync 0;
 NEXT:
     @%p1 bra ISSUED;
-    mbarrier.arrive.expect_tx.shared.b64 %d1, [%r11], 128;
-    mad.wide.u32 %d2, %r1, 128, %tiles;
-    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r10], [%d2], 128, [%r11];
+    bulk load %r10 = tiles[%r1], %r11;
 ISSUED:
     and.b32 %r2, %r1, 1;
-WAIT:
-    mbarrier.try_wait.parity.shared.b64 %p2, [%r11], %r2;
-    @!%p2 bra WAIT;
+    phase %r11, %r2;
     add.u32 %r3, %r10, %r12;
     ld.shared.u32 %r4, [%r3];
-    mad.wide.u32 %d3, %r1, 128, %out;
-    mad.lo.u64 %d3, %lane64, 4, %d3;
-    st.global.u32 [%d3], %r4;
+    mad.lo.u32 %r5, %r1, 32, %lane;
+    out[%r5] = %r4;
 +   fence.proxy.async;
     bar.sync 0;
-    add.u32 %r1, %r1, 1;
-    setp.lt.u32 %p3, %r1, 3;
-    @%p3 bra NEXT;
+    bra NEXT if ++%r1 lt 3;
 """,
 )

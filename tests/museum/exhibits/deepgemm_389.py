@@ -7,18 +7,14 @@ load into the same stage, but only in the generic proxy.
 from tests.museum.exhibit import Exhibit
 
 LOAD = """
-    @%p1 bra LOADED{label};
-    mbarrier.arrive.expect_tx.shared.b64 _, [%r{barrier}], 128;
-    mad.wide.u32 %d1, %r{piece}, 128, %pieces;
-    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r{stage}], [%d1], 128, [%r{barrier}];
+    bra LOADED{label} if %lane ne 0;
+    bulk load %r{stage} = pieces[%r{piece}], %r{barrier};
 LOADED{label}:
 """
 
 EXHIBIT = Exhibit(
-    name="DeepGEMM#389",
     thread="deepseek-ai/DeepGEMM#389",
     defect="no fence.proxy.async between reading one of two stages and loading into it again",
-    parameters=("u64 pieces", "u64 out"),
     buffers={"pieces": list(range(128)), "out": [0] * 32},
     expected=lambda rank: [sum(range(lane, 128, 32)) for lane in range(32)],
     ranks=1,
@@ -27,8 +23,7 @@ EXHIBIT = Exhibit(
     body="""
     mov.u32 %r10, stages;
     mov.u32 %r11, full;
-    setp.ne.u32 %p1, %lane, 0;
-    @%p1 bra READY;
+    bra READY if %lane ne 0;
     mbarrier.init.shared.b64 [%r11], 1;
     mbarrier.init.shared.b64 [%r11+8], 1;
     fence.mbarrier_init.release.cluster;
@@ -45,8 +40,7 @@ NEXT:
     and.b32 %r4, %r3, 1;
     mad.lo.u32 %r5, %r4, 8, %r11;
     mad.lo.u32 %r6, %r4, 128, %r10;
-    setp.ge.u32 %p2, %r3, 4;
-    @%p2 bra LOADEDNEXT;
+    bra LOADEDNEXT if %r3 ge 4;
 """
     + LOAD.format(label="NEXT", barrier=5, piece=3, stage=6)
     + """
@@ -54,18 +48,13 @@ NEXT:
     mad.lo.u32 %r5, %r4, 8, %r11;
     mad.lo.u32 %r6, %r4, 128, %r10;
     shr.u32 %r7, %r1, 1;
-WAIT:
-    mbarrier.try_wait.parity.shared.b64 %p3, [%r5], %r7;
-    @!%p3 bra WAIT;
+    phase %r5, %r7;
     mad.lo.u32 %r6, %lane, 4, %r6;
     ld.shared.u32 %r8, [%r6];
     add.u32 %r2, %r2, %r8;
 +   fence.proxy.async.shared::cta;
     bar.warp.sync -1;
-    add.u32 %r1, %r1, 1;
-    setp.lt.u32 %p4, %r1, 4;
-    @%p4 bra NEXT;
-    mad.wide.u32 %d2, %lane, 4, %out;
-    st.global.u32 [%d2], %r2;
+    bra NEXT if ++%r1 lt 4;
+    out[lane] = %r2;
 """,
 )

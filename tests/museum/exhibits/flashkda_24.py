@@ -7,26 +7,22 @@ copies it out. For an empty sequence no turn runs, and nothing shows the zeros t
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="FlashKDA#24",
     thread="MoonshotAI/FlashKDA#24",
     defect="zeroed shared memory is copied in bulk without a fence if a loop does not run",
-    parameters=("u64 tokens", "u64 out"),
     buffers={"tokens": [0], "out": [5] * 32},
     expected=lambda rank: [0] * 32,
     ranks=1,
     ways=("races",),
     before=".shared .align 16 .b8 state[128];",
     body="""
-    mov.u32 %r10, state;
-    mad.lo.u32 %r11, %lane, 4, %r10;
+    shared words %r10, %r11 = state;
     mov.u32 %r1, 0;
     st.shared.u32 [%r11], %r1;
 +   fence.proxy.async.shared::cta;
     bar.sync 0;
     ld.global.u32 %r2, [%tokens];
 NEXT:
-    setp.ge.u32 %p1, %r1, %r2;
-    @%p1 bra DONE;
+    bra DONE if %r1 ge %r2;
     ld.shared.u32 %r3, [%r11];
     add.u32 %r3, %r3, 1;
     st.shared.u32 [%r11], %r3;
@@ -35,11 +31,8 @@ NEXT:
     add.u32 %r1, %r1, 1;
     bra NEXT;
 DONE:
-    setp.ne.u32 %p2, %lane, 0;
-    @%p2 bra END;
-    cp.async.bulk.global.shared::cta.bulk_group [%out], [%r10], 128;
-    cp.async.bulk.commit_group;
-    cp.async.bulk.wait_group 0;
+    bra END if %lane ne 0;
+    bulk store [%out], [%r10], 128;
 END:
 """,
 )

@@ -5,10 +5,8 @@ from tests.museum.exhibit import Exhibit
 EMPTY = 0x80000000
 
 EXHIBIT = Exhibit(
-    name="Lamport, one word",
-    thread="",
+    title="Lamport, one word",
     defect="of a unit of four words only the first is polled",
-    parameters=("u64 inbox", "u64 peer_inbox", "u64 out", "u32 rank"),
     buffers={"inbox": [EMPTY] * 128, "out": [0] * 128},
     expected=lambda rank: [100 * (1 - rank) + lane + word for lane in range(32) for word in range(4)],
     ways=("random", "weak"),

@@ -3,10 +3,8 @@
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="LL, flag first",
-    thread="",
+    title="LL, flag first",
     defect="a slot's flag and word are two stores, the flag first",
-    parameters=("u64 inbox", "u64 peer_inbox", "u64 out", "u32 rank"),
     buffers={"inbox": [0] * 64, "out": [0] * 32},
     expected=lambda rank: [100 * (2 - rank) + lane for lane in range(32)],
     ways=("random", "weak"),
@@ -24,9 +22,7 @@ EXHIBIT = Exhibit(
 WAIT:
     ld.relaxed.sys.global.b64 %d5, [%d4];
     mov.b64 {%r3, %r4}, %d5;
-    setp.ne.u32 %p1, %r4, 1;
-    @%p1 bra WAIT;
-    mad.lo.u64 %d6, %lane64, 4, %out;
-    st.global.u32 [%d6], %r3;
+    bra WAIT if %r4 ne 1;
+    out[lane] = %r3;
 """,
 )

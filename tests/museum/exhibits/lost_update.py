@@ -10,10 +10,8 @@ def count(stage: Stage) -> None:
 
 
 EXHIBIT = Exhibit(
-    name="lost update",
-    thread="",
+    title="lost update",
     defect="a counter of several blocks is loaded, added to and stored",
-    parameters=("u64 out_0",),
     buffers={"out": [0]},
     expected=lambda rank: [8 * (rank == 0)],
     grid=4,

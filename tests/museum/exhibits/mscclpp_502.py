@@ -15,10 +15,8 @@ def replay(stage: Stage) -> None:
 
 
 EXHIBIT = Exhibit(
-    name="mscclpp#502",
     thread="microsoft/mscclpp#502",
     defect="the launch's number comes from the host, and a graph freezes it",
-    parameters=("u64 counter", "u64 inbox", "u64 peer_inbox", "u64 out", "u32 rank", "u32 epoch"),
     buffers={"counter": [0], "inbox": [0] * 4, "out": [0] * 3},
     expected=lambda rank: [1000 * launch + 100 * (1 - rank) for launch in (1, 2, 3)],
     block=1,
@@ -42,11 +40,8 @@ EXHIBIT = Exhibit(
 WAIT:
     ld.relaxed.sys.global.b64 %d5, [%d4];
     mov.b64 {%r5, %r6}, %d5;
-    setp.ne.u32 %p1, %r6, %r2;
-    @%p1 bra WAIT;
+    bra WAIT if %r6 ne %r2;
     sub.u32 %r7, %r1, 1;
-    mul.wide.u32 %d6, %r7, 4;
-    add.u64 %d6, %out, %d6;
-    st.global.u32 [%d6], %r5;
+    out[%r7] = %r5;
 """,
 )

@@ -7,10 +7,8 @@ chunk is sooner, its addition ends the wait for an earlier one. Each chunk of th
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="nvshmem#84",
     thread="NVIDIA/nvshmem#84",
     defect="chunks add to one counter, so that a later one ends the wait for an earlier one",
-    parameters=("u64 data_1", "u64 count_1", "u64 out", "u32 rank"),
     buffers={"data": [0, 0], "count": [0, 0], "out": [0, 0]},
     expected=lambda rank: [500, 501] if rank == 1 else [0, 0],
     grid=2,
@@ -23,18 +21,15 @@ EXHIBIT = Exhibit(
     add.u32 %r1, %block, 1;
 +   add.u64 %d3, %count_1, %d1;
 +   mov.u32 %r1, 1;
-    setp.eq.u32 %p1, %rank, 1;
-    @%p1 bra WAIT;
+    bra WAIT if %rank eq 1;
     add.u32 %r2, %block, 500;
     st.global.u32 [%d2], %r2;
     red.release.sys.global.add.u32 [%d3], 1;
     ret;
 WAIT:
     ld.acquire.sys.global.u32 %r3, [%d3];
-    setp.lt.u32 %p2, %r3, %r1;
-    @%p2 bra WAIT;
+    bra WAIT if %r3 lt %r1;
     ld.global.u32 %r4, [%d2];
-    add.u64 %d4, %out, %d1;
-    st.global.u32 [%d4], %r4;
+    out[%d1] = %r4;
 """,
 )

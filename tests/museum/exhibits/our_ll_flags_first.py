@@ -35,7 +35,6 @@ def flags_first(ptx: str) -> str:
 
 EXHIBIT = OwnKernel(
     name="our all_reduce/ll, flags first",
-    thread="",
     defect="a slot's flags are stored before its words",
     spec=find(CASE.name),
     case=CASE,

@@ -12,8 +12,7 @@ BARRIER = """
     st.release.sys.global.u32 [%peer_flag], %r9;
 WAIT{number}:
     ld.acquire.sys.global.u32 %r5, [%flag];
-    setp.lt.u32 %p1, %r5, %r9;
-    @%p1 bra WAIT{number};
+    bra WAIT{number} if %r5 lt %r9;
 """
 ROUND = """
     add.u32 %r1, %r2, {add};
@@ -25,10 +24,8 @@ ROUND = """
 """
 
 EXHIBIT = Exhibit(
-    name="pypto#1829",
     thread="hw-native-sys/pypto#1829",
     defect="a barrier over ranks stores and waits for the same number each time",
-    parameters=("u64 data", "u64 peer_data", "u64 flag", "u64 peer_flag", "u64 out", "u32 rank"),
     buffers={"data": [0], "flag": [0], "out": [0, 0]},
     expected=lambda rank: [101 - rank, 201 - rank],
     block=1,

@@ -17,26 +17,22 @@ def allocate_then_signal(stage: Stage) -> None:
 
 
 EXHIBIT = Exhibit(
-    name="pytorch#196546",
     thread="pytorch/pytorch#196546",
     defect="a rank zeroes its pad of signals when peers may signal already (host)",
-    parameters=("u64 pad", "u64 peer_pad", "u64 out", "u32 rank", "u32 launch"),
     buffers={"pad": [0xDEAD] * 2, "out": [0]},
     expected=lambda rank: [1],
     block=1,
     host=allocate_then_signal,
     ways=("races", "random"),
     body="""
-    setp.eq.u32 %p1, %launch, 1;
-    @%p1 bra EXCHANGE;
+    bra EXCHANGE if %launch eq 1;
     st.global.u32 [%pad], 0;
     ret;
 EXCHANGE:
     st.release.sys.global.u32 [%peer_pad], 1;
 WAIT:
     ld.acquire.sys.global.u32 %r1, [%pad];
-    setp.ne.u32 %p2, %r1, 1;
-    @%p2 bra WAIT;
+    bra WAIT if %r1 ne 1;
     st.global.u32 [%out], %r1;
 """,
 )

@@ -8,18 +8,15 @@ relaxed store with no fence in its thread, and the peer that it tells may read o
 from tests.museum.exhibit import Exhibit
 
 EXHIBIT = Exhibit(
-    name="vllm#50941",
     thread="vllm-project/vllm#50941",
     defect="the fence before the flags runs on lane 0 alone",
-    parameters=("u64 data", "u64 data_0", "u64 data_1", "u64 flag", "u64 flag_0", "u64 flag_1", "u64 out", "u32 rank"),
     buffers={"data": [0] * 32, "flag": [0, 0], "out": [0] * 32},
     expected=lambda rank: [100 + 2 * lane for lane in range(32)],
     ways=("races", "weak"),
     body="""
     mul.lo.u64 %d0, %lane64, 4;
-    add.u64 %d1, %data, %d0;
     mad.lo.u32 %r1, %rank, 100, %lane;
-    st.global.u32 [%d1], %r1;
+    data[lane] = %r1;
     bar.sync 0;
     setp.gt.u32 %p1, %lane, 1;
     setp.ne.u32 %p2, %lane, 0;
@@ -32,18 +29,12 @@ EXHIBIT = Exhibit(
     add.u64 %d2, %d2, %d3;
     st.relaxed.sys.global.u32 [%d2], 1;
     add.u64 %d4, %flag, %d0;
-WAIT:
-    ld.acquire.sys.global.u32 %r2, [%d4];
-    setp.eq.u32 %p3, %r2, 0;
-    @%p3 bra WAIT;
+    spin acquire.sys [%d4];
 READY:
     bar.sync 0;
-    add.u64 %d5, %data_0, %d0;
-    ld.global.u32 %r3, [%d5];
-    add.u64 %d6, %data_1, %d0;
-    ld.global.u32 %r4, [%d6];
+    %r3 = data_0[lane];
+    %r4 = data_1[lane];
     add.u32 %r5, %r3, %r4;
-    add.u64 %d7, %out, %d0;
-    st.global.u32 [%d7], %r5;
+    out[lane] = %r5;
 """,
 )
