@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 
 import symlab
 from kernels.catalogue import NAMES, collective
+from tests.golden import refused
 
 
 def small(name: str, **given: object) -> object:
@@ -76,21 +75,21 @@ def test_lengths_are_those_of_the_op() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "message"),
+    "outputs",
     [
-        ([torch.zeros(4)], "1 tensors for 2 ranks (outputs), give one a rank"),
-        ([torch.zeros(4), None], "rank 1 has a NoneType (outputs), give a 1-D tensor of 4 elements of torch.float32"),
-        ([torch.zeros(4), [0.0] * 4], "rank 1 has a list (outputs), give a 1-D tensor of 4 elements of torch.float32"),
-        ([torch.zeros(4), torch.zeros(2, 2)], "rank 1 has (2, 2) of torch.float32 (outputs), give a 1-D tensor"),
-        ([torch.zeros(4), torch.zeros(4).double()], "rank 1 has (4,) of torch.float64 (outputs), give a 1-D tensor"),
+        [torch.zeros(4)],
+        [torch.zeros(4), None],
+        [torch.zeros(4), [0.0] * 4],
+        [torch.zeros(4), torch.zeros(2, 2)],
+        [torch.zeros(4), torch.zeros(4).double()],
     ],
 )
-def test_unfit_outputs_are_value_errors(outputs: list[object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_unfit_outputs_are_value_errors(outputs: list[object]) -> None:
+    with refused():
         symlab.check(symlab.case("all_reduce/one_shot", size_bytes=16), outputs)  # type: ignore[arg-type]
 
 
 def test_an_output_of_a_rank_that_is_given_none_is_a_value_error() -> None:
     case = symlab.case("reduce/pull", size_bytes=16)
-    with pytest.raises(ValueError, match=r"rank 1 has \(4,\) of torch.float32 \(outputs\), give None"):
+    with refused():
         symlab.check(case, [torch.zeros(4), torch.zeros(4)])

@@ -13,6 +13,7 @@ import pytest
 import symlab
 from kernels.code import code_digest, without_lines
 from kernels.compile import executable
+from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 
 
@@ -48,24 +49,22 @@ def test_a_brought_kernel_is_compiled(tmp_path: Path) -> None:
 
 def test_what_can_not_be_compiled_is_a_value_error() -> None:
     small = replace(symlab.case("all_reduce/lamport", size_bytes="4K"), size_bytes=1 << 30)
-    with pytest.raises(ValueError, match="all_reduce/lamport is for small messages"):
+    with refused():
         symlab.compile(small)
-    with pytest.raises(ValueError, match="unknown kernel 'all_reduce/one_shut'"):
+    with refused():
         symlab.compile(replace(small, algorithm="one_shut"))
-    with pytest.raises(ValueError, match=r"all_reduce/nccl is a library's collective \(case\), give a kernel"):
+    with refused():
         symlab.compile(symlab.case("all_reduce/nccl", size_bytes="4K"))
 
 
 def test_an_architecture_without_the_kernel_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="all_reduce/one_shot is not built for sm_70"):
+    with refused():
         symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="4K"), arch="sm_70")
 
 
 def test_another_kernel_than_the_cases_is_a_value_error() -> None:
     case = symlab.case("all_reduce/one_shot", size_bytes="4K")
-    with pytest.raises(
-        ValueError, match=r"the case is all_reduce/one_shot, the kernel is all_reduce/two_shot \(kernel\)"
-    ):
+    with refused():
         symlab.compile(case, kernel="all_reduce/two_shot")
 
 

@@ -181,12 +181,6 @@ OF_ONE_SHELL = {
 }
 
 
-def test_another_shell_is_refused_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "fish"]) == 2
-    said = "unknown shell 'fish', known: bash, zsh (see symlab completion --help)"
-    assert capsys.readouterr().err == f"symlab: error: {said}\n"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 def test_in_a_real_shell(name: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import symlab
 from symlab.exploring import Exploration
+from tests.golden import refused, same_text
 from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
 
 README = Path(symlab.__file__).parent.parent / "simulator" / "README.md"
@@ -47,9 +48,7 @@ def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path)
 def test_the_access_that_went_wrong_is_named() -> None:
     found = explored(handed_over("flag", "data"), HAND_OVER).found
     assert found is not None
-    assert found.cause == (
-        "rank 1, block 0, thread 0 reads mail[0] of rank 1 before rank 0, block 0, thread 0 stores it (PTX line 12)"
-    )
+    same_text(found.cause)
     marks = {row.mark: (row.ranks, row.kind, row.tensor, row.owner, row.value) for row in found.rows if row.mark}
     assert marks == {
         "reads the old value": ((1,), "load", "mail", 1, "0"),
@@ -58,17 +57,7 @@ def test_the_access_that_went_wrong_is_named() -> None:
     }
     text = found.text()
     assert f"```\n{text}\n```" in README.read_text(encoding="utf-8")
-    assert "expected 42, got 0" in text
-    marks_in_order = [line[:2] for line in text.splitlines() if " = " in line]
-    assert marks_in_order[0] == "  "
-    assert [one[1] for one in marks_in_order if one[1] == "!"] == ["!", "!", "!"]
-    assert marks_in_order[-1] == ">!"
-
-
-def test_a_lost_update_names_the_store_that_was_lost() -> None:
-    found = explored(counted(is_atomic=False), COUNT).found
-    assert found is not None
-    assert "reads counter[0] of rank 0 before rank" in found.cause
+    same_text(text)
 
 
 FLAG = "sys.global.u32 [%rd2+4]"
@@ -83,10 +72,7 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     found = explored(ptx, HAND_OVER, memory="weak").found
     assert found is not None
     assert (found.switches, found.late) == (1, 1)
-    assert found.cause == (
-        "rank 1, block 0, thread 0 reads mail[0] of rank 1 after rank 0, block 0, thread 0 stored it (PTX line 11), "
-        "and does not see that store yet"
-    )
+    same_text(found.cause)
     (late,) = [row for row in found.rows if row.late]
     assert (late.kind, late.ranks, late.tensor, late.element, late.value) == ("load", (1,), "mail", 0, "0")
     assert (late.late, late.mark) == ("an older value, the newest is 42", "reads the old value")
@@ -99,7 +85,7 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
         assert again.undecided == ()
         assert again.found is not None
         assert again.found.rows == found.rows
-    with pytest.raises(ValueError, match=r"is of memory='weak', and this is 'strong' \(memory\), give memory='weak'"):
+    with refused():
         explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
 
 
@@ -107,6 +93,7 @@ def test_what_strong_memory_shows_needs_no_late_access() -> None:
     found = explored(counted(is_atomic=False), COUNT, memory="weak").found
     assert found is not None
     assert (found.switches, found.late) == (0, 0)
+    assert "reads counter[0] of rank 0 before rank" in found.cause
 
 
 def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
@@ -115,20 +102,18 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
     found = explored(ptx, COUNT, schedule="random", seeds=1, races=True).found
     assert found is not None
     assert (found.failure.kind, found.failure.lines) == ("race", (8,))
-    assert found.failure.message.startswith("race: a barrier is missing between `")
-    assert found.failure.message.endswith("the output of this run is right")
+    same_text(found.failure.message)
     assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
-    assert found.cause.startswith("a barrier is missing between")
     found.write(tmp_path / "race.json")
     for how in ({"races": True}, {}):
         again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
         assert again.undecided == ()
         assert again.found is not None
         assert again.found.failure == found.failure
-    with pytest.raises(ValueError, match=r"is of races=True, and this is False \(races\), give races=True"):
+    with refused():
         explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
     one = {**COUNT, "ranks": 1, "expected": {"counter": [[1]]}}
-    with pytest.raises(ValueError, match=r"is of ranks=2, and this is 1 \(ranks\), give ranks=2"):
+    with refused():
         explored(ptx, one, replay=tmp_path / "race.json")
 
 
@@ -203,41 +188,26 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"launches": 2}, "x.json has 2 launches (replay), give a file of one, as symlab.explore writes"),
-        ({"launches": 1001}, "no exploration (launches is 1001)"),
-        ({"seed": -1}, "no exploration (seed is -1)"),
-        ({"schedule": "fair"}, "no exploration (schedule is fair, which has one order)"),
-        ({"kernel": 5}, "no exploration (what or kernel is of another type)"),
-        ({"world": []}, "no exploration (world is of another type)"),
-        ({"world": {"memory": "soft"}}, "no exploration ('soft' is not a valid Memory)"),
-        ({"world": {"races": "yes"}}, "no exploration (races is 'yes')"),
-        ({"what": {"overrides": [], "case": "x"}}, "x.json is of the command (replay), repeat it with symlab explore"),
-    ],
-)
-def test_a_file_that_can_not_be_repeated_is_one_line(
-    changes: dict[str, Any], said: str, lost: dict[str, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "x.json").write_text(json.dumps(lost | changes))
-    with pytest.raises(ValueError, match=r"\(replay\)|\(--replay\)") as caught:
-        explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+UNREPEATABLE = {
+    **{"launches": [2, 1001], "seed": [-1], "schedule": ["fair"], "kernel": [5]},
+    **{"world": [[], {"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
+}
+
+
+def test_a_file_that_can_not_be_repeated_is_one_line(lost: dict[str, Any], tmp_path: Path) -> None:
+    for key, values in UNREPEATABLE.items():
+        for value in values:
+            (tmp_path / "x.json").write_text(json.dumps({**lost, key: value}))
+            with refused():
+                explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
 
 
 def test_a_repetition_names_the_field_that_differs(lost: dict[str, Any], tmp_path: Path) -> None:
-    for changes, said in (
-        (
-            {"trace": [lost["trace"][0] | {"value": "7"}, *lost["trace"][1:]]},
-            ") differs in value: it was '7', and is '0'",
-        ),
-        ({"failure": lost["failure"] | {"kind": "fault"}}, "differs in kind: it was 'fault', and is 'wrong output'"),
-    ):
+    trace = [lost["trace"][0] | {"value": "7"}, *lost["trace"][1:]]
+    for changes in ({"trace": trace}, {"failure": lost["failure"] | {"kind": "fault"}}):
         (tmp_path / "x.json").write_text(json.dumps(lost | changes))
         (difference,) = explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json").undecided
-        assert said in difference
+        same_text(difference)
 
 
 def test_a_file_of_an_older_version_has_no_world_and_is_repeated(lost: dict[str, Any], tmp_path: Path) -> None:
@@ -247,7 +217,7 @@ def test_a_file_of_an_older_version_has_no_world_and_is_repeated(lost: dict[str,
 
 
 def test_a_search_of_which_no_run_was_decided_is_no_success() -> None:
-    with pytest.raises(ValueError, match=r"no run was decided, the first: schedule=.* give more time or steps"):
+    with refused():
         explored(handed_over("data", "flag"), HAND_OVER, seeds=1, step_budget=2)
 
 
@@ -262,29 +232,20 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
     assert document["switches"]["after"] == found.switches
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"seeds": 0}, "seeds is 0 (seeds), give 1 or more"),
-        ({"seconds": -1.0}, "seconds is -1.0 (seconds), give seconds, 0 or more"),
-        ({"schedule": "fair"}, "schedule is 'fair' (schedule), give one of random, adversarial, both"),
-        ({"granularity": "warp"}, "granularity is 'warp' (granularity), give one of access, block"),
-        ({"clusters": 2}, "there is no argument 'clusters' (clusters), did you mean cluster?"),
-        ({"processes": 0}, "processes is 0 (processes), give 1 or more"),
-        ({"expected": {"in": [[0], [0]]}}, "there is no buffer 'in' (expected), the buffers are mail, out"),
-        ({"expected": {"out": [[0]]}}, "out is a list of 1 (expected), give one for each rank"),
-        ({"expected": {"out": [[0, 1], [0, 1]]}}, "out has 2 elements (expected), give 1"),
-        ({"replay": "/no/such/file"}, "/no/such/file: No such file or directory (--replay)"),
-    ],
-)
-def test_a_wrong_request_is_one_line(how: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="give|buffers are|did you mean") as caught:
-        explored(handed_over("data", "flag"), HAND_OVER, **how)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
+WRONG = {
+    **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
+    **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
+def test_a_wrong_request_is_one_line(key: str, value: Any) -> None:
+    with refused():
+        explored(handed_over("data", "flag"), HAND_OVER, **{key: value})
 
 
 def test_a_kernel_that_fails_in_the_fair_order_is_no_reference() -> None:
     broken = handed_over("data")  # without its flag
-    with pytest.raises(ValueError, match="the fair order fails already: deadlock"):
+    with refused():
         explored(broken, {**HAND_OVER, "expected": None})

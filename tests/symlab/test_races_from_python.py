@@ -14,6 +14,7 @@ from runner.world.fabrics import FabricRequest
 from runner.world.threads import ThreadWorld
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.golden import refused
 from tests.runner.found import LOAD, finding
 
 PTX = """
@@ -83,7 +84,7 @@ def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
     with symlab.world(ranks=2) as world:
         assert world.launch(PTX, **HOW).findings is None
         assert world.findings() is None
-        with pytest.raises(ValueError, match=r"opened without a race checker \(races\), open one with races=True"):
+        with refused():
             symlab.run(case(), world=world, races=True)
 
 
@@ -126,13 +127,7 @@ def test_an_experiment(found: type[Prepared], tmp_path: Path) -> None:
     assert "check.races=true" in record.request.overrides
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"fabric": "nvshmem", "races": True}, r"GPUs do not show the order of their accesses \(races\), leave it out"),
-        ({"races": "yes"}, r"'yes' is not true or false \(races\), give True or False"),
-    ],
-)
-def test_what_no_world_can_be(how: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("how", [{"fabric": "nvshmem", "races": True}, {"races": "yes"}])
+def test_what_no_world_can_be(how: dict[str, Any]) -> None:
+    with refused():
         symlab.world(ranks=2, **how)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from runner.audit_worker import configurations, jobs_of
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.world.fabrics import HostOffer
 from symlab import requests
+from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S
 
@@ -151,8 +151,7 @@ def test_a_brought_kernel_runs(tmp_path: Path) -> None:
     done = symlab.run(case, kernel=place, cache_dir=tmp_path)
     assert done.verified, done.reason
     assert list(tmp_path.glob("send_recv-ring-*.json"))
-    message = "unknown kernel 'send_recv/ring' (kernel), give kernel= as it was given to symlab.case"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with refused():
         symlab.run(case)
 
 
@@ -161,7 +160,7 @@ def test_a_kernel_that_never_ends_is_a_status(case: Any) -> None:
         done = symlab.run(case, world=world)
         assert done.status is Status.TIMEOUT
         assert not world.healthy
-        with pytest.raises(ValueError, match=r"this world was hurt by a failure or an interrupt \(world\)"):
+        with refused():
             symlab.run(case, world=world)
 
 
@@ -169,57 +168,43 @@ def test_cases_share_a_world(case: Any) -> None:
     with symlab.world(ranks=3) as world:
         assert [symlab.run(one, world=world).status for one in (case, replace(case, seed=1))] == [Status.PASSED] * 2
         assert world.healthy
-    with pytest.raises(ValueError, match="this world is not open"):
+    with refused():
         symlab.run(case, world=world)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("key", "value"),
     [
-        ({"launches": 0}, "0 launches of a case (launches), give 1 to 1000"),
-        ({"deadline_s": 0}, "a deadline of 0.0 s leaves no time (deadline_s)"),
-        ({"timing": "graph"}, "the simulator has no clock of real hardware (timing=graph), give none or use GPUs"),
-        ({"timing": "often"}, "unknown mode 'often' (timing.mode)"),
-        ({"cache_dir": "/proc/version"}, "/proc/version is not a folder (cache_dir=/proc/version)"),
-        ({"inputs": [torch.zeros(2048)]}, "1 tensors for 3 ranks (inputs), give one a rank"),
-        (
-            {"inputs": [torch.zeros(2048)] * 3},
-            "rank 0 has (2048,) of torch.float32 (inputs), give a 1-D tensor of 2048 elements of torch.bfloat16",
-        ),
-        ({"kernel": "all_reduce/one_shot"}, "the case is all_reduce/two_shot, the kernel is all_reduce/one_shot"),
+        *(("launches", 0), ("deadline_s", 0), ("timing", "graph"), ("timing", "often"), ("cache_dir", "/proc/version")),
+        *(("kernel", "all_reduce/one_shot"), *(("inputs", [torch.zeros(2048)] * ranks) for ranks in (1, 3))),
     ],
 )
-def test_wrong_arguments_are_value_errors(case: Any, given: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_value_errors(case: Any, key: str, value: Any) -> None:
     before = threading.active_count()
-    with pytest.raises(ValueError, match=re.escape(message)):
-        symlab.run(case, **given)
+    with refused():
+        symlab.run(case, **{key: value})
     assert threading.active_count() == before
 
 
 def test_a_name_is_no_case() -> None:
     for use in (symlab.run, symlab.compile, symlab.make_inputs):
-        with pytest.raises(
-            ValueError, match=r"'all_reduce/two_shot' is no case \(case\), give what symlab.case returns"
-        ):
+        with refused():
             use("all_reduce/two_shot")  # type: ignore[operator]
 
 
 def test_what_does_not_fit_is_known_before(case: Any) -> None:
-    with (
-        symlab.world(ranks=3, heap_bytes="4K") as world,
-        pytest.raises(ValueError, match="4K is beyond the heap of 4K"),
-    ):
+    with symlab.world(ranks=3, heap_bytes="4K") as world, refused():
         symlab.run(case, world=world)
-    with symlab.world(ranks=2) as world, pytest.raises(ValueError, match="the case is for 3 ranks, this world has 2"):
+    with symlab.world(ranks=2) as world, refused():
         symlab.run(case, world=world)
     odd = replace(case, size_bytes=4100)
-    with pytest.raises(ValueError, match=r"is no case that the runner runs \(case\)|chunks"):
+    with refused():
         symlab.run(replace(odd, op="reduce_scatter", algorithm="pull"))
 
 
 def test_memory_that_the_host_has_not_is_known_before(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "available_bytes", lambda: 1 << 20)
-    with pytest.raises(ValueError, match="takes up to .* of host memory, and 0.0G is available"):
+    with refused(ValueError, r"[\d.]+G"):
         symlab.run(case)
 
 

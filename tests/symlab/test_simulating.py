@@ -15,6 +15,7 @@ from memory.fabric import Argument, Executable, Launch, Place, Traits
 from symlab.launching import Shape, adapted, brought_launch, run_on_rank
 from symlab.simulating import Simulation
 from symlab.worlds import Launched
+from tests.golden import refused, same_text
 from tests.symlab.dsl_kernels import scaled, twice
 
 HERE = Path(__file__).parent
@@ -31,7 +32,7 @@ def scale(**how: Any) -> Simulation:
         "arguments": ["data", ("f32", 2.5), ("u32", 32)],
         "seeds": 2,
     }
-    return symlab.simulate(SCALE, **{**usual, **how})
+    return symlab.simulate(**{"kernel": SCALE, **usual, **how})
 
 
 def echo(size_bytes: int) -> str:
@@ -94,21 +95,8 @@ def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
     found = {tuple(run.outputs["slots"][0].tolist()) for run in done.runs}
     assert len(found) > 1
     assert all(sorted(one) == [0, 1, 2, 3] for one in found)
-    first, other = next((done.runs[0], one) for one in done.runs if differing(done.runs[0], one))
-    wrong = differing(first, other)
-    values = f"{first.outputs['slots'][0][wrong[0]]} and {other.outputs['slots'][0][wrong[0]]}"
-    order = (
-        f"^the result depends on the order of threads: buffer slots on rank 0 differs at {len(wrong)} of 4 elements, "
-        f"first at element {wrong[0]}, {values} under seeds {first.seed} and {other.seed}, look at .runs$"
-    )
-    with pytest.raises(ValueError, match=order):
+    with refused():
         _ = done.outputs
-
-
-def differing(one: Launched, other: Launched) -> list[int]:
-    """The slots of rank 0 that differ between two runs."""
-    pairs = zip(one.outputs["slots"][0].tolist(), other.outputs["slots"][0].tolist(), strict=True)
-    return [at for at, (first, second) in enumerate(pairs) if first != second]
 
 
 def test_buffers_beyond_the_heap_are_refused_before_any_is_made() -> None:
@@ -116,10 +104,11 @@ def test_buffers_beyond_the_heap_are_refused_before_any_is_made() -> None:
         raise AssertionError("it was made")
 
     buffers = {"data": (32, torch.float32), "large": ((1 << 20, 1 << 11), torch.float32, fill)}
-    words = r"^the buffers take 8589934720 a rank, large alone 8G, beyond 256M \(heap_bytes\), give more"
-    with pytest.raises(ValueError, match=words):
+    with refused():
         scale(buffers=buffers)
-    with symlab.world(ranks=2) as opened, pytest.raises(ValueError, match="large alone 8G, beyond 256M"):
+    with refused():
+        scale(heap_bytes="4K", buffers={"data": torch.ones(3200)})
+    with symlab.world(ranks=2) as opened, refused():
         opened.launch(SCALE, grid=1, block=32, buffers=buffers, arguments=["data", ("f32", 2.5), ("u32", 32)])
 
 
@@ -146,7 +135,7 @@ def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten() -> No
 
 def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block() -> None:
     compiled = symlab.compile(symlab.case("broadcast/push", size_bytes=64, ranks=2))
-    with pytest.raises(ValueError, match="parameters, and 0 were given"):
+    with refused():
         symlab.simulate(compiled, ranks=2, buffers={}, arguments=[], seeds=1)
 
 
@@ -185,25 +174,16 @@ def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype: s
     assert not torch.equal(*raw[0])
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (5, "buffer data is of type int"),
-        ([torch.ones(32)], "buffer data is a list of 1"),
-        ([torch.ones(32), torch.ones(31)], "differs in shape or dtype between ranks"),
-        (torch.ones(32, dtype=torch.complex64), "buffer data is of complex64"),
-        ((32, torch.float32, "noise"), "has the fill 'noise'"),
-        ((32, torch.float32, 1, 2), "a tuple of 4"),
-        ((1.5, torch.float32), "shape is \\[1.5\\]"),
-        ((0, torch.float32), "shape is \\[0\\]"),
-        ((32, torch.int32, "normal"), "fill 'normal' is for floats"),
-        ((32, torch.float32, lambda rank, ranks: torch.ones(3)), "the fill of buffer data for rank 0"),
-        ((32, torch.uint8, 300), "can't be filled with 300"),
-        (torch.ones(32).to_sparse(), "buffer data is sparse, torch.sparse_coo \\(buffers\\), give a dense tensor"),
-    ],
-)
-def test_a_buffer_that_is_not_possible_is_named(data: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+ONES, COMPLEX, SPARSE = torch.ones(32), torch.ones(32, dtype=torch.complex64), torch.ones(32).to_sparse()
+TUPLES = [
+    *((32, torch.float32, "noise"), (32, torch.float32, 1, 2), (1.5, torch.float32), (0, torch.float32)),
+    *((32, torch.int32, "normal"), (32, torch.uint8, 300), (32, torch.float32, lambda rank, ranks: torch.ones(3))),
+]
+
+
+@pytest.mark.parametrize("data", [5, [ONES], [ONES, torch.ones(31)], COMPLEX, SPARSE, *TUPLES])
+def test_a_buffer_that_is_not_possible_is_named(data: Any) -> None:
+    with refused(ValueError, r"\.py:\d+"):
         scale(buffers={"data": data})
 
 
@@ -240,55 +220,43 @@ def test_a_struct_may_hold_addresses() -> None:
 def test_a_multicast_address_needs_a_switch_that_has_it() -> None:
     how = {"arguments": [("multicast", "data"), ("f32", 1.0), ("u32", 0)]}
     assert len(scale(**how).runs) == 2
-    with pytest.raises(ValueError, match="without multicast"):
+    with refused(ValueError, r"rank \d"):
         scale(**how, multicast=False)
 
 
 def test_local_buffers_are_not_for_other_ranks() -> None:
     scale(local=["data"])
     for argument in (("peers", "data"), ("peer", "data", 0), ("multicast", "data"), ("struct", [("peer", "data", 0)])):
-        with pytest.raises(ValueError, match="of data, which is local"):
+        with refused():
             scale(local=["data"], arguments=[argument, ("f32", 1.0), ("u32", 0)])
-    with pytest.raises(ValueError, match="no buffer 'date' \\(local\\), the buffers are data"):
+    with refused():
         scale(local=["date"])
 
 
 def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
     text = SCALE.read_text(encoding="utf-8").replace("ld.global.f32", "ld.global.nc.f32")
     how = {"ranks": 2, "grid": 1, "block": 32, "arguments": ["data", ("f32", 2.0), ("u32", 32)], "seeds": 1}
-    with pytest.raises(symlab.WorldFailure, match="nc"):
+    with refused(symlab.WorldFailure):
         symlab.simulate(text, buffers={"data": torch.ones(32)}, **how)
     done = symlab.simulate(text, buffers={"data": torch.ones(32)}, local=["data"], **how)
     assert done.outputs["data"][0].tolist() == [2.0] * 32
 
 
+GOOD = ["data", ("f32", 1.0), ("u32", 1)]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["data", ("f32", 1.0)], "has 3 parameters, and 2 were given"),
-        (["data", ("f32", 1.0), ("u32", 1), ("u32", 1)], "has 3 parameters, and 4 were given"),
-        (["date", ("f32", 1.0), ("u32", 1)], "argument 0: there is no buffer 'date'"),
-        (["data", 1.0, ("u32", 1)], "argument 1 is 1.0"),
-        (["data", ("f16", 1.0), ("u32", 1)], "argument 1 is \\('f16', 1.0\\)"),
-        (["data", ("f64", 1.0), ("u32", 1)], "parameter 1 of scale.ptx:scale is f32 of 4 bytes, and argument 1 has 8"),
-        (["data", ("f32", 1.0), ("u32", -1)], "give 0 to 2\\^32 - 1"),
-        (["data", ("f32", 1.0), ("u32", 0.5)], "^argument 2: .*0.5.* \\(arguments\\)$"),
-        (
-            ["data", ("f32", 1.0), ("f32", 1.0)],
-            "^parameter 2 of .* is .u32, and argument 2 is f32 \\(arguments\\), give",
-        ),
-        (
-            ["data", ("u32", 1), ("u32", 1)],
-            "^parameter 1 of .* is .f32, and argument 1 is u32 \\(arguments\\), give a fl",
-        ),
-        ([("peer", "data", 2), ("f32", 1.0), ("u32", 1)], "there is no rank 2"),
-        (lambda rank: ["data", ("f32", 1.0), ("u32" if rank else "s32", 1)], "the ranks' arguments differ"),
-        (lambda rank: {}["boo"], "^<lambda> raises KeyError for rank 0: 'boo' \\(arguments\\)$"),
-        (lambda rank: None, "a rank's arguments are of type NoneType \\(arguments\\), give a list"),
+        *(GOOD[:2], [*GOOD, ("u32", 1)]),
+        *([first, *GOOD[1:]] for first in ("date", ("peer", "data", 2))),
+        *([GOOD[0], second, GOOD[2]] for second in (1.0, ("f16", 1.0), ("f64", 1.0), ("u32", 1))),
+        *([*GOOD[:2], third] for third in (("u32", -1), ("u32", 0.5), ("f32", 1.0))),
+        *(lambda rank: [*GOOD[:2], ("u32" if rank else "s32", 1)], lambda rank: {}["boo"], lambda rank: None),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_arguments_that_do_not_fit_are_named(arguments: Any) -> None:
+    with refused():
         scale(arguments=arguments)
 
 
@@ -297,9 +265,8 @@ def test_a_whole_number_is_no_float(declared: str) -> None:
     """The bits of a float would be taken for a number of 1,065,353,216 or so."""
     text = SCALE.read_text(encoding="utf-8").replace(".param .u32 count", f".param .{declared} count")
     how = {"ranks": 1, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 1}
-    with pytest.raises(ValueError, match=f"is .{declared}, and argument 2 is f32") as raised:
+    with refused():
         symlab.simulate(text, arguments=["data", ("f32", 2.0), ("f32", 32.0)], **how)
-    assert "\n" not in str(raised.value)
     done = symlab.simulate(text, arguments=["data", ("f32", 2.0), ("s32", 32)], **how)
     assert done.outputs["data"][0].tolist() == [2.0] * 32
 
@@ -307,54 +274,21 @@ def test_a_whole_number_is_no_float(declared: str) -> None:
 # The kernel
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ({"kernel": HERE / "none.ptx"}, "none.ptx: No such file or directory"),
-        ({"kernel": ".version 8.0\n.target sm_90\n"}, "the text has no kernel"),
-        ({"kernel": 5}, "the kernel is of type int"),
-        ({"entry": "scaled"}, "scale.ptx has no kernel scaled \\(entry\\), give one of scale"),
-        ({"block": None}, "no grid or block for scale.ptx:scale"),
-        ({"kernel": ""}, "the kernel is empty text"),
-        ({"seeds": 0}, "seeds is 0 \\(seeds\\), give their number"),
-        ({"seeds": "3"}, "seeds is '3'"),
-        ({"seeds": True}, "seeds is True \\(seeds\\), give their number"),
-        ({"variables": lambda rank: 1 // 0}, "<lambda> raises ZeroDivisionError for rank 0: .* \\(variables\\)"),
-        ({"buffers": {1: torch.ones(32)}}, "a buffer is called 1 \\(buffers\\), give a name"),
-        ({"seeds": [-1]}, "seeds is \\[-1\\] \\(seeds\\), give their number, 1 or more, or a list"),
-        ({"deadline_s": -1}, "leaves no time"),
-        ({"buffers": [torch.ones(32)]}, "the buffers are of type list"),
-        ({"arguments": "data"}, "the arguments are of type str"),
-        ({"arguments": None}, "the arguments are of type NoneType"),
-        ({"block": 0}, "block is \\(0, 1, 1\\)"),
-        ({"local": None}, "the local buffers are None \\(local\\), give a list of names"),
-        ({"local": "data"}, "the local buffers are 'data' \\(local\\), give a list of names"),
-        ({"deadline_s": "9"}, "a deadline of '9' is no number \\(deadline_s\\), give seconds above 0, or None"),
-        ({"kernel": "a\0b.ptx"}, "b.ptx: it is not text \\(kernel\\), give the path of a PTX file"),
-        ({"kernel": "\ufeff.version 8.0\n.target sm_90\n"}, "the text, line 1: it begins with a byte order mark"),
-        ({"buffers": {"data": np.array(["a"])}}, "buffer data is an array of <U1 \\(buffers\\), give one of float64"),
-        ({"buffers": {}}, "argument 0: there is no buffer 'data' \\(arguments\\), no buffers are given"),
-        ({"arguments": ["data", ("f32", 1.0), ("u32", 0.5)]}, "argument 2: an argument u32 of 0.5: .* \\(arguments\\)"),
-        ({"grid": 0}, "grid is \\(0, 1, 1\\)"),
-        ({"shared_bytes": 1 << 20}, "shared_bytes is 1,048,576"),
-        (
-            {"heap_bytes": "4K", "buffers": {"data": torch.ones(3200)}},
-            "the buffers take 12800 a rank, data alone 12800, beyond 4K",
-        ),
-        ({"ranks": "2"}, "'2' is not a whole number \\(ranks\\), give a whole number"),
-        ({"ranks": 0}, "a world of 0 ranks is not possible"),
-        ({"arch": "sm_x"}, "'sm_x' is no architecture"),
-        ({"kernel": len}, "compiling len for sm_90a failed"),
-        ({"ranks": 99, "arguments": ["data", ("f32", 1.0), ("u32", 1)]}, "a world of 99 ranks is not possible"),
-        ({"schedule": "wild"}, "wild"),
-    ],
-)
-def test_a_call_that_is_not_possible_is_one_line(how: dict[str, Any], message: str) -> None:
-    usual = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "ranks": 2}
-    arguments = ["data", ("f32", 2.5), ("u32", 32)]
-    with pytest.raises(ValueError, match=message) as caught:
-        symlab.simulate(**{"kernel": SCALE, "arguments": arguments, **usual, **how})
-    assert "\n" not in str(caught.value)
+HEAD = ".version 8.0\n.target sm_90\n"
+IMPOSSIBLE: dict[str, list[Any]] = {
+    "kernel": [HERE / "none.ptx", HEAD, 5, "", "a\0b.ptx", f"\ufeff{HEAD}", len],
+    "seeds": [0, "3", True, [-1]],
+    "buffers": [{1: ONES}, [ONES], {"data": np.array(["a"])}, {}, {"data": (1 << 27, "float32")}],
+    **{"arguments": ["data", None], "variables": [lambda rank: 1 // 0], "local": [None, "data"]},
+    **{"deadline_s": [-1, "9"], "grid": [0], "block": [0, None], "shared_bytes": [1 << 20], "ranks": ["2", 0, 99]},
+    **{"entry": ["scaled"], "arch": ["sm_x"], "schedule": ["wild"]},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in IMPOSSIBLE.items() for value in values])
+def test_a_call_that_is_not_possible_is_one_line(key: str, value: Any) -> None:
+    with refused(ValueError, r"\x00", r"error\[CALL.*"):
+        scale(**{key: value})
 
 
 def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument() -> None:
@@ -362,8 +296,7 @@ def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument(
     with pytest.raises(symlab.WorldFailure) as caught:
         symlab.simulate(ptx, ranks=2, grid=1, block=1, buffers={}, arguments=[], schedule="fair", step_budget=300)
     failure = caught.value
-    said = "the step budget of 300 ran out (step_budget) after 300 steps; endless on rank 0, block 0, thread 0 runs at"
-    assert str(failure) == f"{said} PTX line 5: bra LOOP; if the kernel ends, give a larger step_budget"
+    same_text(failure.message)
     assert failure.message == str(failure)
     assert (failure.status, failure.block, failure.thread, failure.ptx_line) == ("TIMEOUT", 0, 0, 5)
 
@@ -372,7 +305,7 @@ def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument(
 def test_one_of_several_kernels_is_named_by_its_entry() -> None:
     text = SCALE.read_text(encoding="utf-8")
     both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")
-    with pytest.raises(ValueError, match="the PTX has 2 kernels \\(entry\\), give one of scale, other"):
+    with refused():
         symlab.simulate(both, grid=1, block=1, buffers={}, arguments=[])
     arguments = ["data", ("f32", 2.0), ("u32", 1)]
     done = symlab.simulate(both, entry="other", grid=1, block=1, buffers={"data": torch.ones(1)}, arguments=arguments)
@@ -381,9 +314,9 @@ def test_one_of_several_kernels_is_named_by_its_entry() -> None:
 
 def test_a_cute_function_that_launches_two_kernels_is_refused() -> None:
     arguments = ["x", "x", ("s32", 1), ("f32", 1.0)]
-    with pytest.raises(ValueError, match="twice launches 2 kernels"):
+    with refused():
         symlab.simulate(twice, grid=1, block=128, buffers={"x": torch.ones(512)}, arguments=arguments)
-    with pytest.raises(ValueError, match="takes no bytes"):
+    with refused():
         symlab.simulate(twice, grid=1, block=128, buffers={}, arguments=[("bytes", b"1234")])
 
 
@@ -403,7 +336,7 @@ def test_a_fault_says_where_in_words_and_as_attributes() -> None:
 
 
 def test_a_deadlock_says_who_waits_where() -> None:
-    with pytest.raises(symlab.WorldFailure, match="rank 0, block 0, thread 0 spins: sees 0") as caught:
+    with refused(symlab.WorldFailure) as caught:
         symlab.simulate(WAIT, ranks=2, grid=1, block=2, buffers=FLAG, arguments=["flag", ("u32", "rank")], seeds=[5])
     failure = caught.value
     line = 1 + WAIT.read_text(encoding="utf-8").splitlines().index("  ld.acquire.sys.global.u32 %r2, [%rd1];")
@@ -432,7 +365,7 @@ def test_an_unsupported_form_faults_only_where_a_thread_gets() -> None:
     how = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "ranks": 1, "seeds": 1}
     arguments = ["data", ("f32", 2.5), ("u32", 32)]
     assert symlab.simulate(text, arguments=arguments, **how).outputs["data"][0][0] == 2.5
-    with pytest.raises(symlab.WorldFailure, match="frobnicate") as caught:
+    with refused(symlab.WorldFailure) as caught:
         symlab.simulate(text.replace("  bra done;\n", ""), arguments=arguments, **how)
     assert caught.value.ptx_line == 1 + text.replace("  bra done;\n", "").splitlines().index("  frobnicate.u32 %r1;")
 
@@ -455,7 +388,7 @@ def test_ptx_of_an_older_gpu_runs_on_a_newer_one_unless_it_is_bound_to_its_featu
     with symlab.world(ranks=1, arch="sm_100a") as world:
         how = {"grid": 1, "block": 1, "buffers": {"data": torch.ones(1)}, "arguments": arguments}
         world.launch(SCALE, **how)
-        with pytest.raises(ValueError, match="was compiled for sm_90a, this world simulates sm_100a"):
+        with refused():
             world.launch(SCALE.read_text(encoding="utf-8").replace("sm_90", "sm_90a"), **how)
 
 
@@ -539,27 +472,27 @@ def test_blocks_wait_for_a_place_on_a_gpu() -> None:
     done = places(FEW, 4)
     assert done.outputs["count"][1].tolist() == [9]
     assert done.counts["residency"]["places"]["blocks_at_once"] == 4
-    with pytest.raises(symlab.WorldFailure, match=r"of 9 wait for a place: few holds 4 at once \(2 multi") as caught:
+    with refused(symlab.WorldFailure, r"(?s)\n  rank \d, block.*") as caught:
         places(FEW, 5)
     assert (caught.value.seed, caught.value.status) == (0, "DEADLOCK")
 
 
 def test_a_gpus_architecture_is_simulated() -> None:
     assert places("b200", 9).outputs["count"][0].tolist() == [9]
-    with pytest.raises(ValueError, match=r"b200 is sm_100, and sm_90a is simulated \(arch, gpu\), give sm_100a"):
+    with refused():
         places("b200", 9, arch="sm_90a")
-    with pytest.raises(ValueError, match="places was compiled for sm_90, this world simulates sm_80"):
+    with refused():
         places("a100", 9)
     with symlab.world(gpu="gb200") as world:
         assert world.run(lambda rank, _: (rank.traits.arch, rank.traits.multiprocessors)) == [("sm_100a", 152)] * 2
 
 
 def test_launches_that_never_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="a cooperative launch of 9 blocks, and few holds 4 of them at once"):
+    with refused():
         places(FEW, 4, cooperative=True)
     assert places(FEW, 4, grid=4, cooperative=True).outputs["count"][0].tolist() == [4]
     assert places(None, 9, cooperative=True).outputs["count"][0].tolist() == [9]
-    with pytest.raises(ValueError, match=r"unknown GPU 'h300' \(gpu\), did you mean"):
+    with refused():
         places("h300", 4)
-    with pytest.raises(ValueError, match=r"unknown key 'sms' of a GPU \(gpu\)"):
+    with refused():
         places({**FEW, "sms": 4}, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 
 import symlab
 from symlab.simulating import Simulation
+from tests.golden import refused
 
 KERNEL = """.version 8.0
 .target sm_90
@@ -97,31 +97,30 @@ def test_a_world_sets_variables_of_each_launch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    "variables",
     [
-        ({"tabel": b"1"}, "uses no variable tabel (variables), those that it uses: table, counter"),
-        ({"table": bytes(25)}, "bytes 0 to 25 of variable table, which has 24 (variables)"),
-        ({"table": {20: ("u64", 1)}}, "bytes 20 to 28 of variable table, which has 24 (variables)"),
-        ({"table": {-8: ("u64", 1)}}, "variable table: the offset -8 is no number of bytes (variables)"),
-        ({"table": 5}, "variable table is 5 (variables), give one of"),
-        ({"table": "dota"}, "variable table: there is no buffer 'dota' (variables), the buffers are out, data"),
-        ({"table": ("struct", [("peer", "data", 2)])}, "variable table: there is no rank 2 (variables), give 0 to 1"),
-        ([("table", b"1")], "the variables are of type list (variables), give a dictionary by name"),
-        (lambda rank: {"table": bytes(rank + 1)}, "the ranks' variables differ in kind (variables)"),
+        {"tabel": b"1"},
+        {"table": bytes(25)},
+        {"table": {20: ("u64", 1)}},
+        {"table": {-8: ("u64", 1)}},
+        {"table": 5},
+        {"table": "dota"},
+        {"table": ("struct", [("peer", "data", 2)])},
+        [("table", b"1")],
+        lambda rank: {"table": bytes(rank + 1)},
     ],
 )
-def test_variables_that_do_not_fit_are_one_line(variables: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+def test_variables_that_do_not_fit_are_one_line(variables: Any) -> None:
+    with refused(ValueError, r"rank \d: "):
         told(variables)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [("pointer", []), ("pointer", "data"), ("pointer", 5), ("struct", "data")])
 def test_a_pointer_needs_members(given: Any) -> None:
-    with pytest.raises(ValueError, match=r"argument 1 is .* \(arguments\), give one of"):
+    with refused():
         told(None, given)
 
 
 def test_a_variable_takes_no_tensor_of_a_function() -> None:
-    with pytest.raises(ValueError, match=re.escape("variable table is a tensor (variables), which CuTe DSL functions")):
+    with refused():
         told({"table": ("struct", [("tensor", "data")])})
