@@ -104,17 +104,13 @@ def last_record(folder: Path) -> Record:
 COMMAND = r"\d{8}T\d{6}Z-all_reduce-[0-9a-f]{8}"
 
 
-def test_only_what_is_left_runs(
-    folder: Path, script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_left_runs(folder: Path, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     before = files(folder)
-    monkeypatch.setattr(resuming, "merged", merging := Mock(wraps=resuming.merged))
     assert resume(folder, tools=script.tools()) == 0
     assert [one.split("-")[1:] for one in script.ran] == [
         f"{name}-float32-float32-sum-n3-{size}B-out_of_place-normal-s0".split("-")
         for name, size in (("two_shot", 8), ("one_shot", 16), ("two_shot", 16))
     ]
-    assert merging.call_count == 1, "the second job's configuration is made of the first one's"
     after = files(folder)
     assert {name: data for name, data in after.items() if name in before and data != before[name]}.keys() == {
         COMMAND_JSON,
@@ -178,15 +174,17 @@ def test_records_differ_from_an_uninterrupted_commands_only_in_saying_so(
 
 
 def test_a_missing_and_a_torn_record_are_made_again(
-    folder: Path, script: Script, capsys: pytest.CaptureFixture[str]
+    folder: Path, script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert resume(folder, tools=script.tools()) == 0
     paths = sorted(folder.glob("0*-all_reduce*.json"))
     paths[1].unlink()
     paths[4].write_bytes(paths[4].read_bytes()[:500])
     script.ran.clear()
+    monkeypatch.setattr(resuming, "merged", merging := Mock(wraps=resuming.merged))
     assert resume(folder, tools=script.tools()) == 0
     assert len(script.ran) == 2
+    assert merging.call_count == 1, "the second job's configuration is made of the first one's"
     assert all(load(path).verified for path in paths)
     assert (folder / f"{paths[4].name}.set_aside").stat().st_size == 500
     assert broken(folder) == []
