@@ -37,7 +37,6 @@ MODULES = (
     "families",
     "forms_asynchronous",
     "forms_cluster",
-    "passing",
 )
 """In the order of their imports of each other."""
 

@@ -58,6 +58,17 @@ def test_parts_of_one_actor_are_moved_together() -> None:
     assert len(parts_of(search.kept)) == 2
 
 
+def test_an_actors_part_moves_behind_the_others_between_with_all_the_rest() -> None:
+    """Fails if lane 0 runs twice, lane 1 before the second time and lane 2 after it."""
+
+    def attempt(choices: Choices) -> Tried:
+        order = order_of(choices)
+        second = len(order) - 1 - order[::-1].index(0) if order.count(0) >= 2 else -1
+        return tried(1 in order[: max(second, 0)] and 2 in order[second:], choices)
+
+    assert order_of(shrunk(attempt, [turn(0), turn(1), turn(0), turn(2)]).kept) == [1, 0, 0, 2]
+
+
 def test_what_fails_without_any_choice_needs_none() -> None:
     search = shrunk(lambda choices: tried(True, choices), [turn(0), turn(1)])
     assert (search.kept, search.tries) == ((), 1)

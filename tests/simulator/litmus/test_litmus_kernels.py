@@ -16,6 +16,7 @@ from simulator.litmus_races import checked_kernel, run
 from simulator.ptx.assembler import assembled, find_ptxas
 from simulator.trials.trial import tried
 from simulator.world import SimulatorOptions
+from tests.golden import refused
 from tests.simulator.litmus.messages import message
 
 FOLDER = Path(simulator.litmus.__file__).parent / "programs"
@@ -31,7 +32,7 @@ def test_a_checked_world_has_no_second_address_of_a_location() -> None:
     assert len(ALIASES) == 12
     for name in ALIASES:
         assert kernel_of(PROGRAMS[name]).pointers
-        with pytest.raises(NotCompiled, match="a rank has one address of each location"):
+        with pytest.raises(NotCompiled):
             checked_kernel(PROGRAMS[name])
 
 
@@ -90,7 +91,7 @@ def test_threads_run_where_the_program_says() -> None:
         ld.relaxed.sys r0, [y]
     thread C on rank 2 block 3
         ld.relaxed.sys r0, [y]
-    never A == 1""".replace("never A == 1", "exists x == 1")
+    exists x == 1"""
     made = kernel_of(parsed(text, "places"))
     assert (made.world_size, made.grid, made.block) == (3, 1, 2)
     assert checked_kernel(parsed(text, "places")).block == 64
@@ -158,25 +159,25 @@ def test_all_numbers_of_barriers_but_two_are_free_to_use() -> None:
         if is_free:
             assert "barrier.sync 14;" in kernel_of(program).ptx
         else:
-            with pytest.raises(NotCompiled, match="uses 15 barriers of 16, and the kernel needs 2 of its own"):
+            with refused(NotCompiled):
                 kernel_of(program)
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    "lines",
     [
-        ("memory x, y|cp.async.bulk [x], [x], 16", "bulk copies read and write x"),
-        ("memory x, y|cp.async.bulk [x+4], [y], 4", "from the start of a location to the start of one"),
-        ("memory x, y|cp.async.bulk [x], [y], 4|ld.weak r0, [x+4]", "multiples of 16 bytes"),
-        ("memory x, y|alias z of x|cp.async.bulk [z], [y], 4|ld.weak r0, [x+4]", "multiples of 16 bytes"),
-        ("memory x, y|alias z of y|cp.async.bulk [x], [y], 4", "shared memory has none"),
-        ("memory x, y|multicast m of x, y|st.weak [x], 1|thread T1 on rank 2 block 0|multimem.st [m], 1|multimem.ld_reduce.add r0, [m]",
-         "m stands for 2 locations; it takes one on each of 3 ranks"),
+        "memory x, y|cp.async.bulk [x], [x], 16",
+        "memory x, y|cp.async.bulk [x+4], [y], 4",
+        "memory x, y|cp.async.bulk [x], [y], 4|ld.weak r0, [x+4]",
+        "memory x, y|alias z of x|cp.async.bulk [z], [y], 4|ld.weak r0, [x+4]",
+        "memory x, y|alias z of y|cp.async.bulk [x], [y], 4",
+        "memory x, y|multicast m of x, y|st.weak [x], 1|thread T1 on rank 2 block 0|multimem.st [m], 1"
+        "|multimem.ld_reduce.add r0, [m]",
     ],
-)  # fmt: skip
-def test_what_cannot_run_is_refused(lines: str, message: str) -> None:
+)
+def test_what_cannot_run_is_refused(lines: str) -> None:
     head, *body = lines.split("|")
     names = [body.pop(0)] if body[0].startswith(("alias", "multicast")) else []
     text = "\n".join([head, *names, "thread T0 on rank 0 block 0", *body, "exists x == 0"])
-    with pytest.raises(NotCompiled, match=message):
+    with refused(NotCompiled):
         kernel_of(parsed(text, "refused"))

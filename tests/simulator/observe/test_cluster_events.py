@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,10 @@ class Watch(Listener):
         self.barriers: list[BarrierArrived | BarrierCompleted] = []
         self.accesses: list[Access] = []
 
-    def barrier_arrived(self, event: BarrierArrived) -> None:
+    def barrier_arrived(self, event: BarrierArrived | BarrierCompleted) -> None:
         self.barriers.append(event)
 
-    def barrier_completed(self, event: BarrierCompleted) -> None:
-        self.barriers.append(event)
+    barrier_completed = barrier_arrived
 
     def shared_access(self, event: Access) -> None:
         self.accesses.append(event)
@@ -51,28 +50,18 @@ def watched(
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (2, 3, 1), (1, 3, 2), (2, 1, 2)])
 def test_blocks_of_clusters(shape: tuple[int, int, int]) -> None:
     """Numbers of two ranks' blocks, clusters and ranks in them against a walk over all blocks."""
-    grid = (4, 6, 2)
-    clusters = Clusters(grid, shape, is_explicit=True)
-    numbers: dict[tuple[int, ...], int] = {}
-    for rank in range(2):
-        for place in itertools.product(
-            *(range(count // size) for count, size in zip(grid[::-1], shape[::-1], strict=True))
-        ):
-            numbers[(rank, *place[::-1])] = len(numbers)
+    clusters = Clusters((4, 6, 2), shape, is_explicit=True)
+    places = np.array([place[::-1] for place in np.ndindex(2, 2, 6, 4)])  # x, y, z, rank; a block's number is its row
+    corners = [tuple(one) for one in (places // (*shape, 1))[:, ::-1].tolist()]
+    numbers = {corner: number for number, corner in enumerate(sorted(set(corners)))}
     assert clusters.count * 2 == len(numbers)
+    wanted = [numbers[one] for one in corners]
+    ranks = [wanted[:block].count(number) for block, number in enumerate(wanted)]
     blocks = np.arange(2 * 48)
-    found = clusters.numbers_of(blocks), clusters.ranks_of(blocks)
-    members: dict[int, int] = {}
-    wanted = []
-    for number in range(96):
-        rank, rest = divmod(number, 48)
-        place = (rest % 4, rest // 4 % 6, rest // 24)
-        cluster = numbers[(rank, *(one // size for one, size in zip(place, shape, strict=True)))]
-        wanted.append((cluster, members.setdefault(cluster, 0)))
-        members[cluster] += 1
-    assert list(zip(*(one.tolist() for one in found), strict=True)) == wanted
-    assert clusters.blocks_of(*found).tolist() == blocks.tolist()
-    assert set(members.values()) == {clusters.size}
+    assert clusters.numbers_of(blocks).tolist() == wanted
+    assert clusters.ranks_of(blocks).tolist() == ranks
+    assert clusters.blocks_of(np.array(wanted), np.array(ranks)).tolist() == blocks.tolist()
+    assert set(Counter(wanted).values()) == {clusters.size}
 
 
 def test_arrivals_and_waits_at_the_barrier_of_a_cluster() -> None:

@@ -17,7 +17,7 @@ def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -
 
 
 def found(
-    code: Sequence[str],
+    code: Sequence[str] | str,
     grid: int = 1,
     block: int = 1,
     launches: int = 1,
@@ -27,13 +27,12 @@ def found(
     cluster: int = 1,
     later: tuple[str, ...] | None = None,
 ) -> tuple[Finding, ...]:
-    """What the checker finds when each rank runs its own code. is_apart: the hosts meet between launches. later: the
-    assumptions that launches after the first one declare, if others."""
-    ranks = len(code)
-    jumps = "".join(f"setp.eq.u32 %p1, %rank, {rank}; @%p1 bra RANK{rank};" for rank in range(ranks))
-    bodies = "\n".join(f"RANK{rank}: mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {one} ret;" for rank, one in enumerate(code))
+    """What the checker finds when each rank runs its own code; of one code, when two ranks run it. is_apart: the hosts
+    meet between launches. later: the assumptions that launches after the first one declare, if others."""
+    ranks = 2 if isinstance(code, str) else len(code)
+    body = code if isinstance(code, str) else each_rank(code)
     parameters = ["u64 data", "u64 peer", "u64 flag", "u64 peerflag", "u64 all", "u32 rank"]
-    ptx = module(jumps + bodies, parameters, before)
+    ptx = module(f"mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {body}", parameters, before)
     world = make_world(ranks, races=True)
 
     def program(fabric: SimulatorFabric) -> None:
@@ -54,6 +53,12 @@ def found(
 
     succeed(world, program)
     return world.findings
+
+
+def each_rank(code: Sequence[str]) -> str:
+    """Code in which each rank runs its own."""
+    jumps = "".join(f"setp.eq.u32 %p1, %rank, {rank}; @%p1 bra RANK{rank};" for rank in range(len(code)))
+    return jumps + "\n".join(f"RANK{rank}: {one} ret;" for rank, one in enumerate(code))
 
 
 def missing(findings: tuple[Finding, ...]) -> set[tuple[str, str]]:

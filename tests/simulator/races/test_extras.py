@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.races.clocks import Clocks, changes_of, pairs_of
-from simulator.races.extras import ALL, ASYNC, FENCED, GENERIC, NOT_ASYNC, SAME, Extras, Numbers
+from simulator.races.clocks import changes_of, pairs_of
+from simulator.races.extras import ALL, ASYNC, FENCED, GENERIC, NOT_ASYNC, SAME, Extras
 from simulator.races.shadow import Shadow, Tiles
 
 ROWS, KEYS = 24, 6
@@ -78,26 +78,6 @@ def test_a_row_forgets_what_its_slots_say() -> None:
     extras.trim(np.array([1, 2]), np.array([5, 8]))
     assert extras.of_row[1] == 0
     assert extras.of_row[2] > 0
-
-
-@pytest.mark.parametrize("sizes", [[2, 2, 2, 2], [1, 3, 2, 2], [3, 1, 1, 3], [1]])
-@pytest.mark.parametrize("has_proxies", [False, True])
-def test_groups_of_rows_know_what_their_rows_know(sizes: list[int], has_proxies: bool) -> None:
-    """Groups alike are joined once; groups of different sizes each by itself."""
-    clocks, random = Clocks(2), np.random.default_rng(3)
-    clocks.fit(4, has_proxies)
-    sources = clocks.new(3)
-    clocks.rows[sources] = random.integers(1, 99, clocks.rows[sources].shape)
-    clocks.roots = lambda: [sources]
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    rows = sources[random.integers(0, 3, len(owners))]
-    is_other: Numbers = random.integers(0, 2, len(owners)) == 1
-    made = clocks.join_groups(rows, owners, is_other)
-    for group, row in enumerate(made.tolist()):
-        mine = clocks.rows[rows[owners == group]].copy()
-        if has_proxies:
-            mine[is_other[owners == group], ASYNC] = 0
-        assert (clocks.rows[row] == mine.max(axis=0)).all()
 
 
 def test_pairs_are_told_apart() -> None:

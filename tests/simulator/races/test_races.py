@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-import torch
-from simulator_harness import executable, make_world, module, put, start, succeed
+from typing import Any
 
-from simulator.fabric import SimulatorFabric
+import pytest
+from simulator_harness import make_world
+
+from simulator.races.finding import Finding
+from simulator.races.report import WAIT_WRITTEN
+from tests.golden import same_text
 from tests.simulator.races.race_programs import found, missing, poll
 
 STORE = "st.global.b32 [%peer], %r1;"
@@ -15,6 +17,15 @@ LOAD = "ld.global.b32 %r3, [%data];"
 RELEASE = "st.release.sys.global.b32 [%peerflag], %r1;"
 RELAXED = "st.relaxed.sys.global.b32 [%peerflag], %r1;"
 FENCE = "fence.acq_rel.sys;"
+
+
+BULK_WAIT = {("race", WAIT_WRITTEN)}
+BARRIER, ASYNC = {("race", "a barrier")}, {("proxy", "fence.proxy.async")}
+
+
+def about_data(*code: str, **how: Any) -> list[Finding]:
+    """What is found about data when each rank runs its own code."""
+    return [one for one in found(code, **how) if one.first.tensor == "data"]
 
 
 MESSAGES = {
@@ -44,28 +55,17 @@ MESSAGES = {
 @pytest.mark.parametrize("name", MESSAGES)
 def test_message_passing(name: str) -> None:
     writer, reader, what = MESSAGES[name]
-    findings = [one for one in found([writer, reader]) if one.first.tensor == "data"]
-    if not what:
-        assert not findings, findings[0].sentence()
-        return
-    assert findings
+    findings = about_data(writer, reader)
+    assert {one.severity for one in findings} == ({"race"} if what else set())
     if name not in ("flag before data", "data before flag"):  # these lack an order of the program
-        assert {one.missing for one in findings} == {what}
-    assert {one.severity for one in findings} == {"race"}
+        assert {one.missing for one in findings} == ({what} if what else set())
 
 
 def test_a_finding_names_both_accesses() -> None:
     (one,) = found([STORE + RELAXED, poll() + LOAD])
-    assert (one.first.rank, one.first.block, one.first.thread, one.first.tensor, one.first.element) == (
-        0,
-        0,
-        0,
-        "data",
-        0,
-    )
-    assert (one.second.rank, one.second.text) == (1, "ld.global.b32 %r3, [%data]")
-    assert one.first.line < one.second.line
-    assert one.sentence().startswith("race: a release is missing between `st.global.b32 [%peer], %r1` (PTX line ")
+    sides = [(side.rank, side.block, side.thread, side.tensor, side.element) for side in (one.first, one.second)]
+    assert sides == [(0, 0, 0, "data", 0), (1, 0, 0, "data", 0)]
+    same_text(one.sentence())
 
 
 def test_a_relaxed_word_is_no_race_and_carries_itself() -> None:
@@ -120,40 +120,31 @@ class TestAssumptions:
 
     WIDE = "v2.b64 [%peer], {%d1, %d1}"
     WIDE_READ = "v4.b32 {%r3, %r4, %r5, %r6}"
+    POLL_WIDE = f"SPIN: ld.relaxed.sys.global.{WIDE_READ}, [%data]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;"
+    AT_LANE = "mul.wide.u32 %d1, %r9, 16; add.u64 %d1, {}, %d1;"
+    STORE_LINE = "st.global.v4.b32 [%d1], {%r1, %r1, %r1, %r1};"
+    STORE_WIDE = "st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};"
 
     def test_vectors_of_16_bytes_with_elements_of_two_sizes(self) -> None:
-        stored = "mov.b64 %d1, 4294967297;"
+        writer = f"mov.b64 %d1, 4294967297; st.relaxed.sys.global.{self.WIDE};"
         for assumption, severity in (("vector_16", "advisory"), ("", "race")):
-            names = (assumption,) if assumption else ()
-            findings = found(
-                [
-                    stored + f"st.relaxed.sys.global.{self.WIDE};",
-                    f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%data]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;",
-                ],
-                assumptions=names,
-            )
-            assert {(one.severity, one.missing, one.assumption) for one in findings} == {
-                (severity, ONE_SIZE, assumption)
-            }
+            findings = found([writer, self.POLL_WIDE], assumptions=(assumption,) if assumption else ())
+            said = {(one.severity, one.missing, one.assumption) for one in findings}
+            assert said == {(severity, ONE_SIZE, assumption)}
 
     def test_weak_vectors_of_16_bytes_that_a_strong_load_polls(self) -> None:
         """LL with plain stores: whoever sees one word has the others."""
-        writer = "st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};"
-        reader = f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%data]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;"
-        assert missing(found([writer, reader])) == {("race", "a release")}
-        (one,) = found([writer, reader], assumptions=("vector_16",))
+        code = [self.STORE_WIDE, self.POLL_WIDE]
+        assert missing(found(code)) == {("race", "a release")}
+        (one,) = found(code, assumptions=("vector_16",))
         assert (one.severity, one.assumption, one.fails) == ("advisory", "vector_16", False)
         assert "which the assumption 'vector_16' supplies" in one.sentence()
 
     @pytest.mark.parametrize(("threads", "severity"), [(8, "advisory"), (4, "race"), (16, "advisory")])
     def test_128_bytes_of_a_warp(self, threads: int, severity: str) -> None:
         """LL128 with plain stores of 16 bytes by each lane: whole lines of 128 bytes, or a part of one."""
-        at = "mul.wide.u32 %d1, %r9, 16; add.u64 %d1, {}, %d1;".format
-        code = [
-            at("%peer") + "st.global.v4.b32 [%d1], {%r1, %r1, %r1, %r1};",
-            at("%data")
-            + f"SPIN: ld.relaxed.sys.global.{self.WIDE_READ}, [%d1]; setp.eq.u32 %p2, %r4, 0; @%p2 bra SPIN;",
-        ]
+        poll = self.POLL_WIDE.replace("[%data]", "[%d1]")
+        code = [self.AT_LANE.format("%peer") + self.STORE_LINE, self.AT_LANE.format("%data") + poll]
         findings = found(code, block=threads, assumptions=("warp_128",))
         assert {one.severity for one in findings} == {severity}
 
@@ -161,21 +152,16 @@ class TestAssumptions:
         ("writer", "reader"),
         [
             (STORE, "ld.relaxed.sys.global.b32 %r3, [%data];"),  # narrower than 16 bytes
-            ("st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};", "ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];"),
+            (STORE_WIDE, f"ld.global.{WIDE_READ}, [%data];"),
             (STORE + RELAXED, poll() + LOAD),  # data and flag apart
-            (  # a scope that the peer is not in
-                "st.global.v4.b32 [%peer], {%r1, %r1, %r1, %r1};",
-                "ld.relaxed.gpu.global.v4.b32 {%r3, %r4, %r5, %r6}, [%data];",
-            ),
+            (STORE_WIDE, f"ld.relaxed.gpu.global.{WIDE_READ}, [%data];"),  # a scope that the peer is not in
         ],
     )
     @pytest.mark.parametrize("assumption", ["vector_16", "warp_128"])
     def test_what_they_do_not_explain_stays_a_race(self, writer: str, reader: str, assumption: str) -> None:
-        findings = [one for one in found([writer, reader], assumptions=(assumption,)) if one.first.tensor == "data"]
+        findings = about_data(writer, reader, assumptions=(assumption,))
         assert {(one.severity, one.assumption) for one in findings} == {("race", "")}
 
-    AT_LANE = "mul.wide.u32 %d1, %r9, 16; add.u64 %d1, {}, %d1;"
-    STORE_LINE = "st.global.v4.b32 [%d1], {%r1, %r1, %r1, %r1};"
     POLL_LINE = (
         "{0}: ld.relaxed.sys.global.v4.b32 {{%r3, %r4, %r5, %r6}}, [%d1]; setp.ne.u32 %p3, %r4, %r1; @%p3 bra {0};"
     )
@@ -200,15 +186,9 @@ class TestAssumptions:
         the load that took the first line is not, whether or not they come after it."""
         writer = self.AT_LANE.format("%peer") + self.STORE_LINE + poll(waited) + self.SLOWLY * is_slow
         reader = self.AT_LANE.format("%data") + self.POLL_LINE.format("FIRST") + self.MEET + told
-        findings = found(
-            [
-                writer + "mov.u32 %r1, 2;" + self.STORE_LINE,
-                reader + "mov.u32 %r1, 2;" + self.POLL_LINE.format("SECOND"),
-            ],
-            block=8,
-            assumptions=(assumption,),
-        )
-        about = [one for one in findings if one.first.tensor == "data"]
+        writer += "mov.u32 %r1, 2;" + self.STORE_LINE
+        reader += "mov.u32 %r1, 2;" + self.POLL_LINE.format("SECOND")
+        about = about_data(writer, reader, block=8, assumptions=(assumption,))
         assert {(one.severity, one.missing) for one in about if one.fails} == ({("race", what)} if what else set())
         assert {one.assumption for one in about if not one.fails} == {assumption}
 
@@ -223,8 +203,8 @@ class TestAssumptions:
         grant = RELEASE.replace("release", order)
         writer = self.AT_LANE.format("%peer") + self.EPOCH + self.GRANTED + self.SLOWLY + self.STORE_LINE
         reader = self.AT_LANE.format("%data") + self.EPOCH + self.POLL_LINE.format("POLL") + self.MEET + grant
-        findings = found([writer, reader], block=8, launches=2, is_apart=False, assumptions=("warp_128",))
-        severities = {one.severity for one in findings if one.first.tensor == "data"}
+        findings = about_data(writer, reader, block=8, launches=2, is_apart=False, assumptions=("warp_128",))
+        severities = {one.severity for one in findings}
         assert severities == ({"advisory"} if order == "release" else {"advisory", "race"})
 
     def test_a_kernel_does_not_inherit_what_another_declares(self) -> None:
@@ -265,15 +245,18 @@ def test_three_ranks_pass_on_what_they_know(middle: str, what: str) -> None:
     assert missing(findings) == ({("race", what)} if what else set())
 
 
+OWN = "mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;"
+"""Each thread stores to its word; and it loads the word of another, which %r8 tells."""
+OF = "{} mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"
+
+
 @pytest.mark.parametrize(
     ("sync", "is_clean"), [("bar.sync 0;", True), ("bar.sync 1, 64;", True), ("bar.warp.sync -1;", False), ("", False)]
 )
 def test_threads_of_a_block_meet(sync: str, is_clean: bool) -> None:
-    body = f"mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {sync} xor.b32 %r8, %r9, 32; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"
-    assert missing(found([body], block=64)) == (set() if is_clean else {("race", "a barrier")})
-    within = body.replace("%r9, 32", "%r9, 1")
-    clean_within = sync != ""
-    assert missing(found([within], block=64)) == (set() if clean_within else {("race", "a barrier")})
+    body = OWN + sync + OF.format("xor.b32 %r8, %r9, {};")
+    assert missing(found([body.format(32)], block=64)) == (set() if is_clean else BARRIER)
+    assert missing(found([body.format(1)], block=64)) == (set() if sync else BARRIER)
 
 
 WARP_MEETS = "bar.warp.sync -1;"
@@ -297,9 +280,8 @@ def test_a_lane_releases_what_its_warp_knows(told: str, count: int) -> None:
     writer = f"setp.ne.u32 %p5, %r9, 0; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %peer, %d1; st.global.b32 [%d1], %r1; {told} DONE:"
     reads = " ".join(f"ld.global.b32 %r3, [%data+{4 * at}];" for at in range(32))
     reader = f"{ONE_LANE.replace('DONE', 'LAST')} {poll()} {reads} LAST:"
-    assert sum(one.count for one in found([writer, reader], block=32) if one.first.tensor == "data") == count
-    of_both = found([writer, reader.replace("[%data+", "[%data+128+")], block=64)
-    assert len([one for one in of_both if one.first.tensor == "data"]) == 32
+    assert sum(one.count for one in about_data(writer, reader, block=32)) == count
+    assert len(about_data(writer, reader.replace("[%data+", "[%data+128+"), block=64)) == 32
 
 
 @pytest.mark.parametrize(("sync", "is_clean"), [(WARP_MEETS, True), ("", False)])
@@ -312,14 +294,14 @@ def test_a_lane_arrives_at_an_mbarrier_for_its_warp(sync: str, is_clean: bool) -
         mbarrier.arrive.shared.b64 _, [%r7]; bra DONE;
         WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT; st.shared.b32 [%r6], %r1; DONE:"""
     declared = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
-    assert missing(found([body], block=64, before=declared)) == (set() if is_clean else {("race", "a barrier")})
+    assert missing(found([body], block=64, before=declared)) == (set() if is_clean else BARRIER)
 
 
 @pytest.mark.parametrize(("sync", "is_clean"), [("bar.sync 0;", True), ("", False)])
 def test_shared_memory(sync: str, is_clean: bool) -> None:
     body = f"mov.u32 %r7, buffer; mul.lo.u32 %r8, %r9, 4; add.u32 %r8, %r8, %r7; st.shared.b32 [%r8], %r1; {sync} xor.b32 %r8, %r9, 33; mul.lo.u32 %r8, %r8, 4; add.u32 %r8, %r8, %r7; ld.shared.b32 %r3, [%r8];"
     declared = ".shared .align 16 .b8 buffer[256];"
-    assert missing(found([body], block=64, before=declared)) == (set() if is_clean else {("race", "a barrier")})
+    assert missing(found([body], block=64, before=declared)) == (set() if is_clean else BARRIER)
 
 
 def test_bytes_of_a_word_are_apart() -> None:
@@ -343,10 +325,8 @@ def test_a_read_modify_write_releases_what_it_acquires() -> None:
     one_thread = "setp.ne.u32 %p3, %r9, 0; @%p3 ret;"
     first = "setp.ne.u32 %p4, %r9, 0; @%p4 bra SECOND;"
     add = "red.release.sys.global.add.u32 [%peerflag], %r1;"
-    code = [one_thread + STORE + add, first + body]
-    assert not [one for one in found(code, block=64) if one.first.tensor == "data"]
-    code = [one_thread + STORE + add, first + body.replace("acq_rel", "relaxed")]
-    assert [one for one in found(code, block=64) if one.first.tensor == "data"]
+    assert not about_data(one_thread + STORE + add, first + body, block=64)
+    assert about_data(one_thread + STORE + add, first + body.replace("acq_rel", "relaxed"), block=64)
 
 
 COUNTS = {
@@ -394,57 +374,60 @@ def test_writes_after_reads_of_the_launch_before(wait: str) -> None:
 
 
 class TestProxies:
-    FLAG = "st.release.sys.global.b32 [%peerflag], %r1;"
+    REDUCE = "multimem.ld_reduce.weak.global.add.u32 %r3, [%all];"
 
     @pytest.mark.parametrize(
-        ("writer", "reader", "is_clean"),
-        [("fence.proxy.alias;", "", True), ("", "fence.proxy.alias;", True), ("", "", False)],
+        ("writer", "reader", "expected"),
+        [
+            ("fence.proxy.alias;" + RELEASE, "", set()),
+            (RELEASE, "fence.proxy.alias;", set()),
+            (RELEASE, "", {("proxy", "fence.proxy.alias")}),
+            (RELAXED, "", {("race", "a release")}),
+        ],
     )
-    def test_alias(self, writer: str, reader: str, is_clean: bool) -> None:
+    def test_alias(self, writer: str, reader: str, expected: set[tuple[str, str]]) -> None:
         """Rank 0 writes its own data; rank 1 reads them through the switch."""
-        code = [
-            f"st.global.b32 [%data], %r1; {writer} {self.FLAG}",
-            f"{poll()} {reader} multimem.ld_reduce.weak.global.add.u32 %r3, [%all];",
-        ]
-        assert missing(found(code)) == (set() if is_clean else {("proxy", "fence.proxy.alias")})
-
-    def test_alias_without_an_order_is_a_race(self) -> None:
-        code = [
-            f"st.global.b32 [%data], %r1; {RELAXED}",
-            f"{poll()} multimem.ld_reduce.weak.global.add.u32 %r3, [%all];",
-        ]
-        assert missing(found(code)) == {("race", "a release")}
+        code = [f"st.global.b32 [%data], %r1; {writer}", f"{poll()} {reader} {self.REDUCE}"]
+        assert missing(found(code)) == expected
 
     @pytest.mark.parametrize(("sync", "readers"), [("bar.sync 0;", (0, 1, 32)), (WARP_MEETS, (0, 1)), ("", (0,))])
     def test_a_fence_is_about_what_its_own_warp_knows(self, sync: str, readers: tuple[int, ...]) -> None:
         """All lanes of two warps fence in one instruction; one of them reads what lane 0 stored."""
         for reader in (0, 1, 32):
-            body = f"mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1; {sync} fence.proxy.alias; setp.ne.u32 %p3, %r9, {reader}; @%p3 ret; multimem.ld_reduce.weak.global.add.u32 %r3, [%all];"
+            body = f"{OWN} {sync} fence.proxy.alias; setp.ne.u32 %p3, %r9, {reader}; @%p3 ret; {self.REDUCE}"
             assert bool(found([body], block=64)) != (reader in readers)
 
     def test_a_read_that_bypasses_l1_after_a_relaxed_poll_is_formal(self) -> None:
-        code = [
-            f"multimem.st.weak.global.b32 [%all], %r1; {self.FLAG}",
-            f"{poll('relaxed.sys')} multimem.ld_reduce.weak.global.add.u32 %r3, [%all];",
-        ]
+        code = [f"multimem.st.weak.global.b32 [%all], %r1; {RELEASE}", f"{poll('relaxed.sys')} {self.REDUCE}"]
         assert missing(found(code)) == {("formal", "an acquire")}
 
     SHARED = ".shared .align 16 .b8 buffer[64];\n.shared .align 8 .b64 barrier;"
     COPY = "cp.async.bulk.global.shared::cta.bulk_group [%data], [%r6], 16; cp.async.bulk.commit_group;"
 
-    @pytest.mark.parametrize(("fence", "is_clean"), [("fence.proxy.async;", True), ("", False)])
-    def test_async(self, fence: str, is_clean: bool) -> None:
-        body = f"mov.u32 %r6, buffer; st.shared.v4.b32 [%r6], {{%r1, %r1, %r1, %r1}}; {fence} {self.COPY} cp.async.bulk.wait_group 0;"
-        assert missing(found([body], before=self.SHARED)) == (set() if is_clean else {("proxy", "fence.proxy.async")})
-
     @pytest.mark.parametrize(
-        ("wait", "is_clean"), [("cp.async.bulk.wait_group 0;", True), ("cp.async.bulk.wait_group.read 0;", False)]
+        ("fence", "wait", "used", "expected"),
+        [
+            ("fence.proxy.async;", "wait_group 0;", "ld.global.b32 %r3, [%data];", set()),
+            ("fence.proxy.async;", "wait_group.read 0;", "", set()),
+            ("fence.proxy.async;", "wait_group.read 0;", "ld.global.b32 %r3, [%data];", BULK_WAIT),
+            ("", "wait_group 0;", "", ASYNC),
+        ],
     )
-    def test_bulk_groups(self, wait: str, is_clean: bool) -> None:
+    def test_bulk_stores(self, fence: str, wait: str, used: str, expected: set[tuple[str, str]]) -> None:
         """The destination is read by the thread that waited; .read waits for the source alone."""
-        body = f"mov.u32 %r6, buffer; st.shared.v4.b32 [%r6], {{%r1, %r1, %r1, %r1}}; fence.proxy.async; {self.COPY} {wait} ld.global.b32 %r3, [%data];"
-        findings = found([body], before=self.SHARED)
-        assert bool(findings) != is_clean
+        filled = "mov.u32 %r6, buffer; st.shared.v4.b32 [%r6], {%r1, %r1, %r1, %r1};"
+        body = f"{filled} {fence} {self.COPY} cp.async.bulk.{wait} {used}"
+        assert missing(found([body], before=self.SHARED)) == expected
+
+    @pytest.mark.parametrize("grid", [1, 3])
+    def test_a_fence_of_the_thread_that_stored_is_enough(self, grid: int) -> None:
+        """Thread 5 of a block stores and fences, thread 0 copies behind a barrier."""
+        for fence, expected in (("fence.proxy.async;", set()), ("", ASYNC)):
+            body = f"""mov.u32 %r6, buffer; setp.ne.u32 %p3, %r9, 5; @%p3 bra MEET;
+                st.shared.v4.b32 [%r6], {{%r1, %r1, %r1, %r1}}; {fence} MEET: bar.sync 0;
+                setp.ne.u32 %p3, %r9, 0; @%p3 ret; mul.wide.u32 %d1, %block, 16; add.u64 %d1, %data, %d1;
+                {self.COPY.replace("%data", "%d1")} cp.async.bulk.wait_group 0;"""
+            assert missing(found([body], grid=grid, block=64, before=self.SHARED)) == expected
 
     LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN;
         mbarrier.init.shared.b64 [%r7], 1; fence.proxy.async; mbarrier.arrive.expect_tx.shared.b64 _, [%r7], 16;
@@ -471,12 +454,12 @@ class TestProxies:
     @pytest.mark.parametrize(
         ("fence", "sync", "last", "expected"),
         [
-            ("", "bar.sync 0;", "", {("proxy", "fence.proxy.async")}),
+            ("", "bar.sync 0;", "", ASYNC),
             ("", SEEN, "", {("race", "a barrier")}),
             ("fence.proxy.async.shared::cta;", "bar.sync 0;", "", set()),
             ("fence.mbarrier_init.release.cluster;", "bar.sync 0;", "", set()),
             ("", "bar.sync 0;", "fence.proxy.async;", set()),
-            ("fence.proxy.alias;", "bar.sync 0;", "fence.proxy.alias;", {("proxy", "fence.proxy.async")}),
+            ("fence.proxy.alias;", "bar.sync 0;", "fence.proxy.alias;", ASYNC),
         ],
     )
     def test_a_copy_counts_on_an_mbarrier_that_another_thread_made(
@@ -494,7 +477,7 @@ class TestProxies:
             cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r6], [%data], 16, [%r7];"""
         code = f"{self.LOADED} {again} {self.WAIT.replace('WAIT', 'MORE')}"
         findings = found([code], before=self.SHARED)
-        assert missing(findings) == (set() if made else {("proxy", "fence.proxy.async")})
+        assert missing(findings) == (set() if made else ASYNC)
 
     @pytest.mark.parametrize(
         ("wait", "is_clean"),
@@ -504,6 +487,14 @@ class TestProxies:
         """The source is overwritten: only after the copy was waited for."""
         body = f"mov.u32 %r6, buffer; cp.async.ca.shared.global [%r6], [%data], 16; cp.async.commit_group; {wait} st.global.b32 [%data], %r1;"
         assert bool(found([body], before=self.SHARED)) != is_clean
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_cp_async_reads_its_bytes_and_no_others(size: int) -> None:
+    for at, is_race in ((-1, False), (0, True), (size - 1, True), (size, False)):
+        body = f"""mov.u32 %r6, buffer; cvt.u16.u32 %h1, %r9; cp.async.ca.shared.global [%r6], [%data+64], {size};
+            st.global.b8 [%data+{64 + at}], %h1; cp.async.wait_all;"""
+        assert bool(found([body], before=TestProxies.SHARED)) is is_race, at
 
 
 @pytest.mark.parametrize(
@@ -566,27 +557,7 @@ def test_relaxed_arrivals_at_an_mbarrier(fence: str, is_clean: bool) -> None:
         WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT;
         xor.b32 %r8, %r9, 33; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
     findings = found([body], block=64, before=".shared .align 8 .b64 barrier;")
-    assert missing(findings) == (set() if is_clean else {("race", "a barrier")})
-
-
-def test_hosts_have_to_meet() -> None:
-    """A host writes what another rank's kernel reads: clean after a barrier of the hosts, and only then."""
-    ptx = module("ld.global.b32 %r3, [%peer];", ["u64 peer"])
-    for meets in (True, False):
-        world = make_world(2, races=True)
-
-        def program(fabric: SimulatorFabric, meets: bool = meets) -> None:
-            data = put(fabric, "data", np.zeros(4, np.uint32))
-            fabric.barrier()
-            start(fabric, executable(ptx), 1, 1, [fabric.peer_address(data, 1 - fabric.rank)])
-            fabric.synchronize()
-            if meets:
-                fabric.barrier()
-            fabric.write(data, 0, torch.ones(16, dtype=torch.uint8))
-            fabric.barrier()
-
-        succeed(world, program)
-        assert bool(world.findings) != meets
+    assert missing(findings) == (set() if is_clean else BARRIER)
 
 
 def test_nothing_is_found_by_a_world_that_does_not_look() -> None:

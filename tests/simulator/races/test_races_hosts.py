@@ -2,51 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
-from simulator.races.finding import Finding
 
 STORE = "mov.u32 %r1, 5; st.global.b32 [%peer], %r1;"
+PEEK = "ld.global.b32 %r1, [%peer];"
 LOAD = "ld.global.b32 %r1, [%data];"
+BUFFER = ".shared .align 16 .b8 buffer[16];"
 
 
-def found(waits: bool, second: str) -> tuple[Finding, ...]:
-    """What is found when each rank's kernel stores to its peer, the hosts meet, and each then has its own data read.
-    waits: the hosts wait for the store's kernel before. second: "kernel", "read" or "write"."""
-    store, load = (executable(module(code, ["u64 data", "u64 peer"])) for code in (STORE, LOAD))
+class Host:
+    """A rank's host, its data and the addresses that kernels take."""
+
+    def __init__(self, fabric: SimulatorFabric) -> None:
+        self.fabric = fabric
+        self.data, flag = (put(fabric, name, np.zeros(4, np.uint32)) for name in ("data", "flag"))
+        own = [self.data.address, flag.address]
+        self.values = [*own, *(fabric.peer_address(one, 1 - fabric.rank) for one in (self.data, flag))]
+        fabric.barrier()
+
+    def does(self, what: str) -> None:
+        """Read or write the data, or launch a kernel on them."""
+        if what == "read":
+            self.fabric.read(self.data, 0, 16)
+        elif what == "write":
+            self.fabric.write(self.data, 0, torch.ones(16, dtype=torch.uint8))
+        else:
+            kernel = executable(module(what, ["u64 data", "u64 flag", "u64 peer", "u64 peerflag"], BUFFER))
+            start(self.fabric, kernel, 1, 1, self.values)
+
+
+def found(host: Callable[[Host], None]) -> set[tuple[str, str, str]]:
+    """What is found when two hosts do this, and wait for all: severity, what is missing, and the tensor."""
     world = make_world(2, races=True)
 
     def program(fabric: SimulatorFabric) -> None:
-        data = put(fabric, "data", np.zeros(4, np.uint32))
-        addresses = [data.address, fabric.peer_address(data, 1 - fabric.rank)]
-        fabric.barrier()
-        start(fabric, store, 1, 1, addresses)
-        if waits:
-            fabric.synchronize()
-        fabric.barrier()
-        if second == "kernel":
-            start(fabric, load, 1, 1, addresses)
-        elif second == "read":
-            fabric.read(data, 0, 4)
-        else:
-            fabric.write(data, 0, torch.ones(4, dtype=torch.uint8))
+        host(Host(fabric))
         fabric.synchronize()
         fabric.barrier()
 
     succeed(world, program)
-    return world.findings
+    return {(one.severity, one.missing, one.first.tensor) for one in world.findings}
 
 
-@pytest.mark.parametrize("second", ["kernel", "read", "write"])
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_barrier_of_hosts_orders_only_what_they_waited_for(waits: bool, second: str) -> None:
-    findings = found(waits, second)
-    assert bool(findings) != waits
-    assert {(one.severity, one.first.tensor) for one in findings} <= {("race", "data")}
+@pytest.mark.parametrize(("first", "second"), [(STORE, LOAD), (STORE, "read"), (STORE, "write"), (PEEK, "write")])
+@pytest.mark.parametrize(("waits", "meets"), [(True, True), (False, True), (True, False)])
+def test_a_barrier_of_hosts_orders_only_what_they_waited_for(first: str, second: str, waits: bool, meets: bool) -> None:
+    """Each rank's kernel accesses its peer's data, the hosts meet, and each then uses its own."""
+
+    def host(one: Host) -> None:
+        one.does(first)
+        if waits:
+            one.fabric.synchronize()
+        if meets:
+            one.fabric.barrier()
+        one.does(second)
+
+    findings = found(host)
+    assert bool(findings) != (waits and meets)
+    assert {(severity, tensor) for severity, _, tensor in findings} <= {("race", "data")}
 
 
 SIGNAL = "mov.u32 %r1, 1; st.release.sys.global.b32 [%peerflag], %r1;"
@@ -67,23 +87,10 @@ FILL = "mov.u32 %r6, buffer; st.shared.v4.b32 [%r6], {%r6, %r6, %r6, %r6}; fence
 )
 def test_what_a_peers_host_did_is_generic(action: str, fence: str, expected: set[tuple[str, str]]) -> None:
     """Its kernel then signals, and a bulk copy overwrites what the host wrote or read."""
-    parameters, before = ["u64 peer", "u64 flag", "u64 peerflag"], ".shared .align 16 .b8 buffer[16];"
-    codes = (SIGNAL, FILL + COPY.format(fence=fence))
-    kernels = [executable(module(code, parameters, before)) for code in codes]
-    world = make_world(2, races=True)
 
-    def program(fabric: SimulatorFabric) -> None:
-        data, flag = (put(fabric, name, np.zeros(4, np.uint32)) for name in ("data", "flag"))
-        peer = 1 - fabric.rank
-        addresses = [fabric.peer_address(data, peer), flag.address, fabric.peer_address(flag, peer)]
-        fabric.barrier()
-        if fabric.rank == 0 and action == "write":
-            fabric.write(data, 0, torch.ones(16, dtype=torch.uint8))
-        elif fabric.rank == 0:
-            fabric.read(data, 0, 16)
-        start(fabric, kernels[fabric.rank], 1, 1, addresses)
-        fabric.synchronize()
-        fabric.barrier()
+    def host(one: Host) -> None:
+        if one.fabric.rank == 0:
+            one.does(action)
+        one.does(FILL + COPY.format(fence=fence) if one.fabric.rank else SIGNAL)
 
-    succeed(world, program)
-    assert {(one.severity, one.missing) for one in world.findings} == expected
+    assert {one[:2] for one in found(host)} == expected

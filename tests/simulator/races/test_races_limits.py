@@ -4,55 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
-from simulator.fabric import SimulatorFabric
-from simulator.races.finding import Finding
+from tests.simulator.races.race_programs import found, missing
 
 PAGE = Path(__file__).parents[3] / "simulator" / "races" / "README.md"
-BY_RANK = "setp.ne.u32 %p1, %rank, 0; @%p1 bra OTHER;"
-
-
-def found(code: str, ranks: int, grid: int = 1, block: int = 1, before: str = "", cluster: int = 1) -> list[Finding]:
-    """What is found when each rank runs the code once; peer is the next rank's data."""
-    kernel = executable(module(code, ["u64 data", "u64 peer", "u32 rank"], before))
-    world = make_world(ranks, races=True)
-
-    def program(fabric: SimulatorFabric) -> None:
-        data = put(fabric, "data", np.zeros(64, np.uint32))
-        fabric.barrier()
-        peer = fabric.peer_address(data, (fabric.rank + 1) % ranks)
-        start(fabric, kernel, grid, block, [data.address, peer, fabric.rank], cluster=cluster)
-        fabric.synchronize()
-        fabric.barrier()
-
-    succeed(world, program)
-    return list(world.findings)
-
-
-SPIN = "SPIN: ld.relaxed.{scope}.global.b32 %r1, [%data]; setp.eq.u32 %p2, %r1, 0; @%p2 bra SPIN; ret;"
+SPIN = "SPIN: ld.relaxed.{scope}.global.b32 %r1, [%data]; setp.eq.u32 %p2, %r1, 0; @%p2 bra SPIN;"
 TWO_RANKS = {
-    "two reductions": (
-        "red.relaxed.gpu.global.add.u32 [%peer], 1; ret;",
-        "red.relaxed.gpu.global.add.u32 [%data], 1; ret;",
-    ),
-    "a narrow store": ("mov.u32 %r1, 1; st.relaxed.gpu.global.b32 [%peer], %r1; ret;", SPIN.format(scope="sys")),
-    "a narrow poll": ("mov.u32 %r1, 1; st.relaxed.sys.global.b32 [%peer], %r1; ret;", SPIN.format(scope="gpu")),
+    "two reductions": ("red.relaxed.gpu.global.add.u32 [%peer], 1;", "red.relaxed.gpu.global.add.u32 [%data], 1;"),
+    "a narrow store": ("st.relaxed.gpu.global.b32 [%peer], %r1;", SPIN.format(scope="sys")),
+    "a narrow poll": ("st.relaxed.sys.global.b32 [%peer], %r1;", SPIN.format(scope="gpu")),
 }
 
 
 @pytest.mark.parametrize("name", TWO_RANKS)
 def test_strong_accesses_of_two_ranks_lack_a_wider_scope(name: str) -> None:
-    first, second = TWO_RANKS[name]
-    findings = found(f"{BY_RANK} {first} OTHER: {second}", 2)
-    assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
-
-
-def test_atomics_of_two_blocks_lack_a_wider_scope() -> None:
-    findings = found("atom.relaxed.cta.global.add.u32 %r1, [%data], 1;", 1, grid=2)
-    assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
+    assert missing(found(TWO_RANKS[name])) == {("race", "a wider scope")}
 
 
 SHARED = ".shared .align 16 .b8 buffer[256];\n.shared .align 8 .b64 barrier;"
@@ -70,7 +37,7 @@ LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r1, 1;
 )  # fmt: skip
 def test_the_space_of_an_async_proxy_fence_is_not_looked_at(fence: str, is_clean: bool) -> None:
     """The third fence is for shared memory alone and the data is global: a limit that the page names."""
-    assert bool(found(LOADED.format(fence=fence), 1, before=SHARED)) != is_clean
+    assert bool(found([LOADED.format(fence=fence)], before=SHARED)) != is_clean
     assert "- The state space of `fence.proxy.async`" in PAGE.read_text()
 
 
@@ -99,7 +66,7 @@ def test_a_wait_at_an_mbarrier_and_an_arrival_there_have_to_cover_each_other(
 ) -> None:
     """A wait of scope cta does not acquire what another block released."""
     code = REMOTE.format(arrive=arrive, wait=wait)
-    assert bool(found(code, 1, grid=2, block=32, before=SHARED, cluster=2)) != is_clean
+    assert bool(found([code], grid=2, block=32, before=SHARED, cluster=2)) != is_clean
 
 
 WAITERS = """mov.u32 %r7, barrier; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY; mbarrier.init.shared.b64 [%r7], 1;
@@ -118,6 +85,6 @@ WAITERS = """mov.u32 %r7, barrier; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY; mbar
 
 def test_a_wait_hands_on_nothing_to_later_waits() -> None:
     """Where no arrival released anything, a later wait acquires nothing, not even what the first one's thread knew."""
-    (one,) = found(WAITERS, 1, block=96, before=SHARED)
+    (one,) = found([WAITERS], block=96, before=SHARED)
     assert one.severity == "race"
     assert {one.first.thread // 32, one.second.thread // 32} == {0, 2}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
-from simulator.fabric import SimulatorFabric
 from simulator.races.clocks import COPY_CODE, HOST_CODE, SPAN_CODE, WARP_CODE, span_code, warps_of_codes
 from simulator.races.finding import Finding
+from tests.simulator.races import race_programs
 
 SHARED = ".shared .align 16 .b8 buffer[64];\n.shared .align 8 .b64 barrier;"
 BEGIN = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r4, 7; setp.ne.u32 %p1, %r0, 0; @%p1 bra BEGUN;
@@ -19,17 +18,8 @@ SPACES = {"global": "%data", "shared": "%r6"}
 
 def found(body: str, block: int = 288, arrivals: int = 1) -> list[Finding]:
     """What is found when one block runs the body, but what is only formally missing."""
-    kernel = executable(module(BEGIN.format(arrivals=arrivals) + body, ["u64 data"], SHARED))
-    world = make_world(1, races=True)
-
-    def program(fabric: SimulatorFabric) -> None:
-        data = put(fabric, "data", np.zeros(64, np.uint32))
-        fabric.barrier()
-        start(fabric, kernel, 1, block, [data.address])
-        fabric.synchronize()
-
-    succeed(world, program)
-    return [one for one in world.findings if one.severity != "formal"]
+    findings = race_programs.found([BEGIN.format(arrivals=arrivals) + body], block=block, before=SHARED)
+    return [one for one in findings if one.severity != "formal"]
 
 
 def sentences(findings: list[Finding]) -> list[str]:

@@ -2,70 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
-from simulator.fabric import SimulatorFabric
-from simulator.races.finding import Finding
 from simulator.races.report import NEW_VALUE, WAIT_WRITTEN
+from tests.simulator.races.race_programs import found
 
-NAMES = ("data", "flag", "out")
-PARAMETERS = [f"u64 {prefix}{name}" for name in NAMES for prefix in ("", "peer_")] + ["u32 rank"]
-
-
-def found(body: str, launches: int = 1, block: int = 32, before: str = "", **how: object) -> list[Finding]:
-    """What is found when two ranks run a kernel, each launch after a barrier of the hosts. how: of the executable."""
-    kernel = dataclasses.replace(executable(module(body, PARAMETERS, before)), **how)
-    world = make_world(2, races=True)
-
-    def program(fabric: SimulatorFabric) -> None:
-        regions = [put(fabric, name, np.zeros(256, np.uint32)) for name in NAMES]
-        values = [at for one in regions for at in (one.address, fabric.peer_address(one, 1 - fabric.rank))]
-        fabric.barrier()
-        for _ in range(launches):
-            start(fabric, kernel, 1, block, [*values, fabric.rank])
-            fabric.synchronize()
-            fabric.barrier()
-
-    succeed(world, program)
-    return list(world.findings)
-
-
-SEND = "setp.ne.u32 %p1, %lane, 0; @%p1 bra END; st.global.u32 [%peer_data], %rank;"
+SEND = "setp.ne.u32 %p1, %lane, 0; @%p1 bra END; st.global.u32 [%peer], %rank;"
 POLL = """WAIT: ld.acquire.sys.global.u32 %r2, [%flag]; setp.ne.u32 %p2, %r2, %r1; @%p2 bra WAIT;
-    ld.global.u32 %r3, [%data]; st.global.u32 [%out], %r3; END:"""
+    ld.global.u32 %r3, [%data]; st.global.u32 [%flag+128], %r3; END:"""
 
 
 @pytest.mark.parametrize(("launches", "expected"), [(1, set()), (2, {NEW_VALUE})])
 def test_a_store_of_the_value_that_is_there_is_not_waited_for(launches: int, expected: set[str]) -> None:
-    body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peer_flag], %r1; {POLL}"
-    assert {one.missing for one in found(body, launches)} == expected
+    body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peerflag], %r1; {POLL}"
+    assert {one.missing for one in found(body, 1, 32, launches)} == expected
 
 
 def test_a_value_that_comes_back_after_another_is_waited_for() -> None:
     """The reader sets the flag back, and knows it."""
-    body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peer_flag], 1; {POLL}"
-    assert not found(body.replace("END:", "st.global.u32 [%flag], 0; END:"), launches=2)
+    body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peerflag], 1; {POLL}"
+    assert not found(body.replace("END:", "st.global.u32 [%flag], 0; END:"), launches=2, block=32)
 
 
 @pytest.mark.parametrize("load", ["volatile", "relaxed.sys"])
 def test_a_store_behind_the_own_poll_is_formal(load: str) -> None:
     """A Lamport inbox: data is the flag, and its reader sets it back by a plain store."""
-    body = f"""st.volatile.global.u32 [%peer_data], 7;
+    body = f"""st.volatile.global.u32 [%peer], 7;
         WAIT: ld.{load}.global.u32 %r2, [%data]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT; st.global.u32 [%data], 0;"""
     assert {(one.severity, one.fails) for one in found(body, block=1)} == {("formal", False)}
-    other = body.replace("[%data]; setp", "[%data+4]; setp").replace("[%peer_data], 7", "[%peer_data+4], 7; \n"
-        "st.volatile.global.u32 [%peer_data], 7")  # fmt: skip
+    other = body.replace("[%data]; setp", "[%data+4]; setp").replace("[%peer], 7", "[%peer+4], 7; \n"
+        "st.volatile.global.u32 [%peer], 7")  # fmt: skip
     assert {one.severity for one in found(other, block=1)} == {"race"}, "who polled another word"
 
 
 STAGE = ".shared .align 16 .b8 stage[128];"
 FILL = "mov.u32 %r10, stage; mad.lo.u32 %r11, %lane, 4, %r10; st.shared.u32 [%r11], %lane;"
 COPY = """setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
-    cp.async.bulk.global.shared::cta.bulk_group [%peer_data], [%r10], 128; cp.async.bulk.commit_group;"""
+    cp.async.bulk.global.shared::cta.bulk_group [%peer], [%r10], 128; cp.async.bulk.commit_group;"""
 
 
 @pytest.mark.parametrize(
@@ -82,18 +55,18 @@ COPY = """setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
 @pytest.mark.parametrize("meet", ["bar.sync 0;", "bar.warp.sync -1;"])
 def test_each_thread_of_a_block_fences_for_itself(meet: str, before: str, after: str, is_found: bool) -> None:
     body = f"setp.ne.u32 %p3, %lane, %lane; {FILL} {before} {meet} {after} {COPY} cp.async.bulk.wait_group 0; END:"
-    findings = {(one.severity, one.missing) for one in found(body, before=STAGE)}
+    findings = {(one.severity, one.missing) for one in found(body, block=32, before=STAGE)}
     assert findings == ({("proxy", "fence.proxy.async")} if is_found else set())
 
 
 @pytest.mark.parametrize(("wait", "missing"), [("wait_group.read 0", {WAIT_WRITTEN}), ("wait_group 0", set())])
 def test_a_wait_for_reads_alone_is_named(wait: str, missing: set[str]) -> None:
-    signal = "st.release.sys.global.u32 [%peer_flag], 1; mov.u32 %r1, 1;"
+    signal = "st.release.sys.global.u32 [%peerflag], 1; mov.u32 %r1, 1;"
     body = f"{FILL} fence.proxy.async; bar.sync 0; {COPY} cp.async.bulk.{wait}; {signal} {POLL}"
-    assert {one.missing for one in found(body, before=STAGE)} == missing
+    assert {one.missing for one in found(body, block=32, before=STAGE)} == missing
 
 
-PACKET = """st.global.{width} [%peer_data], {values};
+PACKET = """st.global.{width} [%peer], {values};
     WAIT: ld.volatile.global.{width} {target}, [%data]; setp.eq.u32 %p2, {looked}, 0; @%p2 bra WAIT;"""
 PACKETS = {
     "vector_8": PACKET.format(width="v2.u32", values="{%r4, %r5}", target="{%r6, %r7}", looked="%r7"),
@@ -116,7 +89,7 @@ def test_a_race_names_the_assumption_that_would_explain_it(name: str) -> None:
 @pytest.mark.parametrize("name", PACKETS)
 def test_an_assumption_covers_only_what_was_looked_at(name: str) -> None:
     """A second packet is loaded with the first, and its flag ignored."""
-    second = PACKETS[name].replace("[%peer_data]", "[%peer_data+64]").replace("[%data]", "[%data+64]")
+    second = PACKETS[name].replace("[%peer]", "[%peer+64]").replace("[%data]", "[%data+64]")
     ignored = second.replace("WAIT: ", "").partition("setp.eq")[0].replace("%r7", "%r17")
     body = f"mov.u32 %r4, 3; mov.u32 %r5, 1; {PACKETS[name]}"
     assert not any(one.fails for one in found(body + second.replace("WAIT", "AGAIN"), block=1, assumptions=(name,)))
