@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,23 +13,7 @@ from kernels.compile import executable
 from kernels.numeric.dtypes import NONE
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
-
-
-def _load(name: str) -> None:
-    """Make a module of this folder importable as kernels_<name>, whatever the import mode."""
-    full = f"kernels_{name}"
-    if full in sys.modules:
-        return
-    spec = importlib.util.spec_from_file_location(full, Path(__file__).parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[full] = module
-    spec.loader.exec_module(module)
-
-
-for _name in ("launching", "probes", "rank_behind"):
-    _load(_name)
+from tests.kernels.launching import count_opcodes
 
 
 def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
@@ -77,8 +59,7 @@ def fit_case() -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def opcodes() -> Callable[[str], Counter[str]]:
-    counted: Callable[[str], Counter[str]] = sys.modules["kernels_launching"].count_opcodes
-    return counted
+    return count_opcodes
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,6 @@ import cutlass
 import numpy as np
 import numpy.typing as npt
 import torch
-from kernels_launching import StoreCounts, pattern
 
 from kernels.dsl import device
 from kernels.dsl.arithmetic import Reduction
@@ -28,6 +27,7 @@ from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable, Launch
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.kernels.launching import StoreCounts, pattern
 
 THREADS = 96
 """The fewest that kernels have."""

@@ -76,7 +76,7 @@ IN_ROUNDS = (
 
 CLEARED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/ll128", "all_reduce/two_shot_lamport", *IN_ROUNDS)
 POLLED = (*CLEARED, "barrier/push")
-"""Kernels that poll inboxes instead; tests/kernels/dsl/test_inbox.py has what else can be wrong with them."""
+"""Kernels that poll inboxes instead; tests/kernels/dsl/test_rounds.py has what else can be wrong with them."""
 
 OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(POLLED, ()),

@@ -16,6 +16,7 @@ from kernels.matrix.matrix import Row
 from kernels.matrix.sheets import json_text, text
 from kernels.spec import Case
 from runner.command.job import kernel_info
+from tests.golden import refused
 
 NAME = "vector_16"
 SPEC = dataclasses.replace(find("all_reduce/one_shot"), assumptions=(NAME,))
@@ -26,16 +27,13 @@ def test_each_has_a_sentence_and_a_source() -> None:
         assert sentence_of(name) == f"{name}: {one.sentence} ({one.source})"
         assert len(one.sentence) > 20
         assert "PTX" in one.source
-    with pytest.raises(ValueError, match="no assumption 'luck', known: vector_8, vector_16, warp_128"):
+    with refused():
         sentence_of("luck")
 
 
-@pytest.mark.parametrize(
-    ("assumptions", "message"),
-    [(("luck",), "assumptions has no 'luck', give some of vector_8, vector_16"), (NAME, "assumptions is a text")],
-)
-def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("assumptions", [("luck",), NAME])
+def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...]) -> None:
+    with refused():
         dataclasses.replace(SPEC, assumptions=assumptions)
 
 

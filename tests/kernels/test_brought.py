@@ -19,6 +19,7 @@ from kernels.sources import ROOT, sources_of
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from runner.world.rank import pickled_work
+from tests.golden import refused
 from tests.kernels.own_kernel import RING, write_ring
 
 CASE = Case("send_recv", "ring", "uint8", "none", "none", 1 << 20, 2)
@@ -127,20 +128,22 @@ def test_what_changed_meanwhile_is_refused_on_the_other_side(tmp_path: Path, edi
     assert elsewhere(sent).startswith(gone[edited])
 
 
-def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", ["ring.py", "steps.py"])
+def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path, edited: str) -> None:
     file = write_ring(tmp_path)
     spec_at(f"{file}:SPEC")
-    file.write_text(RING.replace("= spec_of(BLOCKS)", "= spec_of(9)"))
-    with pytest.raises(ValueError, match=r"ring\.py changed after this process first read it: run it again$"):
+    path = file.parent / edited
+    path.write_text(path.read_text() + "\n# edited\n")
+    with refused():
         spec_at(f"{file}:TRIAL")
 
 
 def test_what_has_no_name_does_not_travel() -> None:
     spec = replace(catalogue.find("send_recv/push"), summary="another one")
     assert spec.origin is None
-    with pytest.raises(pickle.PicklingError, match=r"the spec of send_recv/push is bound to no name: assign it to one"):
+    with refused(pickle.PicklingError):
         pickle.dumps(spec)
-    with pytest.raises(ValueError, match=r"send_recv/push is bound to no name"):
+    with refused():
         pickled_work(print, [spec])
 
 
@@ -159,48 +162,36 @@ def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> Non
     }
 
 
+NO_PLACE = ("ring.py", ":SPEC", "ring.py:", "absent.py:SPEC", "./ring:SPEC", "./ring.txt:SPEC", "ring.py:SPEC")
+MODULES = ("nowhere.ring:SPEC", "kernels.nowhere:SPEC", "kernels.catalogue:OPS")
+CHANGED = {"send_recv/ring": "ring", "v/ring": "v/../x", "out_of_place": "out_place", "threads=96": "threads=9"}
+FAILING = (
+    *("\nx = 1\nx.y\n", "raise ValueError('one\\ntwo')\n", "raise SystemExit\n", "import os\nos._exit(0)\n"),
+    *("from os import abort\nabort()\n", "x = 1\ndef (:\n", "import nowhere\n"),
+    *(RING.replace(old, new) for old, new in CHANGED.items()),
+)
+
+
 @pytest.mark.parametrize(
-    ("text", "content", "message"),
+    ("text", "content"),
     [
-        ("ring.py", "", r"^'ring\.py' names no kernel: give file\.py:NAME or package\.module:NAME$"),
-        (":SPEC", "", r"^':SPEC' names no kernel: give"),
-        ("ring.py:", "", r"^'ring\.py:' names no kernel: give"),
-        ("absent.py:SPEC", "", r"^absent\.py:SPEC: there is no file /.*/absent\.py$"),
-        ("./ring:SPEC", "", r"^\./ring:SPEC: there is no file /.*/ring$"),
-        ("./ring.txt:SPEC", "", r"^\./ring\.txt:SPEC: ring\.txt is no Python file: give file\.py:NAME$"),
-        ("ring.py:SPEC", "", r"^/.*/ring\.py:SPEC: there is no SPEC in it: it has no KernelSpec$"),
-        ("ring.py:SPECS", RING, r"ring\.py:SPECS: there is no SPECS in it: did you mean SPEC\?$"),
-        ("ring.py:X", RING, r"there is no X in it: its kernels are SPEC, TRIAL$"),
-        ("ring.py:Step", RING, r"Step is of type type, not KernelSpec: its kernels are SPEC, TRIAL$"),
-        ("ring.py:BLOCKS", RING, r"BLOCKS is of type int, not KernelSpec: its kernels are SPEC, TRIAL$"),
-        ("ring.py:SPEC", "\nx = 1\nx.y\n", r"ring\.py:3 raises AttributeError: 'int' object has no attribute"),
-        ("ring.py:SPEC", "raise ValueError('one\\ntwo')\n", r"ring\.py:1 raises ValueError: one two$"),
-        ("ring.py:SPEC", "raise SystemExit\n", r"ring\.py:1 raises SystemExit: no message$"),
-        ("ring.py:SPEC", "import os\nos._exit(0)\n", r"ring\.py:2 raises SystemExit: os\._exit would end this process"),
-        ("ring.py:SPEC", "from os import abort\nabort()\n", r"ring\.py:2 raises SystemExit: os\.abort would end"),
-        ("ring.py:SPEC", "x = 1\ndef (:\n", r"ring\.py:SPEC: ring\.py:2 is no Python: "),
-        ("ring.py:SPEC", "import nowhere\n", r"ring\.py:1 raises ModuleNotFoundError: No module named 'nowhere'$"),
-        ("ring.py:SPEC", RING.replace("send_recv/ring", "ring"), r"'ring' names no kernel: give op/algorithm"),
-        ("ring.py:SPEC", RING.replace("v/ring", "v/../x"), r"SPEC: 'send_recv/\.\./x' is no op/algorithm in"),
-        ("ring.py:SPEC", RING.replace("out_of_place", "out_place"), r"ring\.py:20 raises ValueError: send_recv/ri"),
-        ("ring.py:SPEC", RING.replace("threads=96", "threads=9"), r"ring\.py:23 raises ValueError: a step's threads"),
-        ("nowhere.ring:SPEC", "", r"^nowhere\.ring:SPEC: there is no module nowhere$"),
-        ("kernels.nowhere:SPEC", "", r"^kernels\.nowhere:SPEC: there is no module kernels\.nowhere$"),
-        ("kernels.catalogue:OPS", "", r"^kernels\.catalogue:OPS: OPS is of type tuple, not KernelSpec: it has no"),
+        *((text, "") for text in (*NO_PLACE, *MODULES)),
+        *((f"ring.py:{name}", RING) for name in ("SPECS", "X", "Step", "BLOCKS")),
+        *(("ring.py:SPEC", content) for content in FAILING),
     ],
-)  # fmt: skip
-def test_what_gives_no_spec_is_said_in_one_line(tmp_path: Path, text: str, content: str, message: str) -> None:
+    ids=lambda one: one if "\n" not in one else "",
+)
+def test_what_gives_no_spec_is_said_in_one_line(tmp_path: Path, text: str, content: str) -> None:
     write_ring(tmp_path).write_text(content)
     (tmp_path / "ring.txt").write_text("")
-    with pytest.raises(ValueError, match=message) as caught:
+    with refused():
         spec_at(text, tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_module_that_failed_is_tried_again(tmp_path: Path) -> None:
     file = write_ring(tmp_path)
     (tmp_path / "steps.py").unlink()
-    with pytest.raises(ValueError, match="raises ModuleNotFoundError"):
+    with refused(ValueError, r"symlab_brought_\w+"):
         spec_at(f"{file}:SPEC")
     write_ring(tmp_path)
     assert isinstance(spec_at(f"{file}:SPEC"), KernelSpec)
@@ -210,7 +201,7 @@ def test_a_body_must_stand_in_a_file() -> None:
     scope: dict[str, object] = {"__name__": "nowhere"}
     exec("def body(frame): pass", scope)
     tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
-    with pytest.raises(ValueError, match=r"^all_reduce/typed_in: its body is not in a file: give a function of"):
+    with refused():
         spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)  # type: ignore[arg-type]
 
 
@@ -222,23 +213,14 @@ def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path: Path, mon
     importlib.import_module("edited_after_import.ring")
     steps = tmp_path / "edited_after_import" / "steps.py"
     steps.write_text(steps.read_text() + "\n# edited\n")
-    with pytest.raises(ValueError, match="imported .* before it was brought, and the file changed since"):
+    with refused():
         spec_at("edited_after_import.ring:SPEC")
-
-
-def test_a_helper_that_is_edited_later_is_refused_with_its_kernel(tmp_path: Path) -> None:
-    file = write_ring(tmp_path / "my")
-    spec_at(f"{file}:SPEC")
-    steps = file.parent / "steps.py"
-    steps.write_text(steps.read_text() + "\n# edited\n")
-    with pytest.raises(ValueError, match=r"steps\.py changed after this process first read it"):
-        spec_at(f"{file}:TRIAL")
 
 
 def test_what_a_failed_file_had_imported_is_imported_anew(tmp_path: Path) -> None:
     file = write_ring(tmp_path / "my")
     file.write_text(file.read_text() + "\nimport no_such_module_of_mine\n")
-    with pytest.raises(ValueError, match="no_such_module_of_mine"):
+    with refused():
         spec_at(f"{file}:SPEC")
     here = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     assert str(file.parent / "steps.py") not in here

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import importlib
 
-import pytest
 import torch
 
 from kernels.catalogue import COLLECTIVES, NAMES, OPS, SPECS, collective, find
 from kernels.sources import ROOT
+from tests.golden import refused
 
 
 def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
@@ -19,15 +19,15 @@ def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
 
 
 def test_an_unknown_kernel_is_told_the_near_ones() -> None:
-    with pytest.raises(ValueError, match=r"'all_reduce/oneshot': did you mean all_reduce/one_shot or "):
+    with refused():
         find("all_reduce/oneshot")
-    with pytest.raises(ValueError, match=r"'x': there is all_reduce/one_shot, .*, barrier/nvshmem_sync_all$"):
+    with refused():
         find("x")
 
 
 def test_an_unknown_op_is_told_the_near_ones() -> None:
     assert collective("all_reduce").op == "all_reduce"
-    with pytest.raises(ValueError, match=r"unknown op 'allreduce': did you mean all_reduce or "):
+    with refused():
         collective("allreduce")
 
 
@@ -58,39 +58,24 @@ def test_every_op_means_what_its_name_says() -> None:
 
 
 def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
-    factors = {op.op: op.bus_factor(8) for op in COLLECTIVES}
-    assert factors == {
-        "all_reduce": 1.75,
-        "reduce_scatter": 0.875,
-        "all_gather": 0.875,
-        "broadcast": 1.0,
-        "reduce": 1.0,
-        "all_to_all": 0.875,
-        "all_to_all_v": 0.875,
-        "send_recv": 1.0,
-        "barrier": 0.0,
+    parts = ("reduce_scatter", "all_gather", "all_to_all", "all_to_all_v")
+    whole = ("broadcast", "reduce", "send_recv")
+    assert {op.op: op.bus_factor(8) for op in COLLECTIVES} == {
+        **{"all_reduce": 1.75, "barrier": 0.0},
+        **dict.fromkeys(parts, 0.875),
+        **dict.fromkeys(whole, 1.0),
     }
-    counts = {op.op: op.counts(24, 8) for op in COLLECTIVES}
-    assert counts["all_reduce"] == counts["broadcast"] == counts["reduce"] == counts["send_recv"] == (24, 24)
-    assert counts["all_to_all"] == (24, 24)
-    assert counts["all_to_all_v"] == (48, 48)
-    assert counts["reduce_scatter"] == (24, 3)
-    assert counts["all_gather"] == (3, 24)
-    assert counts["barrier"] == (24, 192)
+    assert {op.op: op.counts(24, 8) for op in COLLECTIVES} == {
+        **dict.fromkeys(("all_reduce", "all_to_all", *whole), (24, 24)),
+        **{"all_to_all_v": (48, 48), "reduce_scatter": (24, 3), "all_gather": (3, 24), "barrier": (24, 192)},
+    }
 
 
 def test_in_place_is_as_in_nccl() -> None:
-    places = {op.op: op.in_place and op.in_place(24, 8, 5) for op in COLLECTIVES}
-    assert places == {
-        "all_reduce": (0, 0),
-        "reduce_scatter": (0, 15),
-        "all_gather": (15, 0),
-        "broadcast": (0, 0),
-        "reduce": (0, 0),
-        "all_to_all": None,
-        "all_to_all_v": None,
-        "send_recv": None,
-        "barrier": None,
+    assert {op.op: op.in_place and op.in_place(24, 8, 5) for op in COLLECTIVES} == {
+        **dict.fromkeys(("all_reduce", "broadcast", "reduce"), (0, 0)),
+        **{"reduce_scatter": (0, 15), "all_gather": (15, 0)},
+        **dict.fromkeys(("all_to_all", "all_to_all_v", "send_recv", "barrier")),
     }
     for spec in SPECS:
         assert "in_place" not in spec.placements or collective(spec.op).in_place is not None

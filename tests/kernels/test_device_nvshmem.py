@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from kernels_launching import Launches
-from kernels_rank_behind import world_behind
 
 import symlab
 from kernels.brought import spec_at
@@ -22,6 +20,8 @@ from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from simulator.run.decode import decode
 from symlab.command import main
+from tests.kernels.launching import Launches
+from tests.kernels.rank_behind import world_behind
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 FitCase = Callable[..., Case]

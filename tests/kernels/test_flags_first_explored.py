@@ -3,6 +3,7 @@ reduce_scatter/push without its releases. Both are found, and shrunk to what mat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,11 +14,28 @@ from runner.explore.found import replayed, shrunk
 from runner.explore.search import Plan, Search
 from runner.explore.subject import CaseSubject
 from simulator.explore.reading import switches_of
-from tests.kernels.test_flags_first import flags_first
 
+STORE = re.compile(r"st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
 MOST_SWITCHES, MOST_NEEDED = 8, 4
 """On 2026-11-27: 7 switches are left, 4 of them up to the access that went wrong. Before the kernel handed over to the
 next launch ahead of its polls they were 5 and 2 (2026-11-22)."""
+
+
+def flags_first(ptx: str) -> str:
+    """The kernel's PTX with each slot stored as two halves, the flag before the word."""
+
+    def halves(found: re.Match[str]) -> str:
+        base, offset = found.group(1), int(found.group(2) or 0)
+        text = "".join(f"mov.b64 {{%word{number}, %flag{number}}}, {found.group(3 + number)}; " for number in range(2))
+        for part, shift in (("flag", 4), ("word", 0)):
+            for number in range(2):
+                place = offset + 8 * number + shift
+                text += f"st.relaxed.sys.global.b32 [{base}+{place}], %{part}{number}; "
+        return text
+
+    made, count = STORE.subn(halves, ptx)
+    assert count > 3
+    return re.sub(r"(\.reg \.pred)", r".reg .b32 %word<2>, %flag<2>; \1", made, count=1)
 
 
 def broken(mistake: Callable[[str], str], *words: str) -> CaseSubject:

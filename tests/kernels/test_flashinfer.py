@@ -27,6 +27,7 @@ from kernels.flashinfer import (
 )
 from kernels.spec import Case
 from memory.fabric import Traits
+from tests.golden import same_text
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -51,12 +52,8 @@ def reason(name: str, size_bytes: int, world_size: int = 2, dtype: str = "bfloat
 @pytest.mark.parametrize(
     ("world_size", "size_bytes", "stages"),
     [
-        (2, KIB, 1),
-        (2, 256 * MIB, 1),
-        (4, 512 * KIB - 16, 1),
-        (4, 512 * KIB, 2),
-        (6, 256 * KIB - 16, 1),
-        (8, 256 * KIB, 2),
+        *((ranks, size, 1) for ranks, size in ((2, KIB), (2, 256 * MIB), (4, 512 * KIB - 16), (6, 256 * KIB - 16))),
+        *((4, 512 * KIB, 2), (8, 256 * KIB, 2)),
     ],
 )
 def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, stages: int) -> None:
@@ -96,21 +93,12 @@ def test_rows_are_as_long_as_the_kernels_take(
 
 
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"dtype": "float64"}, "dtype: {} does not support dtype 'float64' for all_reduce: it supports float32, "),
-        ({"size_bytes": 1000}, "sizes: {} takes multiples of 16 bytes, not 1000"),
-        ({"placement": "in_place"}, "placement: {} does not support placement 'in_place' for all_reduce: it supports"),
-        ({"inputs": "edge"}, "inputs: {} takes subnormal numbers of bfloat16 for zero: flashinfer compiles it with "),
-        ({"size_bytes": 2 << 30}, "sizes: {} takes fewer than 1073741824 elements, not 1073741824"),
-        ({"world_size": 3}, "world_size: {} does all_reduce on 2, 4, "),
-    ],
-)
-def test_what_none_of_them_takes(name: str, changes: dict[str, Any], expected: str) -> None:
-    found = reason(name, **({"size_bytes": 16 * KIB} | changes))
-    assert found is not None
-    assert found.startswith(expected.format(name))
+def test_what_none_of_them_takes(name: str) -> None:
+    for changes in (
+        *({"dtype": "float64"}, {"size_bytes": 1000}, {"placement": "in_place"}, {"inputs": "edge"}),
+        *({"size_bytes": 2 << 30}, {"world_size": 3}),
+    ):
+        same_text(str(reason(name, **({"size_bytes": 16 * KIB} | changes))))
 
 
 def test_float16_has_no_subnormal_numbers_that_float32_lacks() -> None:
@@ -121,12 +109,8 @@ def test_float16_has_no_subnormal_numbers_that_float32_lacks() -> None:
 def test_trtllms_workspace_has_an_end_and_its_rows_fit() -> None:
     for name in (TRTLLM_LAMPORT, TRTLLM_TWO_SHOT):
         assert reason(name, 256 * MIB) is None
-        assert reason(name, 512 * MIB) == (
-            f"sizes: {name} takes less than 1073741824 bytes of all ranks together, not 1073741824"
-        )
-        assert reason(name, 16 * 4093) == (
-            f"sizes: {name} takes whole rows of 64 to 1024 vectors of 16 bytes, which 65488 bytes don't split into"
-        )
+        same_text(str(reason(name, 512 * MIB)))
+        same_text(str(reason(name, 16 * 4093)))
     assert reason(TRTLLM_LAMPORT, 16) is None
     assert reason(TRTLLM_TWO_SHOT, 16) is not None
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_launching import Launches
 
 from kernels.all_to_all_v import push
 from kernels.all_to_all_v.sends import sends_of
@@ -24,6 +23,7 @@ from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.kernels.launching import Launches
 
 WORLDS = (1, 2, 3, 4, 5, 8, 16, 72)
 COUNTS = tuple(map(str, Counts))
@@ -57,14 +57,10 @@ def test_skewed_counts_have_popular_ranks_and_every_sender_its_own() -> None:
     assert len(set(rows)) == 8, "a kernel that takes another rank's row for its own must show"
     assert sends_of(case_with("skewed", 8, 8000, seed=1)) != rows
     assert sends_of(case_with("skewed", 8, 8000, seed=8)) == rows
-
-
-@pytest.mark.parametrize(("ranks", "most"), [(2, 1.375), (3, 1.5), (4, 1.5625), (8, 1.65625), (72, 1.7396)])
-def test_the_most_popular_rank_gets_this_many_times_the_mean(ranks: int, most: float) -> None:
-    numel = 1_000 * ranks * ranks
-    got = [sum(column) for column in zip(*sends_of(case_with("skewed", ranks, numel)), strict=True)]
-    assert max(got) / numel == pytest.approx(most, abs=1e-3)
-    assert max(got) < 1.75 * numel
+    for ranks, most in ((2, 1.375), (3, 1.5), (4, 1.5625), (8, 1.65625), (72, 1.7396)):
+        numel = 1_000 * ranks * ranks
+        got = [sum(column) for column in zip(*sends_of(case_with("skewed", ranks, numel)), strict=True)]
+        assert max(got) / numel == pytest.approx(most, abs=1e-3)
 
 
 def test_zeros_leave_one_rank_silent_another_ignored_and_many_pairs_empty() -> None:
@@ -217,17 +213,12 @@ def one_element_beyond(frame: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "body"),
-    [("skewed", sends_uniformly), ("zeros", sends_uniformly), ("skewed", places_are_its_own)],
+    ("counts", "body"), [("skewed", sends_uniformly), ("zeros", sends_uniformly), ("skewed", places_are_its_own)]
 )
 def test_a_kernel_that_ignores_what_others_send_is_wrong(
     judged: Callable[..., Any], counts: str, body: Callable[[Any], None]
 ) -> None:
-    found = judged(with_body(body.__name__, body), case_with(counts))
-    assert found.wrong > 10
-
-
-def test_a_store_behind_what_a_rank_gets_is_found(judged: Callable[..., Any]) -> None:
+    assert judged(with_body(body.__name__, body), case_with(counts)).wrong > 10
     found = judged(with_body("beyond", one_element_beyond), case_with("skewed"))
     assert all("output" in line and " changed at byte " in line for line in found.guard_faults), found.guard_faults
     assert {line.split(":")[0] for line in found.guard_faults} == {f"rank {rank}" for rank in range(4)}

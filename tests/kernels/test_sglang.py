@@ -13,6 +13,7 @@ from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.sglang import MODULES, PULL, PUSH, Launch, pull_launch, push_launch
 from kernels.spec import Case
 from memory.fabric import Traits
+from tests.golden import same_text
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -47,15 +48,10 @@ def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a"
 @pytest.mark.parametrize(
     ("world_size", "arch", "size_bytes", "runs"),
     [
-        (2, "sm_90a", KIB, PUSH),
-        (2, "sm_90a", 2 * MIB, PUSH),
-        (2, "sm_90a", 2 * MIB + 16, PULL),
-        (4, "sm_90a", 384 * KIB, PUSH),
-        (4, "sm_90a", 384 * KIB + 16, PULL),
-        (8, "sm_90a", 160 * KIB + 16, PULL),
-        (8, "sm_100a", 160 * KIB + 16, PUSH),
-        (2, "sm_103a", 4 * MIB, PUSH),
-        (4, "sm_90a", 16 * MIB, PULL),
+        *((2, "sm_90a", size, PUSH) for size in (KIB, 2 * MIB)),
+        *((ranks, "sm_90a", size, PULL) for ranks, size in ((2, 2 * MIB + 16), (4, 384 * KIB + 16), (4, 16 * MIB))),
+        *((4, "sm_90a", 384 * KIB, PUSH), (8, "sm_90a", 160 * KIB + 16, PULL)),
+        *((8, "sm_100a", 160 * KIB + 16, PUSH), (2, "sm_103a", 4 * MIB, PUSH)),
     ],
 )
 def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: str, size_bytes: int, runs: str) -> None:
@@ -67,16 +63,11 @@ def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: st
 
 
 def test_what_neither_takes() -> None:
-    beyond = 16 * MIB + 16
     for name in (PUSH, PULL):
-        assert reason(name, beyond) == (
-            f"sizes: {name} is not what SGLang runs for {beyond} bytes on 2 ranks: there it takes NCCL"
-        )
-        assert reason(name, 24) == f"sizes: {name} takes multiples of 16 bytes, not 24"
-        assert reason(name, KIB, 3) == f"world_size: {name} does all_reduce on 2, 4, 6, 8 ranks, not on 3"
-        found = reason(name, KIB, dtype="float64")
-        assert found is not None
-        assert found.startswith("dtype:")
+        for found in (
+            *(reason(name, 16 * MIB + 16), reason(name, 24), reason(name, KIB, 3), reason(name, KIB, dtype="float64")),
+        ):
+            same_text(str(found))
 
 
 def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
@@ -104,32 +95,21 @@ def test_grids_are_sglangs() -> None:
     assert pull_launch(16 * MIB, 132) == Launch(132, 512)
 
 
-def lacking(name: str = PUSH) -> str:
-    found = reason(name, KIB)
-    assert found is not None
-    return found
-
-
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(toolkit, "nvcc", lambda: None)
-        assert lacking() == (
-            "baselines: sglang/push is unavailable: its kernels are compiled on first use, and nvcc is missing"
-        )
-    with monkeypatch.context() as patch:
-        patch.setattr(sglang, "tvm_ffi", lambda: None)
-        assert lacking().endswith("and apache-tvm-ffi's folder is missing")
-    with monkeypatch.context() as patch:
-        patch.setattr(importlib.metadata, "version", lambda name: "0.6.0")
-        assert lacking().endswith("its thresholds and grids are known of sglang 0.5.14, not of 0.6.0")
-    (package / "sglang/jit_kernel/csrc/distributed/custom_all_reduce_pull.cuh").unlink()
-    assert lacking().endswith("sglang has no CUDA sources of its all-reduce")
-
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", absent)
-    assert lacking() == "baselines: sglang/push is unavailable: sglang is not installed"
+    for module, name, instead in (
+        (toolkit, "nvcc", lambda: None),
+        (sglang, "tvm_ffi", lambda: None),
+        (importlib.metadata, "version", lambda name: "0.6.0"),
+        (importlib.metadata, "version", absent),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, instead)
+            same_text(str(reason(PUSH, KIB)))
+    (package / "sglang/jit_kernel/csrc/distributed/custom_all_reduce_pull.cuh").unlink()
+    same_text(str(reason(PUSH, KIB)))
 
 
 def test_the_packages_are_found_and_not_imported(package: Path) -> None:

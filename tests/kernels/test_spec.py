@@ -15,6 +15,7 @@ from kernels.refusal import Refusal
 from kernels.spec import Case, KernelSpec, Workspace
 from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
+from tests.golden import refused, same_text
 
 TRAITS = Traits("simulator", "sm_90a", world_size=8, heap_bytes=1 << 28, multicast=True, simulated=True)
 
@@ -29,42 +30,32 @@ NO_MULTICAST = replace(TRAITS, multicast=False, multicast_reason="the machine ha
 
 
 def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
-    assert refuses(one_shot.SPEC, case_of("one_shot"), TRAITS) is None
+    for size_bytes in (0, 1 << 20):
+        assert refuses(one_shot.SPEC, case_of("one_shot", size_bytes=size_bytes), TRAITS) is None
     assert refuses(one_shot.SPEC, case_of("one_shot"), NO_MULTICAST) is None
     assert refuses(two_shot.SPEC, case_of("two_shot", placement="in_place"), TRAITS) is None
     assert refuses(multimem_one_shot.SPEC, case_of("multimem_one_shot", size_bytes=2), TRAITS) is None
 
 
-@pytest.mark.parametrize(
-    ("key", "changes", "words"),
-    [
-        ("dtype", {"dtype": "uint8"}, ["uint8", "moving data", "bfloat16"]),
-        ("dtype", {"dtype": "bfloat61"}, ["bfloat61"]),
-        ("accumulator", {"accumulator": "float64"}, ["accumulator 'float64'", "bfloat16", "native, float32"]),
-        ("accumulator", {"reduction": "max"}, ["max adds nothing", "give native"]),
-        ("reduction", {"reduction": "xor"}, ["no reduction 'xor'", "sum, min, max, avg"]),
-        ("placement", {"placement": "in_place"}, ["placement 'in_place'", "it supports out_of_place"]),
-        ("world_size", {"world_size": 0}, ["1 to 72 ranks", "not on 0"]),
-        ("world_size", {"world_size": 73}, ["1 to 72 ranks", "not on 73"]),
-        ("world_size", {"world_size": 4}, ["wants 4 ranks", "has 8"]),
-        ("sizes", {"size_bytes": -2}, ["-2 bytes", "2 bytes"]),
-        ("sizes", {"size_bytes": 1}, ["1 bytes", "2 bytes"]),
-        ("root", {"root": 1}, ["no root 1", "give 0"]),
-        ("offset", {"offset": -1}, ["-1 elements", "0 or more"]),
-        ("sizes", {"size_bytes": 1023}, ["1023 bytes", "bfloat16 elements of 2 bytes"]),
-        ("algorithms", {"algorithm": "two_shot"}, ["all_reduce/two_shot"]),
-    ],
-)
+UNFIT: dict[str, list[dict[str, object]]] = {
+    "dtype": [{"dtype": "uint8"}, {"dtype": "bfloat61"}],
+    "accumulator": [{"accumulator": "float64"}, {"reduction": "max"}],
+    "world_size": [{"world_size": ranks} for ranks in (0, 73, 4)],
+    "sizes": [{"size_bytes": size} for size in (-2, 1, 1023)],
+    **{"reduction": [{"reduction": "xor"}], "placement": [{"placement": "in_place"}], "root": [{"root": 1}]},
+    **{"offset": [{"offset": -1}], "algorithms": [{"algorithm": "two_shot"}]},
+}
+
+
+@pytest.mark.parametrize(("key", "changes"), [(key, one) for key, changes in UNFIT.items() for one in changes])
 def test_an_unfit_case_is_refused_with_its_reason(
-    case_of: Callable[..., Case], key: str, changes: dict[str, object], words: list[str]
+    case_of: Callable[..., Case], key: str, changes: dict[str, object]
 ) -> None:
     case = replace(case_of("one_shot"), **changes)  # type: ignore[arg-type]
     refusal = refuses_for(one_shot.SPEC, catalogue.collective("all_reduce"), case, TRAITS)
     assert refusal is not None
     assert refusal.key == key
-    reason = str(refusal)
-    assert [word for word in words if word not in reason] == []
-    assert "\n" not in reason
+    same_text(str(refusal))
 
 
 @pytest.mark.parametrize(("multiprocessors", "fit"), [(0, True), (64, True), (63, False)])
@@ -75,10 +66,6 @@ def test_a_gpu_that_cannot_hold_all_blocks_at_once_is_refused(
     reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, multiprocessors=multiprocessors))
     assert (reason is None) == fit
     assert fit or (reason is not None and "64 blocks at once" in reason and "63 multiprocessors" in reason)
-
-
-def test_an_empty_message_is_fit(case_of: Callable[..., Case]) -> None:
-    assert refuses(one_shot.SPEC, case_of("one_shot", size_bytes=0), TRAITS) is None
 
 
 def test_a_size_that_does_not_divide_is_refused(fit_case: Callable[..., Case]) -> None:
@@ -119,24 +106,13 @@ def test_a_root_is_one_of_the_ranks(fit_case: Callable[..., Case], root: int, fi
     assert fit or reason == f"reduce has no root {root}: give 0 to 7"
 
 
-def test_a_missing_multicast_is_refused_with_the_fabrics_reason(case_of: Callable[..., Case]) -> None:
-    reason = refuses(multimem_one_shot.SPEC, case_of("multimem_one_shot"), NO_MULTICAST)
-    assert reason is not None
-    assert reason.endswith("the machine has no NVSwitch")
-
-
-def test_ranks_that_do_not_see_each_others_memory_are_named(case_of: Callable[..., Case]) -> None:
-    traits = replace(TRAITS, unmapped="rank 0 can't reach ranks 4, 5")
-    reason = refuses(two_shot.SPEC, case_of("two_shot"), traits)
-    assert reason is not None
-    assert reason.endswith("needs every rank's memory mapped on every other: rank 0 can't reach ranks 4, 5")
-
-
-def test_an_architecture_without_the_instructions_is_refused(case_of: Callable[..., Case]) -> None:
-    reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, arch="sm_80"))
-    assert reason is not None
-    assert "sm_80" in reason
-    assert "sm_90a" in reason
+def test_what_the_fabric_lacks_is_named(case_of: Callable[..., Case]) -> None:
+    for spec, lacks in (
+        (multimem_one_shot.SPEC, {"multicast": False, "multicast_reason": "the machine has no NVSwitch"}),
+        (two_shot.SPEC, {"unmapped": "rank 0 can't reach ranks 4, 5"}),
+        (one_shot.SPEC, {"arch": "sm_80"}),
+    ):
+        same_text(str(refuses(spec, case_of(spec.algorithm), replace(TRAITS, **lacks))))  # type: ignore[arg-type]
 
 
 def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) -> None:
@@ -180,23 +156,18 @@ def test_workspaces_begin_with_zeros_a_pattern_or_anything() -> None:
     assert Workspace("epochs", 4).initial(16) == bytes(16)
     assert Workspace("scratch", 4, zeroed=False).initial(16) is None
     assert Workspace("inbox", 4, fill=b"\0\0\0\x80").initial(16) == b"\0\0\0\x80" * 4
-    with pytest.raises(AssertionError, match="inbox: 12 bytes are no multiple of 8"):
+    with refused(AssertionError):
         Workspace("inbox", 3, fill=bytes(8)).initial(12)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fold": "rank"}, "fold has no 'rank', give rank_order, from_next_rank, unordered"),
-        ({"placements": ("out_place",)}, "placements has no 'out_place', give out_of_place, in_place"),
-        ({"placements": "in_place"}, "placements is the text 'in_place', give a tuple: ('in_place',)"),
-        ({"dtypes": ()}, "dtypes is empty, give some of "),
-        ({"dtypes": ("bfloat16", "bf16")}, "dtypes has no 'bf16', give "),
-        ({"accumulators": ("float31",)}, "accumulators has no 'float31', give "),
-        ({"reductions": ("total",)}, "reductions has no 'total', give "),
-        ({"positive_zero": "yes"}, "positive_zero has no 'yes', give "),
-    ],
-)
-def test_a_spec_with_a_value_that_means_nothing_is_refused_when_it_is_made(change: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=f"^all_reduce/one_shot: {re.escape(words)}"):
-        replace(one_shot.SPEC, **change)
+NO_VALUES: dict[str, list[Any]] = {
+    **{"fold": ["rank"], "placements": [("out_place",), "in_place"], "dtypes": [(), ("bfloat16", "bf16")]},
+    **{"accumulators": [("float31",)], "reductions": [("total",)], "positive_zero": ["yes"]},
+}
+
+
+def test_a_spec_with_a_value_that_means_nothing_is_refused_when_it_is_made() -> None:
+    for key, values in NO_VALUES.items():
+        for value in values:
+            with refused():
+                replace(one_shot.SPEC, **{key: value})

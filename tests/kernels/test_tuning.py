@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from kernels_launching import Launches
 
 from kernels import catalogue
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import ANY_SIZE, Step, Tuning
 from memory.fabric import Executable
+from tests.golden import refused
+from tests.kernels.launching import Launches
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 
@@ -125,26 +126,19 @@ def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -
 
 
 @pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ({"threads": 32}, "threads are 64 to 1024 in whole warps, not 32"),
-        ({"threads": 2048}, "not 2048"),
-        ({"threads": 130}, "not 130"),
-        ({"blocks": 0}, "blocks are 1 to 132, not 0"),
-        ({"blocks": 133}, "not 133"),
-        ({"loads_in_flight": 0}, "loads_in_flight are 1 or more, not 0"),
-    ],
+    "values",
+    [{"threads": 32}, {"threads": 2048}, {"threads": 130}, {"blocks": 0}, {"blocks": 133}, {"loads_in_flight": 0}],
 )
-def test_a_step_that_no_gpu_can_launch_is_an_error(values: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+def test_a_step_that_no_gpu_can_launch_is_an_error(values: dict[str, Any]) -> None:
+    with refused():
         Step(**{"threads": 512, "blocks": 8, "loads_in_flight": 8, "reason": "a test", **values})
 
 
 @pytest.mark.parametrize("last", [{"up_to_bytes": 1 << 40}, {"up_to_ranks": 8}])
 def test_a_table_with_a_gap_is_an_error(last: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="last step must be for any size"):
+    with refused():
         Tuning((Step(512, 8, 8, "a test", **last),))
-    with pytest.raises(ValueError, match="last step must be for any size"):
+    with refused():
         Tuning(())
     assert Tuning((Step(512, 8, 8, "a test", **last), Step(512, 8, 8, "the rest"))).steps[1].up_to_bytes == ANY_SIZE
 

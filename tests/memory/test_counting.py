@@ -16,6 +16,7 @@ from memory.fabric import Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, first_fit
 from memory.pool import SymmetricPool
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.golden import refused
 from tests.patience import within
 
 SIZES = ((1, 256), (256, 256), (257, 1), (4096, 4096), (100_000, 256), (8, 1 << 14))
@@ -88,18 +89,18 @@ def test_every_replica_has_an_address_of_its_own() -> None:
 def test_misuse_is_named() -> None:
     fabric = CountingFabric(2, SIMULATED)
     region = fabric.allocate(64, 256, "data")
-    with pytest.raises(ValueError, match="data: bytes 60 to 68 of 64"):
+    with refused():
         fabric.write(region, 60, torch.zeros(8, dtype=torch.uint8))
-    with pytest.raises(ValueError, match=r"rank 2\b.*ranks 0 to 1"):
+    with refused():
         fabric.peer_address(region, 2)
-    with pytest.raises(ValueError, match="sizes are positive, alignments powers of two"):
+    with refused():
         fabric.allocate(64, 3, "data")
-    with pytest.raises(ValueError, match="runs no kernel"):
+    with refused():
         fabric.launch(None, 1, 1, ())
-    with pytest.raises(HeapFull, match="more needs"):
+    with refused(HeapFull):
         fabric.allocate(HEAP_BYTES, 256, "more")
     fabric.free(region)
-    with pytest.raises(ValueError, match="data is not allocated here"):
+    with refused():
         fabric.free(region)
     fabric.drop(region)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from memory.forked import ProcessEnded, forked
+from tests.golden import refused
 from tests.patience import NEVER_S, within
 
 
@@ -40,30 +41,22 @@ def test_what_a_step_returns_comes_back_and_what_it_changes_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "words"),
+    ("given", "kind"),
     [
-        (ValueError("no"), ValueError, "^no$"),
-        (Unknown(1, 2), RuntimeError, "^Unknown: 1 and 2$"),
-        (SystemExit(4), RuntimeError, "^SystemExit: 4$"),
-        (KeyboardInterrupt(), RuntimeError, "^KeyboardInterrupt: $"),
+        (ValueError("no"), ValueError),
+        (Unknown(1, 2), RuntimeError),
+        (SystemExit(4), RuntimeError),
+        (KeyboardInterrupt(), RuntimeError),
     ],
 )
-def test_what_a_step_raises_is_raised_here(given: BaseException, kind: type[Exception], words: str) -> None:
-    with pytest.raises(kind, match=words):
+def test_what_a_step_raises_is_raised_here(given: BaseException, kind: type[Exception]) -> None:
+    with refused(kind):
         forked(raises(given))
 
 
-@pytest.mark.parametrize(
-    ("end", "how"),
-    [
-        (lambda: ctypes.string_at(0), "by SIGSEGV"),
-        (os.abort, "by SIGABRT"),
-        (lambda: os._exit(0), "with exit code 0"),
-        (lambda: os._exit(3), "with exit code 3"),
-    ],
-)
+@pytest.mark.parametrize("end", [lambda: ctypes.string_at(0), os.abort, lambda: os._exit(0), lambda: os._exit(3)])
 def test_the_end_of_a_copy_is_an_error_here_with_its_place(
-    end: Callable[[], object], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
@@ -71,7 +64,7 @@ def test_the_end_of_a_copy_is_an_error_here_with_its_place(
         tempfile.mkdtemp()
         end()
 
-    with pytest.raises(ProcessEnded, match=how) as caught:
+    with refused(ProcessEnded) as caught:
         forked(step)
     assert [one.function for one in caught.value.frames if one.file == __file__][:2] in (
         ["step", "test_the_end_of_a_copy_is_an_error_here_with_its_place"],

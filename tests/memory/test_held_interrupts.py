@@ -41,22 +41,16 @@ def press_and_fail() -> None:
     raise ValueError("the compiler's own error")
 
 
-def test_a_signal_waits_until_the_steps_have_ended() -> None:
-    seen: Seen = []
-    with pytest.raises(KeyboardInterrupt), held_interrupts(lambda handler, number: seen.append("again")):
-        press(seen)
-    assert seen == ["went on"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_second_signal_is_told_at_once() -> None:
+@pytest.mark.parametrize(("times", "told"), [(1, ["went on"]), (2, ["went on", "SIGINT", "went on"])])
+def test_a_signal_waits_until_the_steps_have_ended_and_a_second_is_told_at_once(times: int, told: Seen) -> None:
     seen: Seen = []
     with (
         pytest.raises(KeyboardInterrupt),
         held_interrupts(lambda handler, number: seen.append(signal.Signals(number).name)),
     ):
-        press(seen, 2)
-    assert seen == ["went on", "SIGINT", "went on"]
+        press(seen, times)
+    assert seen == told
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_steps_that_fail_lose_no_signal() -> None:

@@ -27,6 +27,7 @@ from memory.fabric import (
     rank_of,
 )
 from memory.ranks import attributed, named, ranks_of
+from tests.golden import refused
 
 
 def test_a_number_alone_is_x() -> None:
@@ -35,6 +36,8 @@ def test_a_number_alone_is_x() -> None:
     assert (launch.blocks, launch.threads, launch.shared_bytes, launch.stream) == (3, 128, 0, None)
     assert launch == Launch((3, 1, 1), (128, 1, 1))
     assert hash(launch) == hash(Launch(3, 128))
+    assert Launch(((1 << 31) - 1, 65_535, 65_535), (1024, 1, 1)).threads == 1024
+    assert Launch(8, (4, 4, 64), cluster=8).threads == 1024
 
 
 def test_a_launch_in_three_dimensions_travels_whole() -> None:
@@ -46,102 +49,72 @@ def test_a_launch_in_three_dimensions_travels_whole() -> None:
         launch.grid = (1, 1, 1)  # type: ignore[misc]
 
 
+IMPOSSIBLE: dict[str, list[Any]] = {
+    **{"grid": [0, (1, 65_536, 1), 1 << 31, True, (1, 2)], "block": [0, 1025, (32, 33, 1), (1, 1, 65), (1.0, 1, 1)]},
+    **{"cluster": [0, 16, (2, 2, 1)], "shared_bytes": [-1, 1.5], "stream": ["s"], "cooperative": [1]},
+    "dependent": ["no"],
+}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"grid": 0}, r"grid is \(0, 1, 1\): give 1 to 2,147,483,647 blocks in x, 1 to 65,535 in y, z"),
-        ({"grid": (1, 65_536, 1)}, "grid is "),
-        ({"grid": 1 << 31}, "grid is "),
-        ({"block": 0}, r"block is \(0, 1, 1\): blocks have 1 to 1024 threads, at most 64 in z"),
-        ({"block": 1025}, "block is "),
-        ({"block": (32, 33, 1)}, "block is "),
-        ({"block": (1, 1, 65)}, "block is "),
-        ({"cluster": 0}, r"cluster is \(0, 1, 1\): clusters have 1 to 8 blocks"),
-        ({"grid": 16, "cluster": 16}, "cluster is "),
-        ({"grid": (8, 3, 1), "cluster": (2, 2, 1)}, r"grid is \(8, 3, 1\), not a multiple of the cluster \(2, 2, 1\)"),
-        ({"shared_bytes": -1}, "shared_bytes is -1: give a whole number from 0"),
-        ({"shared_bytes": 1.5}, "shared_bytes is 1.5: give a whole number from 0"),
-        ({"stream": "s"}, "stream is 's': give the handle of a CUDA stream, or None"),
-        ({"cooperative": 1}, "cooperative is 1: give true or false"),
-        ({"dependent": "no"}, "dependent is 'no': give true or false"),
-        ({"grid": True}, "grid is True: give x, or"),
-        ({"grid": (1, 2)}, r"grid is \(1, 2\): give x, or \(x, y, z\), as whole numbers"),
-        ({"block": (1.0, 1, 1)}, "block is "),
-    ],
+    "arguments",
+    [{"grid": (16, 3, 1) if key == "cluster" else 1, key: one} for key, some in IMPOSSIBLE.items() for one in some],
 )
-def test_a_launch_that_no_gpu_can_do_is_not_built(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_launch_that_no_gpu_can_do_is_not_built(arguments: dict[str, Any]) -> None:
+    with refused():
         Launch(**{"grid": 1, "block": 32, **arguments})
-
-
-def test_the_largest_launches_are_built() -> None:
-    assert Launch(((1 << 31) - 1, 65_535, 65_535), (1024, 1, 1)).threads == 1024
-    assert Launch(8, (4, 4, 64), cluster=8).threads == 1024
 
 
 def test_shared_memory_beyond_a_block() -> None:
     check_shared_bytes("test/any", Launch(1, 1, shared_bytes=900), 100, 1000)
-    with pytest.raises(ValueError, match="test/any: shared_bytes .*901.*100 bytes.*900"):
+    with refused():
         check_shared_bytes("test/any", Launch(1, 1, shared_bytes=901), 100, 1000)
-    with pytest.raises(ValueError, match=r"\b1,001\b.*\b1,000\b"):
+    with refused():
         check_shared_bytes("test/any", Launch(1, 1), 1001, 1000)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "content"),
-    [
-        ("u32", 5, "05000000"),
-        ("u32", -1, "ffffffff"),
-        ("u32", 2**32 - 1, "ffffffff"),
-        ("u32", -(2**31), "00000080"),
-        ("u64", -2, "feffffffffffffff"),
-        ("u64", 2**64 - 1, "ffffffffffffffff"),
-        ("address", 0x7F0012345678, "78563412007f0000"),
-        ("f32", 1.5, "0000c03f"),
-        ("f32", math.inf, "0000807f"),
-        ("f64", -2.0, "00000000000000c0"),
-        ("bytes", b"\1\2\3", "010203"),
-    ],
-)
-def test_values_are_packed_little_endian(kind: Any, value: Any, content: str) -> None:
-    assert packed("it", [len(content) // 2], [Argument(kind, value)]) == (bytes.fromhex(content),)
+VALUES: dict[Any, tuple[str, tuple[Any, ...]]] = {
+    "u32": ("<I", (5, -1, 2**32 - 1, -(2**31))),
+    "u64": ("<Q", (-2, 2**64 - 1, -(2**63))),
+    "address": ("<Q", (0x7F0012345678,)),
+    "f32": ("<f", (1.5, math.inf)),
+    "f64": ("<d", (-2.0,)),
+    "bytes": ("3s", (b"\1\2\3",)),
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        ("u32", 2**32),
-        ("u32", -(2**31) - 1),
-        ("u32", 1.0),
-        ("u64", 2**64),
-        ("u64", -(2**63) - 1),
-        ("address", -1),
-        ("address", 2**64),
-        ("f32", 1e39),
-        ("f32", "1"),
-        ("f64", b"12345678"),
-        ("bytes", 4),
-        ("bytes", bytearray(b"1234")),
-        ("bytes", "text"),
-    ],
-)
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_are_packed_little_endian(kind: Any) -> None:
+    form, values = VALUES[kind]
+    for value in values:
+        unsigned = value % (1 << 8 * struct.calcsize(form)) if kind.startswith("u") else value
+        assert packed("it", [struct.calcsize(form)], [Argument(kind, value)]) == (struct.pack(form, unsigned),)
+
+
+OUTSIDE: dict[Any, tuple[Any, ...]] = {
+    **{"u32": (2**32, -(2**31) - 1, 1.0), "u64": (2**64, -(2**63) - 1), "address": (-1, 2**64), "f32": (1e39, "1")},
+    **{"f64": (b"12345678",), "bytes": (4, bytearray(b"1234"), "text")},
+}
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in OUTSIDE.items() for value in values])
 def test_a_value_outside_its_kind_is_refused(kind: Any, value: Any) -> None:
     size = PACKINGS[kind].size_bytes or 4
-    with pytest.raises(ValueError, match=f"^it, parameter 1: .*{kind}"):
+    with refused():
         packed("it", [4, size], [Argument("u32", 0), Argument(kind, value)])
 
 
 def test_arguments_fit_the_kernels_parameters() -> None:
     one = Argument("u32", 1)
-    with pytest.raises(ValueError, match=r"^it .*\b2 parameters.*\b1 arguments"):
+    with refused():
         packed("it", [4, 4], [one])
-    with pytest.raises(ValueError, match=r"^it, parameter 0 .*\b8\b.*u32.*\b4\b"):
+    with refused():
         packed("it", [8], [one])
-    with pytest.raises(ValueError, match=r"^it, parameter 1 .*\b16\b.*\b3\b"):
+    with refused():
         packed("it", [4, 16], [one, Argument("bytes", b"abc")])
-    with pytest.raises(ValueError, match=r"^it, parameter 0: 7\b"):
+    with refused():
         packed("it", [8], [7])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="'i32'"):
+    with refused():
         Argument("i32", 1)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from memory_driver_stand_in import Misuse, Spinning
+from memory_driver_stand_in import Spinning
 from memory_nvshmem_stand_in import StandInLibrary, StandInWorld
 from torch.distributed import HashStore
 
@@ -27,6 +27,8 @@ from memory.fabric import (
 from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
+from tests.golden import refused, same_text
+from tests.memory.outcomes import good
 from tests.patience import PATIENCE_S
 
 ONE = Launch(1, 32)
@@ -34,13 +36,6 @@ ONE = Launch(1, 32)
 
 def kernel(name: str) -> Executable:
     return Executable(f"test/{name}", name, "sm_90a", "", f"sha256:{name}")
-
-
-def good(outcomes: list[Any]) -> list[Any]:
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes
 
 
 def test_traits_say_what_was_found() -> None:
@@ -51,6 +46,9 @@ def test_traits_say_what_was_found() -> None:
     assert traits.l2_bytes == 50 << 20
     assert traits.multiprocessors == 132
     assert not traits.simulated
+    world = StandInWorld(1)
+    world.fabrics[0].note_queued("all_reduce/nccl")
+    assert world.drivers[0].noted == ["all_reduce/nccl"]
 
 
 @pytest.mark.parametrize(("multicast", "rank"), [(False, 0), ((0, 2), 1)], ids=["nowhere", "not on rank 1"])
@@ -70,13 +68,13 @@ def test_without_multicast_the_librarys_reason_is_kept(
     assert [world.fabric(one).traits.multicast_reason for one in range(3)] == [reason] * 3
 
 
-def test_one_rank_alone_has_no_multicast() -> None:
-    assert "Failed to retrieve multicast buffer" in StandInWorld(1).fabric(0).traits.multicast_reason
-
-
-def test_that_multicast_was_turned_off_by_the_user_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_rank_alone_has_no_multicast_and_that_the_user_turned_it_off_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NVSHMEM_DISABLE_NVLS", raising=False)
+    same_text(StandInWorld(1).fabric(0).traits.multicast_reason)
     monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "1")
-    assert StandInWorld(1).fabric(0).traits.multicast_reason.endswith("buffer (NVSHMEM_DISABLE_NVLS=1 is set)")
+    same_text(StandInWorld(1).fabric(0).traits.multicast_reason)
     assert StandInWorld(2).fabric(0).traits.multicast_reason == ""
 
 
@@ -127,10 +125,14 @@ def test_the_library_is_called_in_one_order_on_all_ranks(on_ranks: Any) -> None:
         for region in regions:
             fabric.free(region)
         fabric.barrier()
+        fabric.close()
 
     good(on_ranks(world, program))
     assert world.calls[0] == world.calls[1]
-    assert world.calls[0] == ["init", "malloc 512", "free 0", "malloc 100", "malloc 5000", "free 0", "free 512"]
+    found = ["init", "malloc 512", "free 0", "malloc 100", "malloc 5000", "free 0", "free 512", "finalize"]
+    assert world.calls[0] == found
+    assert world.complaints == []
+    assert [library.initialized for library in world.libraries] == [False, False]
 
 
 @pytest.mark.parametrize("alignment_bytes", [1, 512, 4096, 1 << 16])
@@ -169,11 +171,8 @@ def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: 
         assert fabric.exchange("still here") == ("still here",) * 3
         return str(caught.value)
 
-    message = (
-        "rank 1: big needs 1,048,576 bytes, and the GPU has 805,306,367 bytes free, and some stay in reserve; "
-        "0 bytes would fit (end what else holds memory of this GPU, or make the sizes smaller)"
-    )
-    assert good(on_ranks(world, program)) == [message] * 3
+    (message,) = set(good(on_ranks(world, program)))
+    same_text(message)
     assert world.spans == {}
     world.gpu_free_bytes[1] += 1
 
@@ -228,25 +227,6 @@ def test_kernels_reach_peers_after_the_allocation_without_more_ado(on_ranks: Any
     assert good(on_ranks(world, program)) == [[0, 1, 2, rank] for rank in range(3)]
 
 
-def test_the_stand_in_notices_memory_used_before_all_met(on_ranks: Any) -> None:
-    """What the fabric does in allocate is needed: left out, the stand-in says so."""
-    world = StandInWorld(2)
-
-    def program(fabric: Any) -> None:
-        tensor = fabric.library.tensor(64)
-        address = fabric.library.get_peer_tensor(tensor, 1 - fabric.rank).data_ptr()
-        with pytest.raises(Misuse, match="did not synchronise and meet"):
-            world.at(fabric.rank, address, 4)
-        fabric.barrier()  # nobody waited for the device before
-        with pytest.raises(Misuse, match="did not synchronise and meet"):
-            world.at(fabric.rank, address, 4)
-        fabric.synchronize()
-        fabric.barrier()
-        world.at(fabric.rank, address, 4)
-
-    good(on_ranks(world, program))
-
-
 def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
     def program(fabric: Any) -> list[float]:
         with SymmetricPool(fabric) as pool:
@@ -259,12 +239,6 @@ def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
             return result
 
     assert good(on_ranks(StandInWorld(3), program)) == [[6.0] * 5] * 3
-
-
-def test_what_is_queued_past_the_fabric_is_noted_in_its_driver() -> None:
-    world = StandInWorld(1)
-    world.fabrics[0].note_queued("all_reduce/nccl")
-    assert world.drivers[0].noted == ["all_reduce/nccl"]
 
 
 def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
@@ -311,18 +285,6 @@ def test_what_was_dropped_counts_and_is_named_at_the_end(on_ranks: Any) -> None:
     leak = "leak: symmetric memory was never freed before the end: rank 0: 'data'; rank 1: 'data'"
     assert good(on_ranks(world, program)) == [[leak, f"rank {rank} has closed its fabric"] for rank in range(2)]
     assert len(world.complaints) == 2
-
-
-def test_a_clean_end_is_silent(on_ranks: Any) -> None:
-    world = StandInWorld(2)
-
-    def program(fabric: Any) -> None:
-        fabric.free(fabric.allocate(64, 16, "data"))
-        fabric.close()
-
-    good(on_ranks(world, program))
-    assert world.complaints == []
-    assert [library.initialized for library in world.libraries] == [False, False]
 
 
 def linked(name: str) -> Executable:
@@ -406,17 +368,15 @@ def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks: Any, mon
             fabric.allocate(64, 16, "data")
         return str(caught.value)
 
-    for rank, message in enumerate(good(on_ranks(world, program))):
-        assert message == (
-            f"rank {rank}: NVSHMEM's allocation of data failed: NvshmemError: Failed to allocate memory of bytes 64"
-        )
+    for message in good(on_ranks(world, program)):
+        same_text(message)
 
 
 def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As two processes of torchrun on one GPU: without share_gpus their times would be those of turns."""
     started: list[int] = []
     monkeypatch.setattr(StandInLibrary, "init", lambda library, identity, rank, size: started.append(rank))
-    with pytest.raises(FabricError, match="ranks 0, 2 .*GPU-a.* fabric.share_gpus=true") as caught:
+    with refused(FabricError) as caught:
         StandInWorld(3, gpus=("GPU-a", "GPU-b", "GPU-a"))
     assert caught.value.rank == 2
     assert started == []

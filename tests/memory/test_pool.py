@@ -13,6 +13,7 @@ import torch
 from memory.fabric import Disagreement, FabricError, HeapFull, PeerLost
 from memory.pool import SymmetricPool
 from memory.tensor import Released
+from tests.memory.outcomes import good
 
 Make = Callable[..., Any]
 OnRanks = Callable[..., list[Any]]
@@ -24,12 +25,6 @@ def held(world: Any) -> list[str]:
 
 def names(pool: SymmetricPool) -> list[str]:
     return [tensor.name for tensor in pool.live]
-
-
-def check(outcomes: list[Any]) -> None:
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
 
 
 def test_scopes_nest_and_release_in_reverse_order(make_world: Make, on_ranks: OnRanks, interrupted: Any) -> None:
@@ -55,7 +50,7 @@ def test_scopes_nest_and_release_in_reverse_order(make_world: Make, on_ranks: On
         return freed
 
     freed = on_ranks(world, program, lambda fabric, rank: interrupted(fabric, 0, None))
-    check(freed)
+    good(freed)
     assert freed == [["d", "e", "c", "b", "a"]] * 2
     assert held(world) == []
 
@@ -87,7 +82,7 @@ def test_free_releases_early_and_once(make_world: Make, on_ranks: OnRanks) -> No
             with SymmetricPool(fabric) as other, pytest.raises(ValueError, match='"first" belongs to another pool'):
                 other.free(pool.live[-1])
 
-    check(on_ranks(world, program))
+    good(on_ranks(world, program))
     assert held(world) == []
 
 
@@ -107,7 +102,7 @@ def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world: Make, 
             with pytest.raises(HeapFull, match="one more"):
                 pool.tensor(1, torch.uint8, name="one more")
 
-    check(on_ranks(world, program))
+    good(on_ranks(world, program))
     assert held(world) == []
 
 
@@ -131,7 +126,7 @@ def test_a_wrong_request_is_a_clear_line(
             with pytest.raises(ValueError, match=message):
                 pool.tensor(**{"shape": 4, "dtype": torch.int32, "name": "other"} | arguments)
 
-    check(on_ranks(make_world(1), program))
+    good(on_ranks(make_world(1), program))
 
 
 def test_a_pool_works_within_its_with_block_only(make_world: Make, on_ranks: OnRanks) -> None:
@@ -144,7 +139,7 @@ def test_a_pool_works_within_its_with_block_only(make_world: Make, on_ranks: OnR
         with pool, pytest.raises(ValueError, match="already entered"), pool:
             pass
 
-    check(on_ranks(make_world(1), program))
+    good(on_ranks(make_world(1), program))
 
 
 @pytest.mark.parametrize(
@@ -171,33 +166,30 @@ def test_ranks_that_want_different_things_are_told_who_wants_what(
     assert held(world) == []
 
 
-def test_another_order_is_a_message_and_not_a_hang(make_world: Make, on_ranks: OnRanks) -> None:
-    world = make_world(2)
+@pytest.mark.parametrize(
+    ("ranks", "is_allocation", "said"),
+    [
+        (2, False, ('rank 0 wants to release "first"; rank 1 wants to release "second"',)),
+        (3, True, ('ranks 0, 2 want to release "second", "first"; ', 'rank 1 wants to allocate "one more"')),
+    ],
+)
+def test_another_order_is_a_message_and_not_a_hang(
+    make_world: Make, on_ranks: OnRanks, ranks: int, is_allocation: bool, said: tuple[str, ...]
+) -> None:
+    world = make_world(ranks)
 
     def program(fabric: Any) -> None:
         with SymmetricPool(fabric) as pool:
             first = pool.tensor(4, torch.int32, name="first")
             second = pool.tensor(4, torch.int32, name="second")
-            pool.free(second if fabric.rank else first)
-
-    for error in on_ranks(world, program):
-        assert isinstance(error, Disagreement)
-        assert 'rank 0 wants to release "first"; rank 1 wants to release "second"' in str(error)
-    assert held(world) == []
-
-
-def test_a_release_against_an_allocation_is_a_message(make_world: Make, on_ranks: OnRanks) -> None:
-    world = make_world(3)
-
-    def program(fabric: Any) -> None:
-        with SymmetricPool(fabric) as pool:
-            pool.tensor(4, torch.int32, name="first")
-            if fabric.rank == 1:
+            if not is_allocation:
+                pool.free(second if fabric.rank else first)
+            elif fabric.rank == 1:
                 pool.tensor(8, torch.int32, name="one more")
 
     for error in on_ranks(world, program):
         assert isinstance(error, Disagreement)
-        assert 'ranks 0, 2 want to release "first"; rank 1 wants to allocate "one more"' in str(error)
+        assert all(text in str(error) for text in said)
     assert held(world) == []
 
 
@@ -214,7 +206,7 @@ def test_after_a_failure_nothing_is_waited_for_and_nothing_more_is_given(make_wo
             with pytest.raises(FabricError, match='no symmetric tensor "more": .*ZeroDivisionError'):
                 pool.tensor(4, torch.int32, name="more")
 
-    check(on_ranks(world, program))
+    good(on_ranks(world, program))
     assert held(world) == []
 
 
@@ -241,7 +233,7 @@ def calls_of_busy_program(make_world: Make, on_ranks: OnRanks, interrupted: Any)
         return busy_program(fabric), fabric.calls
 
     outcomes = on_ranks(make_world(2), program, lambda fabric, rank: interrupted(fabric, 0, None))
-    check(outcomes)
+    good(outcomes)
     assert [total for total, _ in outcomes] == [4.0, 104.0]
     calls: list[str] = outcomes[1][1]
     return calls

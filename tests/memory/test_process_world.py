@@ -72,41 +72,9 @@ def test_errors_come_home_as_they_were_and_the_world_is_kept(world: Any, kept: K
     assert world.processes.processes == processes
 
 
-@pytest.mark.slow
-def test_a_failed_assertion_is_seen(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> None:
-        assert fabric.rank == 0, "not this one"
-
-    first, second = on_ranks(world, program)
-    assert first is None
-    assert isinstance(second, AssertionError)
-    assert "not this one" in str(second)
-
-
 def test_disagreement_is_seen_by_both(world: Any, on_ranks: Any) -> None:
     def program(fabric: Any) -> None:
         with SymmetricPool(fabric) as pool:
             pool.tensor(fabric.rank + 1, torch.int32, name="data")
 
     assert [type(outcome) for outcome in on_ranks(world, program)] == [Disagreement, Disagreement]
-
-
-@pytest.mark.slow
-def test_a_world_that_lost_much_memory_or_a_rank_is_replaced(kept: KeptWorlds, on_ranks: Any) -> None:
-    def leaks(fabric: Any) -> None:
-        fabric.allocate(1 << 14, 16, "data")
-
-    def dies(fabric: Any) -> None:
-        import os
-
-        if fabric.rank == 0:
-            os._exit(3)
-        fabric.barrier()
-
-    world = kept.get(2, 1 << 16)
-    assert on_ranks(world, leaks) == [None, None]
-    other = kept.get(2, 1 << 16)
-    assert other is not world
-    assert other.whole
-    assert all(isinstance(outcome, Exception) for outcome in on_ranks(other, dies))
-    assert not other.whole

@@ -16,6 +16,7 @@ from torch.distributed import HashStore, TCPStore
 from memory.fabric import FabricError, PeerLost
 from memory.meeting import Meeting, lost
 from memory.sealed_store import SealedStore
+from tests.golden import refused
 from tests.patience import PATIENCE_S
 
 KEY = bytes(range(32))
@@ -29,11 +30,6 @@ class Bomb:
 
     def __reduce__(self) -> Any:
         return os.mkdir, (str(self.path),)
-
-
-def test_the_bomb_goes_off_where_it_is_unpickled(tmp_path: Path) -> None:
-    pickle.loads(pickle.dumps(Bomb(tmp_path / "bang")))
-    assert (tmp_path / "bang").exists()
 
 
 @pytest.fixture
@@ -79,34 +75,17 @@ def forgeries(store: Any, folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "pickle",
-        "plain",
-        "empty",
-        "cut",
-        "longer",
-        "changed",
-        "of another name",
-        "of another key",
-        "negative length",
-        "huge length",
-        "no text",
-    ],
-)
-def test_what_the_key_did_not_sign_is_refused_in_one_line(store: Any, kind: str, tmp_path: Path) -> None:
+def test_what_the_key_did_not_sign_is_refused_in_one_line(store: Any, tmp_path: Path) -> None:
     sealed = SealedStore(store, KEY)
     sealed.set("a", "one")
     sealed.set("b", "one")
-    store.set("a", forgeries(store, tmp_path)[kind])
-    with pytest.raises(
-        FabricError, match=r"^the value of 'a' in the world's store was not written by a rank"
-    ) as caught:
-        sealed.get("a")
-    assert "\n" not in str(caught.value)
-    with pytest.raises(FabricError, match="the value of 'a'"):
-        sealed.multi_get(["b", "a"])
+    for kind, value in forgeries(store, tmp_path).items():
+        store.set("a", value)
+        for read in (lambda: sealed.get("a"), lambda: sealed.multi_get(["b", "a"])):
+            with pytest.raises(FabricError) as caught:
+                read()
+            assert str(caught.value).startswith("the value of 'a' in the world's store was not written by a rank"), kind
+            assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -114,12 +93,12 @@ def test_a_line_that_something_else_added_to_a_log(store: Any) -> None:
     sealed = SealedStore(store, KEY)
     sealed.append("log", "1\n")
     store.append("log", "2\n")
-    with pytest.raises(FabricError, match="the value of 'log'"):
+    with refused(FabricError):
         sealed.get("log")
 
 
 def test_a_store_without_a_key_is_a_mistake(store: Any) -> None:
-    with pytest.raises(ValueError, match="needs a key"):
+    with refused():
         SealedStore(store, b"")
 
 
@@ -177,9 +156,8 @@ def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path: Path, forged: st
     store = SealedStore(client(server), KEY) if is_sealed else client(server)
     meeting = Meeting(store, 0, 2)
     meeting.begin(1)
-    with pytest.raises(FabricError, match="in the world's store") as caught:
+    with refused(FabricError):
         meeting.exchange("barrier", "")
-    assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,6 +171,6 @@ def test_a_foreign_line_in_the_log_of_failures(line: str, is_sealed: bool) -> No
     store = SealedStore(client(server), KEY) if is_sealed else client(server)
     meeting = Meeting(store, 0, 2)
     meeting.begin(1)
-    with pytest.raises(FabricError, match="in the world's store") as caught:
+    with refused(FabricError) as caught:
         meeting.exchange("barrier", "")
     assert not isinstance(caught.value, PeerLost)

@@ -11,16 +11,10 @@ import torch
 from memory.fabric import NoMulticast
 from memory.pool import SymmetricPool
 from memory.tensor import Released, SymmetricTensor
+from tests.memory.outcomes import good
 
 Make = Callable[..., Any]
 OnRanks = Callable[..., list[Any]]
-
-
-def good(outcomes: list[Any]) -> list[Any]:
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8])

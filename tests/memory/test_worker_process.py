@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.worker_process import end_with_parent, start_worker
+from tests.golden import refused
 from tests.patience import NEVER_S, until
 from tests.runner.conftest import is_running
 
@@ -27,32 +28,39 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
-def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+def killed_beside_its_worker(script: Path, *lines: str) -> None:
+    """Kill a script that has printed these lines and the number of a worker, in a process group of its own if there are
+    such lines; the worker ends, too."""
     parent = subprocess.Popen(
-        [sys.executable, str(program)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # multiprocessing's tracker says there what the killed one had
         text=True,
     )
     assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    try:
-        assert is_running(worker)
-        parent.kill()
-        parent.wait()
-        until(lambda: not is_running(worker), "the worker's end")
-    finally:
-        parent.stdout.close()
-        if is_running(worker):
-            os.kill(worker, signal.SIGKILL)
+    with parent.stdout:
+        assert [parent.stdout.readline() for _ in lines] == list(lines)
+        worker = int(parent.stdout.readline())
+        try:
+            assert is_running(worker)
+            assert not lines or os.getpgid(worker) == worker, "Ctrl-C in a terminal is not for it"
+            parent.kill()
+            parent.wait()
+            until(lambda: not is_running(worker), "the worker's end")
+        finally:
+            if is_running(worker):
+                os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    killed_beside_its_worker(tmp_path / "program.py")
 
 
 def test_only_a_worker_has_a_parent_to_end_with() -> None:
-    with pytest.raises(ValueError, match="this process is no worker"):
+    with refused():
         end_with_parent()
 
 
@@ -83,25 +91,7 @@ def main(descriptor):
 def test_a_worker_at_work_ends_when_its_parent_is_killed_and_runs_no_script_again(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(BUSY)
     (tmp_path / "script.py").write_text(SCRIPT)
-    parent = subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert parent.stdout is not None
-    with parent.stdout:
-        assert parent.stdout.readline() == "the script runs\n"
-        worker = int(parent.stdout.readline())
-        try:
-            assert is_running(worker)
-            assert os.getpgid(worker) == worker, "Ctrl-C in a terminal is not for it"
-            parent.kill()
-            parent.wait()
-            until(lambda: not is_running(worker), "the worker's end")
-        finally:
-            if is_running(worker):
-                os.kill(worker, signal.SIGKILL)
+    killed_beside_its_worker(tmp_path / "script.py", "the script runs\n")
 
 
 def test_a_worker_whose_parent_is_gone_before_it_looks_ends() -> None:

@@ -42,16 +42,6 @@ def test_a_name_has_an_example_and_it_is_true(name: str, tmp_path: Path, monkeyp
     assert failures(test) == ""
 
 
-def test_a_wrong_example_is_seen() -> None:
-    def wrong() -> None:
-        """
-        >>> 1 + 1
-        3
-        """
-
-    assert "Expected" in failures(examples_of(wrong, "wrong"))
-
-
 @pytest.mark.parametrize("name", [name for name in symlab.__all__ if inspect.isfunction(getattr(symlab, name))])
 def test_a_functions_docstring_names_every_parameter(name: str) -> None:
     function = getattr(symlab, name)

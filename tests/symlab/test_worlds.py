@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ import pytest
 import torch
 
 import symlab
-from memory.fabric import Argument, Deadlock, Disagreement, Executable, WrongCall
+from memory.fabric import Argument, Deadlock, Disagreement, Executable
 from runner.world import fabrics
 from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
@@ -394,14 +393,6 @@ def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: st
 
 
 @pytest.mark.slow
-def test_processes_end_with_the_block(processes: None) -> None:
-    with symlab.world(ranks=2, fabric="nvshmem") as world:
-        pids = world._world.processes  # type: ignore[union-attr]
-        assert all(map(is_running, pids))
-    assert not any(map(is_running, pids))
-
-
-@pytest.mark.slow
 def test_processes_end_with_an_interrupt(processes: None, tmp_path: Path) -> None:
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         pids = world._world.processes  # type: ignore[union-attr]
@@ -466,8 +457,3 @@ def test_ranks_work_on_the_nvshmem_fabric(two_gpus: None, monkeypatch: pytest.Mo
     with symlab.world(ranks=2, fabric="nvshmem") as world:
         assert world.run(program) == [(41, True), (40, True)]
     assert machine.complaints == []
-
-
-def test_the_environment_of_these_tests_has_no_launcher() -> None:
-    assert "TORCHELASTIC_RUN_ID" not in os.environ
-    assert issubclass(WrongCall, ValueError)

@@ -7,12 +7,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
-import kernels_probes as probes
 import numpy as np
 import pytest
 import torch
-from kernels_launching import random_bytes
 
 from kernels.all_reduce import one_shot
 from kernels.dsl import arithmetic
@@ -22,6 +21,8 @@ from kernels.numeric.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
 from kernels.numeric.formats import FORMATS, bits_of, same_bits, widen
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
+from tests.kernels import probes
+from tests.kernels.launching import random_bytes
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 BLOCKS = 16
@@ -159,59 +160,31 @@ def test_the_factor_of_an_average_is_that_of_numerics(dtype: str) -> None:
         assert math.isclose(factor, 1 / world_size, rel_tol=1 / 8)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "accumulator", "reduction", "instructions"),
-    [
-        ("float64", "native", "sum", {"add.rn.f64"}),
-        ("float32", "native", "sum", {"add.rn.f32"}),
-        ("float32", "float32", "avg", {"mul.rn.f32", "add.rn.f32"}),
-        ("bfloat16", "float32", "sum", {"add.rn.f32", "cvt.rn.bf16x2.f32"}),
-        ("bfloat16", "native", "sum", {"add.rn.bf16x2"}),
-        ("bfloat16", "native", "avg", {"mul.rn.bf16x2", "add.rn.bf16x2"}),
-        ("bfloat16", "native", "max", {"max.NaN.bf16x2"}),
-        ("float16", "float32", "sum", {"cvt.f32.f16", "add.rn.f32", "cvt.rn.f16x2.f32"}),
-        ("float16", "native", "sum", {"add.rn.f16x2"}),
-        (
-            "float8_e4m3fn",
-            "float32",
-            "sum",
-            {"cvt.rn.f16x2.e4m3x2", "cvt.f32.f16", "add.rn.f32", "cvt.rn.satfinite.e4m3x2.f32"},
-        ),
-        (
-            "float8_e5m2",
-            "float16",
-            "sum",
-            {"cvt.rn.f16x2.e5m2x2", "add.rn.f16x2", "cvt.rn.satfinite.e5m2x2.f16x2"},
-        ),
-        (
-            "float8_e5m2",
-            "native",
-            "min",
-            {"cvt.rn.f16x2.e5m2x2", "min.NaN.f16x2", "cvt.rn.satfinite.e5m2x2.f16x2"},
-        ),
-        ("int32", "native", "sum", set()),
-    ],
-)
+INSTRUCTIONS = {
+    "float64 native sum": "add.rn.f64",
+    "float32 native sum": "add.rn.f32",
+    "float32 float32 avg": "mul.rn.f32 add.rn.f32",
+    "bfloat16 float32 sum": "add.rn.f32 cvt.rn.bf16x2.f32",
+    "bfloat16 native sum": "add.rn.bf16x2",
+    "bfloat16 native avg": "mul.rn.bf16x2 add.rn.bf16x2",
+    "bfloat16 native max": "max.NaN.bf16x2",
+    "float16 float32 sum": "cvt.f32.f16 add.rn.f32 cvt.rn.f16x2.f32",
+    "float16 native sum": "add.rn.f16x2",
+    "float8_e4m3fn float32 sum": "cvt.rn.f16x2.e4m3x2 cvt.f32.f16 add.rn.f32 cvt.rn.satfinite.e4m3x2.f32",
+    "float8_e5m2 float16 sum": "cvt.rn.f16x2.e5m2x2 add.rn.f16x2 cvt.rn.satfinite.e5m2x2.f16x2",
+    "float8_e5m2 native min": "cvt.rn.f16x2.e5m2x2 min.NaN.f16x2 cvt.rn.satfinite.e5m2x2.f16x2",
+    "int32 native sum": "",
+}
+
+
+@pytest.mark.parametrize("kind", INSTRUCTIONS)
 def test_floats_go_through_the_stated_instructions_only(
-    case_of: Callable[..., Case],
-    compiled: Compiled,
-    opcodes: Callable[[str], dict[str, int]],
-    dtype: str,
-    accumulator: str,
-    reduction: str,
-    instructions: set[str],
+    case_of: Callable[..., Case], compiled: Compiled, opcodes: Callable[[str], dict[str, int]], kind: str
 ) -> None:
     """Nothing is contracted, flushed, or left to a default rounding."""
-    case = case_of("one_shot", dtype=dtype, accumulator=accumulator, reduction=reduction)
+    case = case_of("one_shot", **dict(zip(("dtype", "accumulator", "reduction"), kind.split(), strict=True)))
     found = opcodes(compiled(one_shot.SPEC, case, "sm_90a").ptx)
     words = r"^(add|sub|mul|fma|mad|cvt|div|min|max|neg|abs|ex2|rcp)\b.*\b(b?f(16|32|64)|e4m3|e5m2)"
-    assert {one for one in found if re.search(words, one)} == instructions
-
-
-def test_one_rank_copies_bits(
-    case_of: Callable[..., Case], compiled: Compiled, opcodes: Callable[[str], dict[str, int]]
-) -> None:
-    for dtype, accumulator, reduction in (("bfloat16", "float32", "sum"), ("float8_e5m2", "native", "avg")):
-        case = case_of("one_shot", dtype=dtype, accumulator=accumulator, reduction=reduction, world_size=1)
-        found = opcodes(compiled(one_shot.SPEC, case, "sm_90a").ptx)
-        assert [one for one in found if re.search("f32|f16|e5m2", one)] == []
+    assert {one for one in found if re.search(words, one)} == set(INSTRUCTIONS[kind].split())
+    alone = opcodes(compiled(one_shot.SPEC, replace(case, world_size=1), "sm_90a").ptx)
+    assert not [one for one in alone if re.search(words, one)], "one rank's bits are copied"

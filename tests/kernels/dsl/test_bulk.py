@@ -7,11 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
-import torch
-from kernels_launching import Launches, random_bytes
 
 from kernels.all_gather import bulk as all_gather
 from kernels.all_to_all import bulk as all_to_all
@@ -20,7 +17,10 @@ from kernels.catalogue import collective
 from kernels.dsl import bulk
 from kernels.spec import Case, KernelSpec, refuses
 from kernels.tuning import Step, Tuning
-from memory.fabric import DeviceFault, Executable, PeerLost, Traits
+from memory.fabric import Executable, Traits
+from tests.golden import same_text
+from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
+from tests.kernels.launching import Launches
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 Opcodes = Callable[[str], Counter[str]]
@@ -52,29 +52,15 @@ ROUNDS = {"all_gather": 12 * PIECE_BYTES, "broadcast": 36 * PIECE_BYTES, "all_to
 
 
 def launches_of(compiled: Compiled, spec: KernelSpec, case: Case) -> Launches:
-    count = collective(case.op).counts(case.numel, case.world_size)[0] * case.itemsize
-    return Launches(
-        spec, case, compiled(spec, case, "sm_90a"), lambda launch, rank: random_bytes(count, launch, rank), LAUNCHES
-    )
+    return Launches(spec, case, compiled(spec, case, "sm_90a"), count=LAUNCHES)
 
 
-def wrong(launches: Launches, **options: Any) -> str:
-    """ "", or what is wrong."""
-    case, op = launches.case, collective(launches.case.op)
-    try:
-        found = launches.succeed(**options)
-    except (DeviceFault, PeerLost) as error:
-        return str(error)
-    for rank, one in enumerate(found):
-        for index, output in enumerate(one.outputs):
-            inputs = [launches.inputs(index, peer).view(torch.uint8) for peer in range(case.world_size)]
-            parts = op.outputs(inputs, rank, case.root)
-            assert parts is not None
-            if not torch.equal(output, parts[0].view(torch.uint8)):
-                return f"launch {index}: the output of rank {rank} differs"
-        if one.changed:
-            return f"rank {rank} wrote to {one.changed}"
-    return ""
+def seen(compiled: Compiled, spec: KernelSpec, case: Case, count: int = LAUNCHES, **options: Any) -> str:
+    """What launches come to."""
+    work = launches_of(compiled, spec, case)
+    work.count = count
+    work.run(**options)
+    return work.seen()
 
 
 @pytest.mark.parametrize("op", MODULES)
@@ -112,7 +98,7 @@ def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
         case = case_of(spec, world_size, chunk_bytes, root=world_size - 1 if op == "broadcast" else 0)
         assert spec.launch(case).blocks >= 1
         options = {"schedule": "random", "seed": number} if number % 2 else {}
-        assert wrong(launches_of(compiled, spec, case), **options) == ""
+        assert seen(compiled, spec, case, **options) == "right"
 
 
 @pytest.mark.slow
@@ -122,7 +108,7 @@ def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, wo
     for root in range(world_size if op == "broadcast" else 1):
         case = case_of(SPECS[op], world_size, 3 * PIECE_BYTES + 16, placement="in_place", root=root)
         for options in ({}, {"schedule": "random", "seed": root}):
-            assert wrong(launches_of(compiled, SPECS[op], case), **options) == ""
+            assert seen(compiled, SPECS[op], case, **options) == "right"
 
 
 @pytest.mark.slow
@@ -132,84 +118,44 @@ def test_elements_around_the_boundaries_are_copied_one_by_one(
     compiled: Compiled, op: str, dtype: str, offset: int
 ) -> None:
     case = case_of(SPECS[op], 3, 2 * PIECE_BYTES + 32, dtype=dtype, offset=offset)
-    assert wrong(launches_of(compiled, SPECS[op], case)) == ""
+    assert seen(compiled, SPECS[op], case) == "right"
     small = case_of(SPECS[op], 3, 16, dtype=dtype, offset=offset)
-    assert wrong(launches_of(compiled, SPECS[op], small)) == ""
+    assert seen(compiled, SPECS[op], small) == "right"
 
 
 def test_a_broadcast_has_any_size(compiled: Compiled) -> None:
     for size_bytes in (1, 15, 17, PIECE_BYTES * 4 + 7):
         case = case_of(SPECS["broadcast"], 3, size_bytes, root=1)
-        assert wrong(launches_of(compiled, SPECS["broadcast"], case)) == ""
+        assert seen(compiled, SPECS["broadcast"], case) == "right"
 
 
-def _nothing(*arguments: Any, **names: Any) -> None:
-    return None
-
-
-def _without(name: str, instead: Callable[..., Any] = _nothing) -> Callable[[Any], None]:
-    """The kernel with one of kernels.dsl.bulk's functions left out while it is traced."""
-
-    def sabotage(kernel: Any) -> None:
-        body = kernel.body
-
-        def broken(frame: Any) -> None:
-            with mock.patch.object(bulk, name, instead):
-                body(frame)
-
-        kernel.body = broken
-
-    return sabotage
-
-
-def _no_exit_barrier(kernel: Any) -> None:
-    kernel.exit_barrier = False
-
-
-def _no_entry_barrier(kernel: Any) -> None:
-    kernel.entry_barrier = False
-
-
-SABOTAGE: dict[str, Callable[[Any], None]] = {
-    "loads_not_awaited": _without("await_loaded"),
-    "stages_not_awaited": _without("await_read"),
-    "stores_not_awaited": _without("await_written"),
-    "stores_only_read": _without("await_written", bulk.await_read),
-    "no_entry_barrier": _no_entry_barrier,
-    "no_exit_barrier": _no_exit_barrier,
+SABOTAGE = {
+    "loads_not_awaited": without(bulk, "await_loaded"),
+    "stages_not_awaited": without(bulk, "await_read"),
+    "stores_not_awaited": without(bulk, "await_written"),
+    "stores_only_read": without(bulk, "await_written", bulk.await_read),
+    "no_entry_barrier": no_barrier("entry"),
+    "no_exit_barrier": no_barrier("exit"),
 }
-
-
-def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
-    def build(case: Case) -> Any:
-        kernel = spec.build(case)
-        SABOTAGE[defect](kernel)
-        return kernel
-
-    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, files=(*spec.files, __file__))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 @pytest.mark.parametrize("defect", SABOTAGE)
 def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
-    right, broken = SPECS[op], sabotaged(SPECS[op], defect)
-    case = case_of(right, 3, ROUNDS[op])
-    launches = launches_of(compiled, right, case)
-    twisted = launches_of(compiled, broken, replace(case, algorithm=broken.algorithm))
-    twisted.count = 3
-    assert launches.executables != twisted.executables
-    assert any(wrong(replace(twisted, found={}, errors={}), schedule="random", seed=seed) for seed in range(24))
+    broken = sabotaged(SPECS[op], defect, SABOTAGE[defect], __file__)
+    case = case_of(SPECS[op], 3, ROUNDS[op])
+    twisted = replace(case, algorithm=broken.algorithm)
+    assert compiled(SPECS[op], case, "sm_90a") != compiled(broken, twisted, "sm_90a")
+    orders = ({"schedule": "random", "seed": seed} for seed in range(24))
+    assert any(seen(compiled, broken, twisted, 3, **order) != "right" for order in orders)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", MODULES)
 def test_the_right_kernel_is_never_accused(compiled: Compiled, op: str) -> None:
     case = case_of(SPECS[op], 3, ROUNDS[op])
-    launches = launches_of(compiled, SPECS[op], case)
-    assert [wrong(replace(launches, found={}, errors={}), schedule="random", seed=seed) for seed in SEEDS] == [
-        ""
-    ] * len(SEEDS)
+    assert {seen(compiled, SPECS[op], case, schedule="random", seed=seed) for seed in SEEDS} == {"right"}
 
 
 def test_a_chunk_is_loaded_once_and_stored_to_each_rank(compiled: Compiled) -> None:
@@ -244,10 +190,7 @@ def test_chunks_that_begin_between_boundaries_are_refused(op: str) -> None:
         if op == "broadcast" or world_size == 1:
             assert reason is None
         else:
-            assert str(reason) == (
-                f"{op}/bulk copies 16 bytes at a time, and chunks of {chunk_bytes} bytes don't begin at 16-byte "
-                f"boundaries: give a size that is a multiple of 64 bytes, or take {op}/push"
-            )
+            same_text(str(reason))
     assert refuses(spec, collective(op), case_of(spec, 4, 48, offset=3), traits) is None
     assert refuses(spec, collective(op), case_of(spec, 4, 0), traits) is None
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pytest
-from kernels_launching import SAMPLE, count_opcodes, some_slow
-from kernels_sabotaged import KERNELS, POLLED, barriers_of
+from kernels_sabotaged import POLLED, barriers_of
 
 from kernels.catalogue import SPECS, collective, find
 from kernels.dsl.status import STATUS_WORDS
@@ -16,6 +14,7 @@ from kernels.multimem import SIGNAL
 from kernels.sources import sources_of
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
+from tests.kernels.launching import SAMPLE, count_opcodes, some_slow
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 FitCase = Callable[..., Case]
@@ -54,14 +53,14 @@ def accessed(found: Mapping[str, int]) -> set[str]:
     return {one for one in accesses if not one.startswith("ld.param")}
 
 
-def check_accesses(spec: KernelSpec, case: Case, ptx: str, barriers: tuple[str, ...]) -> None:
+def check_accesses(spec: KernelSpec, case: Case, ptx: str) -> None:
     """Memory is accessed in the written ways only, and waits are as many as they are said to be.
 
     A barrier signals once, looks at its flag in three places (first look, spin, wait with patience) and at the status
     in one, and reports in one. What polls an inbox has one signal and one wait, the all-clear, and beside them places
     that poll: each looks at the status in one, and reports in one.
     """
-    found = count_opcodes(ptx)
+    found, barriers = count_opcodes(ptx), barriers_of(spec)
     if spec.name == "barrier/push":
         assert {opcode: found[opcode] for opcode in TOKENS} == TOKENS
         assert accessed(found) == {one for one in TOKENS if re.match(r"(ld|st|atom)\.", one)}
@@ -81,9 +80,9 @@ def check_accesses(spec: KernelSpec, case: Case, ptx: str, barriers: tuple[str, 
     has_counts = spec.op == "all_to_all_v"  # rows of them are stored, and a barrier of the block follows what is found
     allowed |= {"st.global.b64"} if has_counts else set()
     assert accessed(found) <= allowed
-    if spec.name.partition("_no_")[0] in IN_ROUNDS:
+    if spec.name in IN_ROUNDS:
         # One wait for rounds and one at the exit, however often the compiler has unrolled the signals.
-        waits = 0 if case.world_size == 1 else 2 - ("_no_" in spec.algorithm)
+        waits = 0 if case.world_size == 1 else 2
         assert found["ld.acquire.sys.global.u32"] == 4 * waits
         assert found["atom.relaxed.sys.global.cas.b32"] == ptx.count("%globaltimer") == waits
         assert found["st.release.sys.global.u32"] > waits or not waits
@@ -124,7 +123,7 @@ def test_memory_is_accessed_only_in_the_written_ways(
     spec = find(name)
     case = fit_case(spec, world_size=world_size)
     ptx = compiled(spec, case, "sm_90a").ptx
-    check_accesses(spec, case, ptx, barriers_of(spec))
+    check_accesses(spec, case, ptx)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float8_e5m2", "uint64", "uint8"])
@@ -139,7 +138,7 @@ def test_elements_of_any_size_are_accessed_as_such(
     changes = {"accumulator": "native"} if collective(spec.op).reduces else {}
     case = fit_case(spec, dtype=dtype, **changes)
     ptx = compiled(spec, case, "sm_90a").ptx
-    check_accesses(spec, case, ptx, barriers_of(spec))
+    check_accesses(spec, case, ptx)
 
 
 def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(
@@ -150,20 +149,7 @@ def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(
         case = fit_case(spec, world_size=world_size)
         ptx = compiled(spec, case, "sm_90a").ptx
         assert spec.choices(case)["push"]
-        check_accesses(spec, case, ptx, barriers_of(spec))
-
-
-@pytest.mark.slow
-def test_each_removed_barrier_is_gone(fit_case: FitCase, compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> None:
-    """And no other is."""
-    for spec in KERNELS:
-        barriers = barriers_of(spec)
-        for barrier in barriers:
-            broken = sabotaged[f"{spec.name}_no_{barrier}_barrier"]
-            case = replace(fit_case(spec), algorithm=broken.algorithm)
-            ptx = compiled(broken, case, "sm_90a").ptx
-            rest = tuple(one for one in barriers if one != barrier)
-            check_accesses(broken, case, ptx, rest)
+        check_accesses(spec, case, ptx)
 
 
 @pytest.mark.parametrize("name", NAMES)

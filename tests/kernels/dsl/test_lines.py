@@ -8,15 +8,14 @@ import re
 from collections.abc import Callable
 
 import pytest
-from kernels_launching import Launches, some_slow
 
 from kernels.all_gather import ll128
 from kernels.catalogue import find
 from kernels.dsl import slots
-from kernels.dsl.status import DATA, PHASES, describe
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
+from tests.kernels.launching import Launches, some_slow
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 FitCase = Callable[..., Case]
@@ -69,12 +68,6 @@ def test_two_ranks_are_right_with_a_part_of_a_line(fit_case: FitCase, compiled: 
     assert seen(spec, case, compiled(spec, case, "sm_90a"), schedule="random", seed=1)[0] == "right"
 
 
-@pytest.mark.slow
-def test_three_ranks_are_right_with_several_tiles_a_warp(fit_case: FitCase, compiled: Compiled) -> None:
-    case = fit_case(SMALL, world_size=3, size_bytes=3 * 15 * 960)
-    assert seen(SMALL, case, compiled(SMALL, case, "sm_90a")) == ("right", set())
-
-
 def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case: FitCase, compiled: Compiled) -> None:
     case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
     kernel = compiled(SMALL, case, "sm_90a")
@@ -92,14 +85,6 @@ def test_a_line_that_is_stored_in_two_turns_is_a_race(
 
 
 @pytest.mark.slow
-def test_flags_before_their_payload_are_found_by_some_seed(fit_case: FitCase, compiled: Compiled) -> None:
-    case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
-    kernel = flags_first(compiled(SMALL, case, "sm_90a"))
-    found = {seen(SMALL, case, kernel, schedule="adversarial", seed=seed)[0] for seed in SEEDS}
-    assert found > {"right"} or "right" not in found
-
-
-@pytest.mark.slow
 def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case: FitCase, compiled: Compiled) -> None:
     case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
     kernel = compiled(SMALL, case, "sm_90a")
@@ -107,19 +92,6 @@ def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case: FitCase, co
     assert {seen(SMALL, case, kernel, seed=seed, **weak)[0] for seed in range(2)} == {"right"}
     without = dataclasses.replace(kernel, assumptions=())
     assert any(seen(SMALL, case, without, seed=seed, **weak)[0] != "right" for seed in SEEDS)
-
-
-@pytest.mark.slow
-def test_a_line_that_never_came_is_reported(fit_case: FitCase, compiled: Compiled) -> None:
-    case = fit_case(SMALL, world_size=3, size_bytes=3 * 2000)
-    kernel = compiled(SMALL, case, "sm_90a")
-    work = Launches(SMALL, case, [kernel, kernel, None], patience=3_000_000)
-    work.run()
-    assert work.errors == {}
-    for rank in (0, 1):
-        status = work.found[rank].workspaces["status"].tolist()
-        text = rf"rank {rank}, block [01]: {PHASES[DATA]}: waited 3 ms for rank 2: epoch 1, nothing at byte (0|960)"
-        assert re.fullmatch(text, describe(status, rank))
 
 
 def test_an_inbox_has_a_15th_more_than_its_payload() -> None:

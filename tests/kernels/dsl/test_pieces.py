@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from kernels_launching import Launches, as_int32
 
 from kernels.catalogue import collective, find
 from kernels.dsl import bulk, device, pieces
@@ -22,6 +20,8 @@ from kernels.spec import Case, KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable, Traits
 from simulator.observe.events import Access, CopyMoment, Listener
+from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
+from tests.kernels.launching import Launches, as_int32
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 Opcodes = Callable[[str], Counter[str]]
@@ -143,25 +143,6 @@ def test_rounds_count_on_the_epochs_of_barriers(compiled: Compiled) -> None:
         assert epochs.tolist() == [as_int32(before + launches * (rounds + 1))] * 2
 
 
-def _nothing(*arguments: Any, **names: Any) -> None:
-    return None
-
-
-def _without(module: Any, name: str, instead: Callable[..., Any] = _nothing) -> Callable[[Any], None]:
-    """The kernel with a function left out while it is traced."""
-
-    def sabotage(kernel: Any) -> None:
-        body = kernel.body
-
-        def broken(frame: Any) -> None:
-            with mock.patch.object(module, name, instead):
-                body(frame)
-
-        kernel.body = broken
-
-    return sabotage
-
-
 def _relaxed(address: Any, value: Any, order: str = "release") -> None:
     RIGHT_SIGNAL(address, value, "relaxed")
 
@@ -173,36 +154,23 @@ def _read_only(but: int = 0) -> None:
     bulk.await_read()
 
 
-def _no_exit_barrier(kernel: Any) -> None:
-    kernel.exit_barrier = False
-
-
-ALWAYS: dict[str, Callable[[Any], None]] = {
-    "no_exit_barrier": _no_exit_barrier,
-    "rounds_not_awaited": _without(pieces, "await_round"),
-    "warps_not_joined": _without(pieces.cute.arch, "sync_warp"),
-    "signals_relaxed": _without(device, "signal", _relaxed),
+ALWAYS = {
+    "no_exit_barrier": no_barrier("exit"),
+    "rounds_not_awaited": without(pieces, "await_round"),
+    "warps_not_joined": without(pieces.cute.arch, "sync_warp"),
+    "signals_relaxed": without(device, "signal", _relaxed),
 }
-BULK: dict[str, Callable[[Any], None]] = {
-    "loads_not_awaited": _without(bulk, "await_loaded"),
-    "stages_not_awaited": _without(bulk, "await_read"),
-    "stores_not_awaited": _without(bulk, "await_written"),
-    "stores_only_read": _without(bulk, "await_written", _read_only),
-    "no_fence": _without(bulk, "fence_proxies"),
+BULK = {
+    "loads_not_awaited": without(bulk, "await_loaded"),
+    "stages_not_awaited": without(bulk, "await_read"),
+    "stores_not_awaited": without(bulk, "await_written"),
+    "stores_only_read": without(bulk, "await_written", _read_only),
+    "no_fence": without(bulk, "fence_proxies"),
 }
-STORES: dict[str, Callable[[Any], None]] = {"senders_not_met": _without(pieces.cute.arch, "barrier")}
+STORES = {"senders_not_met": without(pieces.cute.arch, "barrier")}
 SABOTAGE = {**ALWAYS, **BULK, **STORES}
 CHECKER_ALONE = ("no_exit_barrier", "warps_not_joined", "signals_relaxed", "no_fence")
 """No order of threads shows them, or few do."""
-
-
-def sabotaged(spec: KernelSpec, defect: str) -> KernelSpec:
-    def build(case: Case) -> Any:
-        kernel = spec.build(case)
-        SABOTAGE[defect](kernel)
-        return kernel
-
-    return replace(spec, algorithm=f"{spec.algorithm}_{defect}", build=build, files=(*spec.files, __file__))
 
 
 def found(compiled: Compiled, spec: KernelSpec, right: str, seed: int, **options: Any) -> tuple[str, int]:
@@ -225,12 +193,15 @@ DEFECTS = [
 @pytest.mark.parametrize(("name", "defect"), DEFECTS)
 def test_each_wait_is_missed_under_the_checker(compiled: Compiled, name: str, defect: str) -> None:
     """By a finding, or by a read of what was never written, which ends the run."""
-    assert found(compiled, sabotaged(SPECS[name], defect), name, 1, races=True) != ("right", 0)
+    assert found(compiled, sabotaged(SPECS[name], defect, SABOTAGE[defect], __file__), name, 1, races=True) != (
+        "right",
+        0,
+    )
 
 
 @pytest.mark.parametrize(("name", "defect"), [one for one in DEFECTS if one.values[1] not in CHECKER_ALONE])
 def test_each_wait_is_missed_by_some_order(compiled: Compiled, name: str, defect: str) -> None:
-    broken = sabotaged(SPECS[name], defect)
+    broken = sabotaged(SPECS[name], defect, SABOTAGE[defect], __file__)
     assert any(found(compiled, broken, name, seed)[0] != "right" for seed in range(24))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_launching import SAMPLE, Launches, as_int32, some_slow
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from kernels.all_reduce import one_shot, two_shot
@@ -16,6 +15,7 @@ from kernels.dsl.status import STATUS_WORDS, describe
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock, Executable
+from tests.kernels.launching import SAMPLE, Launches, as_int32, some_slow
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 FitCase = Callable[..., Case]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_launching import Bound, Found, Launches, numbers, random_bytes, some_slow
 
 from kernels.catalogue import collective, find
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Region
 from simulator.fabric import SimulatorFabric
+from tests.kernels.launching import Bound, Found, Launches, numbers, random_bytes, some_slow
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 FitCase = Callable[..., Case]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-import kernels_probes as probes
 import numpy as np
 import pytest
 import torch
-from kernels_launching import PATTERN, random_bytes
 
 from kernels import shares
 from kernels.dsl.traverse import halves
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
+from tests.kernels import probes
+from tests.kernels.launching import PATTERN, random_bytes
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
 

@@ -19,6 +19,7 @@ from runner.request.configured import configured
 from runner.request.validate import validate
 from runner.world.fabrics import make_world
 from runner.world.world import World, WorldFailure
+from tests.golden import refused
 
 FEW = (
     "empty_dependent_1",
@@ -138,22 +139,17 @@ def test_a_ping_pong_that_does_not_bounce_fails(bench: Bench) -> None:
     assert "nothing can change" in caught.value.message or "step" in caught.value.message
 
 
-def test_ping_pong_orders_are_in_the_code() -> None:
-    for name, store, load in (("relaxed", "relaxed", "relaxed"), ("release_1", "release", "acquire")):
-        job = custom_job(BY_NAME[f"ping_pong_{name}"].section(SIMULATED, 2), 2, 0, True)
-        ptx = job.kernel.compiled(job.spec, 2, "sm_90a").executable.ptx
-        assert f"st.{store}.sys" in ptx
-        assert f"ld.{load}.sys" in ptx
-        assert ("st.release" in ptx) == (name != "relaxed")
-
-
-@pytest.mark.parametrize(("stores", "count"), [(0, 0), (1, 1), (64, 64)])
-def test_the_stores_before_a_release_are_in_the_code(stores: int, count: int) -> None:
-    job = custom_job(BY_NAME[f"ping_pong_release_{stores}"].section(SIMULATED, 2), 2, 0, True)
+@pytest.mark.parametrize("stores", [None, 0, 1, 64])
+def test_orders_and_the_stores_before_a_release_are_in_the_code(stores: int | None) -> None:
+    name = "relaxed" if stores is None else f"release_{stores}"
+    job = custom_job(BY_NAME[f"ping_pong_{name}"].section(SIMULATED, 2), 2, 0, True)
     ptx = job.kernel.compiled(job.spec, 2, "sm_90a").executable.ptx
+    store, load = ("relaxed", "relaxed") if stores is None else ("release", "acquire")
+    assert f"ld.{load}.sys" in ptx
     kept, sends = 2, 2  # the base and the count; rank 0's side and rank 1's
-    assert ptx.count("st.global.b32") == kept + sends * count
-    assert ptx.count("st.release.sys") == sends
+    assert ptx.count("st.global.b32") == kept + sends * (stores or 0)
+    assert ptx.count(f"st.{store}.sys") == sends
+    assert ("st.release" in ptx) == (stores is not None)
 
 
 def test_constants_are_those_of_the_kernels() -> None:
@@ -162,11 +158,7 @@ def test_constants_are_those_of_the_kernels() -> None:
         for name in ("ping_pong", "dependent_loads", "copies", "local_reduction", "bulk_copies")
     )
     assert (ping_pong.TRIPS, ping_pong.LINE_BYTES) == (probes.TRIPS, probes.LINE_BYTES)
-    assert (loads.STEPS, loads.LINE_BYTES, loads.COLD_DIVISOR) == (
-        probes.STEPS,
-        probes.LINE_BYTES,
-        probes.COLD_DIVISOR,
-    )
+    assert (loads.STEPS, loads.LINE_BYTES, loads.COLD_DIVISOR) == (probes.STEPS, probes.LINE_BYTES, probes.COLD_DIVISOR)
     assert copies.TURN_BYTES == bulk.TURN_BYTES == probes.COPY_TURN_BYTES
     assert sums.TURN_BYTES == probes.REDUCTION_TURN_BYTES
     for probe in PROBES:
@@ -202,5 +194,5 @@ def test_values_are_of_the_launch_without_an_empty_node() -> None:
     assert BY_NAME["reduction_1"].value(11.0, 1.0, ON_GPUS, 2) == pytest.approx(3 * 8 * 32768 / 10e3)
     three = BY_NAME["incast_128"].value(11.0, 1.0, ON_GPUS, 4)
     assert three == pytest.approx(3 * BY_NAME["incast_128"].value(11.0, 1.0, ON_GPUS, 2))
-    with pytest.raises(ValueError, match="push_1 took 1 us, and an empty node takes 1 us"):
+    with refused():
         BY_NAME["push_1"].value(1.0, 1.0, ON_GPUS, 2)

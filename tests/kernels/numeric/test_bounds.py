@@ -121,14 +121,6 @@ SHOWS = {"bfloat16": (0.8, 0.75), "float8_e4m3fn": (0.75, 0.5), "float8_e5m2": (
 """Where a native bound lets more than a few such results pass: shares that are caught, of sums and of averages."""
 
 
-@pytest.mark.parametrize("world_size", [8, 16, 32, 72])
-def test_how_much_a_dropped_rank_shows_in_native_bfloat16(world_size: int) -> None:
-    parts = normal("bfloat16", world_size, 40_000)
-    result = fold(parts[1:], "float32")
-    caught = float((~bound(parts, "native").permits(result)).double().mean())
-    assert caught == pytest.approx({8: 0.87, 16: 0.46, 32: 0.002, 72: 0.0}[world_size], abs=0.01)
-
-
 @pytest.mark.parametrize(("dtype", "accumulator"), WIDER)
 def test_a_native_sum_falls_out_of_a_wider_accumulators_bound(dtype: str, accumulator: str) -> None:
     parts = normal(dtype, 8, 4000)
@@ -238,7 +230,7 @@ def test_minima_and_maxima_of_the_switch(dtype: str) -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 def test_every_fold_of_any_patterns_is_within(dtype: str, world_size: int) -> None:
     """NaN, infinities, subnormals, largest numbers, in every order."""
-    parts = contributions(dtype, world_size, 900, 40 + world_size)
+    parts = [one[:900] for one in contributions(dtype, world_size, 900, 40 + world_size)]
     for reduction in ("sum", "avg", "min", "max"):
         for accumulator in accumulators_of(dtype, reduction):
             limit = bound(parts, accumulator, reduction)

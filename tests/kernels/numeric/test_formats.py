@@ -78,11 +78,6 @@ def test_formats_agree_with_torch(dtype: torch.dtype) -> None:
     assert form.overflow == form.largest + step
 
 
-def test_the_limits_of_float8_are_the_documented_ones() -> None:
-    assert [FORMATS[dtype].largest for dtype in FLOAT8] == [448.0, 57344.0]
-    assert [FORMATS[dtype].has_infinity for dtype in FLOAT8] == [False, True]
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_is_nan_and_to_float64(dtype: torch.dtype) -> None:
     values = all_values(dtype) if dtype.itemsize < 4 else random_bits(dtype, 100_000, 1)
@@ -107,7 +102,10 @@ def test_narrow_agrees_with_an_independent_library(dtype: torch.dtype) -> None:
     finite = line[line.isfinite()].sort().values
     ties = ((finite[1:] + finite[:-1]) / 2).to(torch.float32)
     near = torch.cat([ties, torch.nextafter(ties, torch.full_like(ties, math.inf)), torch.nextafter(ties, -ties)])
-    wide = torch.cat([wide, finite.to(torch.float32), near, torch.tensor([65519.99, 65520.0, -65520.0, 3.4e38])])
+    wide = torch.cat(
+        [wide, finite.to(torch.float32), near, torch.tensor([65519.99, 65520.0, -65520.0, 3.4e38, math.inf])]
+    )
+    wide = torch.cat([wide, -wide])
     largest = FORMATS[dtype].largest
     with np.errstate(all="ignore"):
         numbers = wide.numpy()
@@ -116,16 +114,6 @@ def test_narrow_agrees_with_an_independent_library(dtype: torch.dtype) -> None:
         expected = from_numpy(numbers.astype(NUMPY[dtype]), dtype)
     assert bool(same_bits(narrow(wide, dtype), expected).all())
     assert bool(same_bits(narrow(wide.to(torch.float64), dtype), expected).all())
-
-
-@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
-@pytest.mark.parametrize("dtype", FLOAT8)
-def test_float8_saturates(dtype: torch.dtype, wide: torch.dtype) -> None:
-    largest = FORMATS[dtype].largest
-    values = [largest, largest * 1.01, largest * 1.06, largest * 1.25, 1e30, math.inf, -math.inf, -1e9, math.nan]
-    found = to_float64(narrow(torch.tensor(values, dtype=wide), dtype))
-    assert found[:8].tolist() == [largest] * 6 + [-largest] * 2
-    assert bool(found[8].isnan())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ import torch
 from kernels.numeric.dtypes import ALL, DTYPES, FLOAT8, FLOATS, INTEGERS, accumulators_of, reductions_of
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, same_bits, to_float64
 from kernels.numeric.numerics import average_of_sum, averaging_factor, fold
+from tests.golden import refused
 from tests.kernels.numeric import rounding_model as model
 from tests.kernels.numeric.test_formats import NUMPY, all_values, from_numpy, random_bits
 
@@ -34,16 +36,22 @@ def of_values(values: Sequence[float], dtype: str) -> torch.Tensor:
 
 
 def contributions(dtype: str, world_size: int, count: int, seed: int) -> list[torch.Tensor]:
-    """A third random patterns, a third of one size, a third where every rank has one of a few tiny numbers."""
+    """A third random patterns, a third of one size, a third where every rank has one of a few tiny numbers; and zeros,
+    ends, infinities and NaN: of two ranks every pair of them."""
     kind = DTYPES[dtype]
     parts = []
     generator = torch.Generator().manual_seed(seed)
+    largest, tiny = FORMATS[kind].largest, FORMATS[kind].smallest_subnormal
+    ends = [one for end in (0.0, tiny, 1.0, largest, math.inf) for one in (end, -end)]
+    pairs = list(itertools.product([*ends, math.nan], repeat=2))
     for rank in range(world_size):
         anything = random_bits(kind, count // 3, seed * 100 + rank)
         normal = narrow(torch.randn(count // 3, generator=generator, dtype=torch.float64), kind)
         steps = torch.randint(-9, 10, (count // 3,), generator=generator)
-        tiny = narrow(steps.to(torch.float64) * FORMATS[kind].smallest_subnormal, kind)
-        parts.append(torch.cat([bits_of(part) for part in (anything, normal, tiny)]).view(kind))
+        few = narrow(steps.to(torch.float64) * FORMATS[kind].smallest_subnormal, kind)
+        order = torch.randperm(len(pairs), generator=generator).tolist() if rank > 1 else range(len(pairs))
+        special = of_values([pairs[at][rank % 2] for at in order], dtype)
+        parts.append(torch.cat([bits_of(part) for part in (anything, normal, few, special)]).view(kind))
     return parts
 
 
@@ -60,6 +68,8 @@ def test_sums_and_averages_follow_the_rules(dtype: str, accumulator: str, reduct
     assert found.dtype is DTYPES[dtype]
     assert bool(same_bits(found, of_values(expected, dtype)).all())
     assert sum(map(math.isnan, expected)) < 200
+    minus = [of_values([-0.0] * 4, dtype)] * world_size
+    assert bool(same_bits(fold(minus, accumulator, reduction), minus[0]).all())
 
 
 @pytest.mark.parametrize(("dtype", "accumulator", "reduction"), SUMS)
@@ -78,20 +88,6 @@ def test_extremes_follow_the_rules(dtype: str, reduction: str) -> None:
     expected = [model.extreme(row, dtype, reduction) for row in rows_of(parts)]
     found = fold(parts, "native", reduction)
     assert bool(same_bits(found, of_values(expected, dtype)).all())
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_extremes_of_zeros_infinities_and_nan(dtype: str) -> None:
-    left = of_values([0.0, -0.0, -0.0, math.nan, 1.0], dtype)
-    right = of_values([-0.0, 0.0, -0.0, 1.0, math.nan], dtype)
-    least, most = fold([left, right], "native", "min"), fold([left, right], "native", "max")
-    assert bool(same_bits(least, of_values([-0.0, -0.0, -0.0, math.nan, math.nan], dtype)).all())
-    assert bool(same_bits(most, of_values([0.0, 0.0, -0.0, math.nan, math.nan], dtype)).all())
-    if FORMATS[DTYPES[dtype]].has_infinity:
-        ends = [of_values([math.inf, -math.inf], dtype), of_values([-math.inf, 2.0], dtype)]
-        top = 57344.0 if dtype in FLOAT8 else math.inf
-        assert to_float64(fold(ends, "native", "max")).tolist() == [top, 2.0]
-        assert to_float64(fold(ends, "native", "min")).tolist() == [-top, -top]
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -173,18 +169,6 @@ def test_one_rank_alone_keeps_its_bits(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_zeros_keep_their_signs(dtype: str) -> None:
-    kind = DTYPES[dtype]
-    minus = of_values([-0.0] * 4, dtype)
-    for reduction in ("sum", "avg", "min", "max"):
-        for accumulator in accumulators_of(dtype, reduction):
-            assert bool(same_bits(fold([minus] * 3, accumulator, reduction), minus).all())
-    one = of_values([1.0], dtype)
-    cancelled = fold([one, of_values([-1.0], dtype)], "native")
-    assert bool(same_bits(cancelled, torch.zeros(1).to(kind)).all())
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
 def test_positive_zero(dtype: str) -> None:
     zeros = of_values([-0.0, -0.0, 0.0, -0.0], dtype)
     others = of_values([-0.0, 0.0, -0.0, -1.0], dtype)
@@ -220,57 +204,12 @@ def test_the_switchs_average_is_one_product(dtype: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "accumulator", "expected"),
+    ("dtype", "accumulator", "reduction"),
     [
-        ("float8_e4m3fn", "native", 0.34375),
-        ("float8_e5m2", "native", 0.3125),
-        ("bfloat16", "native", 0.333984375),
-        ("float16", "native", 0.333251953125),
-        ("float8_e5m2", "float16", 0.333251953125),
-        ("float64", "native", 1 / 3),
+        *(("float32", "float64", "sum"), ("int32", "float32", "sum"), ("bfloat16", "float32", "max")),
+        *(("float16", "native", "xor"), ("uint8", "native", "sum")),
     ],
 )
-def test_a_third(dtype: str, accumulator: str, expected: float) -> None:
-    assert averaging_factor(DTYPES[dtype if accumulator == "native" else accumulator], 3) == expected
-
-
-def test_special_sums() -> None:
-    for name in ("float64", "float32", "float16", "bfloat16"):
-        form = FORMATS[DTYPES[name]]
-        large, tiny = form.largest, form.smallest_subnormal
-        parts = [
-            of_values([math.inf, math.inf, math.nan, large, tiny, large], name),
-            of_values([1.0, -math.inf, 1.0, large, tiny, large], name),
-            of_values([1.0, 1.0, math.inf, 0.0, -tiny, -large], name),
-        ]
-        native = fold(parts, "native")
-        expected = of_values([math.inf, math.nan, math.nan, math.inf, tiny, math.inf], name)
-        assert bool(same_bits(native, expected).all())
-    half = [of_values([value], "float16") for value in (65504.0, 65504.0, -65504.0)]
-    assert float(fold(half, "float32")) == 65504.0, "a float32 accumulator does not overflow"
-
-
-def test_float8_overflow_saturates_where_it_narrows() -> None:
-    parts = [of_values([value], "float8_e4m3fn") for value in (448.0, 448.0, -448.0)]
-    assert [float(to_float64(fold(parts, one))) for one in ("native", "float16", "float32")] == [0.0, 448.0, 448.0]
-    parts = [of_values([value], "float8_e5m2") for value in (math.inf, 1.0, -40960.0)]
-    # native: infinity is 57344 once 1 was added; the others keep it to the end
-    assert [float(to_float64(fold(parts, one))) for one in ("native", "float16", "float32")] == [16384.0, 57344, 57344]
-    parts = [of_values([value], "float8_e5m2") for value in (57344.0, 57344.0, -57344.0)]
-    # float16 overflows, float32 does not
-    assert [float(to_float64(fold(parts, one))) for one in ("native", "float16", "float32")] == [0.0, 57344, 57344]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "accumulator", "reduction", "reason"),
-    [
-        ("float32", "float64", "sum", "float32 has no accumulator 'float64': it has native, float32"),
-        ("int32", "float32", "sum", "int32 has no accumulator 'float32': it has native"),
-        ("bfloat16", "float32", "max", "max adds nothing, so it has no accumulator 'float32': give native"),
-        ("float16", "native", "xor", "float16 has no reduction 'xor'"),
-        ("uint8", "native", "sum", "uint8 is for moving data"),
-    ],
-)
-def test_what_does_not_belong_together(dtype: str, accumulator: str, reduction: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+def test_what_does_not_belong_together(dtype: str, accumulator: str, reduction: str) -> None:
+    with refused():
         fold([torch.ones(1, dtype=torch.uint8).repeat(8).view(DTYPES[dtype])] * 2, accumulator, reduction)

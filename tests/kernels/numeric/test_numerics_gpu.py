@@ -28,7 +28,7 @@ def alike(here: torch.Tensor, there: torch.Tensor) -> bool:
 
 def parts_of(dtype: str, world_size: int) -> list[torch.Tensor]:
     if dtype in FLOATS:
-        return contributions(dtype, world_size, 6_000, world_size)
+        return [one[:6_000] for one in contributions(dtype, world_size, 6_000, world_size)]
     return [random_bits(DTYPES[dtype], 6_000, 100 + rank) for rank in range(world_size)]
 
 

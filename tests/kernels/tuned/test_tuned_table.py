@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from kernels.tuned.table import (
     slug_of,
     tables_in,
 )
+from tests.golden import refused, same_text
 
 DIGEST = f"sha256:{'0' * 64}"
 H200 = "NVIDIA H200"
@@ -125,10 +125,10 @@ def test_a_nearer_world_comes_before_a_nearer_size() -> None:
 
 
 def test_no_entry_is_one_line() -> None:
-    with pytest.raises(ValueError, match="has no entry of broadcast: .*symlab tune op=broadcast world_size=4"):
+    with refused():
         TABLE.choice(Case("broadcast", "best", "bfloat16", "none", "none", 4096, 4), "sm_90a", H200)
     integers = Table(H200, "sm_90a", MICROSECONDS, {}, (SMALL,))
-    with pytest.raises(ValueError, match="takes the case .*an integer has no spare value"):
+    with refused():
         chosen(4096, table=integers, dtype="int32", accumulator="native")
 
 
@@ -147,7 +147,7 @@ def test_the_unit_of_simulated_figures_is_said(tmp_path: Path) -> None:
     document = Table("simulated", "sm_90a", INSTRUCTIONS, {}, (SMALL,)).document()
     assert "no time" in document["figures"]
     document["unit"] = MICROSECONDS
-    assert "unit" in refused(tmp_path, json.dumps(document))
+    assert "unit" in refusal_of(tmp_path, json.dumps(document))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_names_of_files(gpu: str, slug: str) -> None:
     assert slug_of(gpu) == slug
 
 
-def refused(folder: Path, text: str | bytes) -> str:
+def refusal_of(folder: Path, text: str | bytes) -> str:
     """The one line that a file is refused with."""
     path = folder / "table.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -171,76 +171,54 @@ def refused(folder: Path, text: str | bytes) -> str:
     return said
 
 
-def changed(at: tuple[Any, ...], value: Any) -> Callable[[dict[str, Any]], None]:
-    """What sets a value of the document; ... removes it."""
+EDITS: dict[tuple[Any, ...], list[Any]] = {
+    ("symlab_tuned",): [1, ...],
+    ("gpu",): [5, "a\x1b[31mb"],
+    ("arch",): [...],
+    ("more",): [1],
+    ("unit",): ["seconds"],
+    ("figures",): ["times of GPUs"],
+    ("made",): [[]],
+    ("entries",): [{}, []],
+    ("entries", 0): [7],
+    ("entries", 0, "op"): ["all_reduces"],
+    ("entries", 0, "dtype"): ["bf16"],
+    ("entries", 0, "placement"): ["there"],
+    ("entries", 0, "ranks"): [True, 0],
+    ("entries", 0, "size_bytes"): [1 << 20],
+    ("entries", 0, "up_to_bytes"): [9000],
+    ("entries", 0, "choice", "name"): ["nccl", "lamport@", "lamport@t1b1l1", "os@t128b4l8", "../x@t128b4l8"],
+    ("entries", 0, "library"): [...],
+    ("entries", 0, "choice", "value"): [0, 10**400, "3"],
+    ("entries", 1, "searched", "predicted", 0, "us"): [10**400, 0],
+    ("entries", 0, "searched", "seconds"): [10**400, -1],
+    ("entries", 0, "choice", "low"): [3.75],
+    ("entries", 0, "choice", "samples"): [0],
+    ("entries", 0, "runner_up"): ["two_shot"],
+    ("entries", 0, "searched", "timed"): [-1],
+    ("entries", 0, "searched", "how"): ["guessed"],
+    ("entries", 0, "searched", "ranked"): [3],
+    ("entries", 0, "searched", "model"): ["h200"],
+    ("entries", 1, "searched", "model"): [""],
+    ("entries", 1, "searched", "ranked"): [1],
+    ("entries", 1, "searched", "predicted"): [{}],
+    ("entries", 1, "searched", "predicted", 1, "us"): [1.0],
+    ("entries", 1, "searched", "predicted", 0, "name"): ["nccl"],
+    ("entries", 0, "records"): [["abc"], "abc"],
+}
 
-    def change(document: dict[str, Any]) -> None:
-        inside: Any = document
-        for key in at[:-1]:
-            inside = inside[key]
-        if value is ...:
-            del inside[at[-1]]
-        else:
-            inside[at[-1]] = value
 
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (changed(("symlab_tuned",), 1), "symlab_tuned is 1"),
-        (changed(("symlab_tuned",), ...), "no table of symlab tune"),
-        (changed(("gpu",), 5), "gpu is 5, give a text"),
-        (changed(("gpu",), "a\x1b[31mb"), "gpu is"),
-        (changed(("arch",), ...), "the table has no arch"),
-        (changed(("more",), 1), 'unknown key "more"'),
-        (changed(("unit",), "seconds"), 'unit is "seconds"'),
-        (changed(("figures",), "times of GPUs"), "with other figures"),
-        (changed(("made",), []), "made is no object"),
-        (changed(("entries",), {}), "entries is no list"),
-        (changed(("entries",), []), "entries is no list"),
-        (changed(("entries", 0), 7), "entries[0] is no object"),
-        (changed(("entries", 0, "op"), "all_reduces"), "entries[0].op is"),
-        (changed(("entries", 0, "dtype"), "bf16"), "entries[0].dtype is"),
-        (changed(("entries", 0, "placement"), "there"), "entries[0].placement is"),
-        (changed(("entries", 0, "ranks"), True), "entries[0].ranks is true"),
-        (changed(("entries", 0, "ranks"), 0), "entries[0].ranks is 0"),
-        (changed(("entries", 0, "size_bytes"), 1 << 20), "outside 512 to 8191"),
-        (changed(("entries", 0, "up_to_bytes"), 9000), "entries[1].from_bytes is 8192, within the range of entries[0]"),
-        (changed(("entries", 0, "choice", "name"), "nccl"), "entries[0].choice.name: unknown kernel 'all_reduce/nccl'"),
-        (changed(("entries", 0, "choice", "name"), "lamport@"), "entries[0].choice.name: 'all_reduce/lamport@' names"),
-        (changed(("entries", 0, "library"), ...), "entries[0] has no library"),
-        (changed(("entries", 0, "choice", "name"), "lamport@t1b1l1"), "in whole warps"),
-        (changed(("entries", 0, "choice", "name"), "os@t128b4l8"), "entries[0].choice.name: unknown kernel"),
-        (changed(("entries", 0, "choice", "name"), "../x@t128b4l8"), "entries[0].choice.name: unknown kernel"),
-        (changed(("entries", 0, "choice", "value"), 0), "entries[0].choice.value is 0"),
-        (changed(("entries", 0, "choice", "value"), 10**400), "entries[0].choice.value is 1000"),
-        (changed(("entries", 1, "searched", "predicted", 0, "us"), 10**400), "predicted[0].us is 1000"),
-        (changed(("entries", 0, "searched", "seconds"), 10**400), "entries[0].searched.seconds is 1000"),
-        (changed(("entries", 0, "choice", "value"), "3"), 'entries[0].choice.value is "3"'),
-        (changed(("entries", 0, "choice", "low"), 3.75), "outside its interval"),
-        (changed(("entries", 0, "choice", "samples"), 0), "entries[0].choice.samples is 0"),
-        (changed(("entries", 0, "runner_up"), "two_shot"), "entries[0].runner_up is no object"),
-        (changed(("entries", 0, "searched", "timed"), -1), "entries[0].searched.timed is -1"),
-        (changed(("entries", 0, "searched", "how"), "guessed"), "give exhaustive or model"),
-        (changed(("entries", 0, "searched", "seconds"), -1), "entries[0].searched.seconds is -1"),
-        (changed(("entries", 0, "searched", "ranked"), 3), "entries[0].searched.how is exhaustive, which has no model"),
-        (changed(("entries", 0, "searched", "model"), "h200"), "entries[0].searched.how is exhaustive"),
-        (changed(("entries", 1, "searched", "model"), ""), "entries[1].searched.model"),
-        (changed(("entries", 1, "searched", "ranked"), 1), "entries[1].searched.ranked is 1, fewer than the 2"),
-        (changed(("entries", 1, "searched", "predicted"), {}), "entries[1].searched.predicted is no list"),
-        (changed(("entries", 1, "searched", "predicted", 1, "us"), 1.0), "predicted is not in the order of its times"),
-        (changed(("entries", 1, "searched", "predicted", 0, "us"), 0), "entries[1].searched.predicted[0].us is 0"),
-        (changed(("entries", 1, "searched", "predicted", 0, "name"), "nccl"), "predicted[0].name: unknown kernel"),
-        (changed(("entries", 0, "records"), ["abc"]), "entries[0].records"),
-        (changed(("entries", 0, "records"), "abc"), "entries[0].records"),
-    ],
-)
-def test_an_edited_table_is_refused_by_its_key(tmp_path: Path, change: Callable[[Any], None], said: str) -> None:
+@pytest.mark.parametrize(("at", "value"), [(at, value) for at, values in EDITS.items() for value in values])
+def test_an_edited_table_is_refused_by_its_key(tmp_path: Path, at: tuple[Any, ...], value: Any) -> None:
+    """The value in a place of the document; ... removes it."""
     document = TABLE.document()
-    change(document)
-    assert said in refused(tmp_path, json.dumps(document))
+    inside: Any = document
+    for key in at[:-1]:
+        inside = inside[key]
+    inside[at[-1]] = value
+    if value is ...:
+        del inside[at[-1]]
+    same_text(refusal_of(tmp_path, json.dumps(document)))
 
 
 @pytest.mark.parametrize(
@@ -260,12 +238,12 @@ def test_an_edited_table_is_refused_by_its_key(tmp_path: Path, change: Callable[
     ids=["empty", "list", "null", "braces", "brackets", "bytes", "twice", "digits", "NaN", "infinity"],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, text: str | bytes) -> None:
-    refused(tmp_path, text)
+    refusal_of(tmp_path, text)
 
 
 def test_a_file_that_is_too_large_or_missing(tmp_path: Path) -> None:
-    assert "more than" in refused(tmp_path, " " * (MAX_BYTES + 1))
-    with pytest.raises(ValueError, match="No such file.*symlab tune"):
+    assert "more than" in refusal_of(tmp_path, " " * (MAX_BYTES + 1))
+    with refused():
         read(tmp_path / "none.json")
-    with pytest.raises(ValueError, match="directory"):
+    with refused():
         read(tmp_path)
