@@ -1,6 +1,7 @@
 """A stand-in for flashinfer.comm whose ranks are threads of one process and whose device memory is the host's.
 
-Functions have the names, parameters and defaults of flashinfer's (a test holds them against its source). Memory is
+Functions have names of flashinfer's, and of its parameters, with their defaults, those that the runner gives (a test
+holds them against its source). Memory is
 handed out full of ones, as a device may, and a ledger says what was not given back. Each all-reduce checks what the
 real one rests on: whole vectors, addresses that were registered, counters that begin at zero, a workspace of the right
 size; it adds in float32 in the order of ranks, or in the dtype itself (accumulator), or leaves a rank out (drops).
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -170,23 +172,7 @@ class StandIn:
         max_token_num: Any = None,
         hidden_dim: Any = None,
         dtype: Any = None,
-        gpus_per_node: Any = None,
-        comm_backend: Any = None,
-        force_oneshot_support: bool = False,
         group: Any = None,
-        *,
-        top_k: Any = None,
-        rms_eps: Any = None,
-        weight_bias: Any = None,
-        routed_scaling_factor: Any = None,
-        include_shared_expert: Any = None,
-        add_residual: Any = None,
-        write_residual_output: Any = None,
-        apply_rms_norm: Any = None,
-        output_dtype: Any = None,
-        dynamic_fp8: Any = None,
-        write_norm_output: Any = None,
-        config: Any = None,
     ) -> Workspace:
         assert backend == "trtllm", "the others want multicast"
         assert group is not None
@@ -200,30 +186,9 @@ class StandIn:
         workspace: Any,
         pattern: int,
         launch_with_pdl: bool = False,
-        trigger_completion_at_end: bool = True,
         output: Any = None,
-        residual_out: Any = None,
-        norm_out: Any = None,
-        quant_out: Any = None,
-        scale_out: Any = None,
-        residual_in: Any = None,
-        rms_gamma: Any = None,
-        rms_eps: float = 1e-6,
-        scale_factor: Any = None,
-        layout_code: Any = None,
         use_oneshot: Any = None,
         fp32_acc: bool = False,
-        moe_reduction_device_num_experts: Any = None,
-        moe_reduction_scale_input: Any = None,
-        moe_reduction_active_experts_token_input: Any = None,
-        moe_reduction_token_input: Any = None,
-        expanded_idx_to_permuted_idx: Any = None,
-        expert_scale_factor: Any = None,
-        shared_expert_output: Any = None,
-        block_quant_group_size: Any = None,
-        weight_bias: float = 0.0,
-        *,
-        moe_finalize_backend: str = "trtllm",
     ) -> Any:
         rows, length = input.shape
         vectors = length * input.itemsize // 16
@@ -265,30 +230,16 @@ class StandIn:
     @contextlib.contextmanager
     def as_module(self, monkeypatch: Any) -> Any:
         """Within, `from flashinfer import comm` gives this."""
-        import sys
-        from types import ModuleType
-
         package: Any = ModuleType("flashinfer")
         package.comm = self
         monkeypatch.setitem(sys.modules, "flashinfer", package)
         yield self
 
 
-PUBLIC: dict[str, Callable[..., Any]] = {
-    name: getattr(StandIn, name)
-    for name in (
-        "create_shared_buffer",
-        "free_shared_buffer",
-        "vllm_meta_size",
-        "vllm_init_custom_ar",
-        "vllm_dispose",
-        "vllm_register_buffer",
-        "vllm_all_reduce",
-        "vllm_get_graph_buffer_ipc_meta",
-        "vllm_register_graph_buffers",
-        "create_allreduce_fusion_workspace",
-        "allreduce_fusion",
-        "trtllm_destroy_ipc_workspace_for_all_reduce_fusion",
-    )
-}
+PUBLIC = (
+    *("create_shared_buffer", "free_shared_buffer", "create_allreduce_fusion_workspace", "allreduce_fusion"),
+    *("vllm_meta_size", "vllm_init_custom_ar", "vllm_dispose", "vllm_register_buffer", "vllm_all_reduce"),
+    *("vllm_get_graph_buffer_ipc_meta", "vllm_register_graph_buffers"),
+    "trtllm_destroy_ipc_workspace_for_all_reduce_fusion",
+)
 """All functions of flashinfer.comm that the runner calls, by their names there."""

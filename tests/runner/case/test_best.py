@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer
+from tests.golden import refused, same_text
 from tests.kernels.tuned.test_tuned_table import H200, TABLE, case
 from tests.reports.synthetic import record, with_request
 from tests.runner.conftest import on_its_fabric
@@ -38,16 +40,29 @@ def kept(folder: Path, name: str, **changes: Any) -> Path:
     return path
 
 
-def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+LINE = ["op=all_reduce", "sizes=[1K]", "fabric=simulator", "track=none"]
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """said(*arguments): the one line of a command that is refused, in tmp_path."""
     monkeypatch.chdir(tmp_path)
+
+    def go(*arguments: str) -> str:
+        assert main([*LINE, *arguments]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return go
+
+
+def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
+) -> None:
     monkeypatch.setattr(best, "tables_in", lambda folder: ())
     monkeypatch.setattr(best, "place_for", lambda gpu, folder: tmp_path / "none.json")
-    assert main(["op=all_reduce", "algorithms=best", "sizes=[1K]", "fabric=simulator", "track=none"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "there is no table of choices for simulated GPUs (algorithms=best)" in line
-    assert "symlab tune op=all_reduce world_size=2" in line
+    same_text(said("algorithms=best"))
+    same_text(said("algorithms=[two_shot@t500b4l8]"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -68,29 +83,22 @@ def test_gpus_do_not_choose_by_a_simulated_table(tmp_path: Path, monkeypatch: py
     path = kept(tmp_path, "h200.json", unit=INSTRUCTIONS)
     real = fabric(name=FabricName.nvshmem)
     for tuned in ("auto", str(path)):
-        with pytest.raises(RequestError, match="was searched in the simulator, which says nothing about times"):
+        with refused(RequestError):
             chooser_for(tuned, real, "all_reduce", tmp_path)
     path.rename(tmp_path / "h100.json")
-    with pytest.raises(RequestError, match="there is no table of choices for NVIDIA H200 GPUs"):
+    with refused(RequestError):
         chooser_for("auto", real, "all_reduce", tmp_path)
-    assert chooser_for(str(tmp_path / "h100.json"), fabric(), "all_reduce").table.is_simulated
+    chooser = chooser_for(str(tmp_path / "h100.json"), fabric(), "all_reduce")
+    assert chooser.table.is_simulated
+    with refused(RequestError):
+        chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [(None, "No such file"), ("{", "no table"), (TABLE.text().replace("512", "9000", 1), "outside 9000 to 8191")],
-)
-def test_a_hostile_table_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("text", [None, "{", TABLE.text().replace("512", "9000", 1)], ids=["missing", "cut", "bounds"])
+def test_a_hostile_table_is_one_line(tmp_path: Path, said: Callable[..., str], text: str | None) -> None:
     if text is not None:
         (tmp_path / "t.json").write_text(text)
-    line = ["op=all_reduce", "algorithms=best", "sizes=[1K]", "fabric=simulator", "track=none", "tuned=t.json"]
-    assert main(line) == 2
-    (err,) = capsys.readouterr().err.splitlines()
-    assert said in err
-    assert "(tuned)" in err
+    same_text(said("algorithms=best", "tuned=t.json"))
 
 
 def cases(tmp_path: Path, *overrides: str) -> list[tuple[str, int]]:
@@ -105,20 +113,7 @@ def test_a_case_has_the_name_of_what_runs(tmp_path: Path) -> None:
     assert cases(tmp_path, "algorithms=best", "sizes=[1K,1M]") == [(small, 1024), (large, 1 << 20)]
     beside = cases(tmp_path, "algorithms=[ll,best]", "sizes=[1K,1M]")
     assert beside == [("ll", 1024), (small, 1024), ("ll", 1 << 20), (large, 1 << 20)]
-
-
-def test_what_is_named_and_chosen_runs_once(tmp_path: Path) -> None:
-    assert cases(tmp_path, "algorithms=[best,lamport@t128b4l8]", "sizes=[1K]") == [("lamport@t128b4l8", 1024)]
-
-
-def test_a_name_with_a_wrong_tuning_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    line = ["op=all_reduce", "algorithms=[two_shot@t500b4l8]", "sizes=[1K]", "fabric=simulator", "track=none"]
-    assert main(line) == 2
-    (err,) = capsys.readouterr().err.splitlines()
-    assert "in whole warps, not 500 (algorithms)" in err
+    assert cases(tmp_path, f"algorithms=[best,{small}]", "sizes=[1K]") == [(small, 1024)], "it runs once"
 
 
 # Audits
@@ -147,13 +142,6 @@ def test_an_audit_finds_a_choice_that_did_not_run(kernel: dict[str, Any], said: 
     made = record("ll@t128b4l8", 4096)
     assert list(of_record(with_request(made, kernel=honest))) == []
     assert any(said in one.sentence for one in of_record(with_request(made, kernel={**honest, **kernel})))
-
-
-def test_a_table_without_the_op_is_one_line(tmp_path: Path) -> None:
-    path = kept(tmp_path, "t.json", gpu="simulated", unit=INSTRUCTIONS)
-    chooser = chooser_for(str(path), fabric(), "broadcast")
-    with pytest.raises(RequestError, match=r"has no entry of broadcast: .* \(algorithms=best\)"):
-        chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
 
 
 def test_best_stands_beside_libraries_on_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

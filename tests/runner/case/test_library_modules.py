@@ -17,6 +17,7 @@ from runner.case.library_modules import Brought, ModulePlan, bring_module, first
 from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
+from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
 
 
@@ -24,38 +25,29 @@ def builder(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_the_last_line_says_what_compiled_it() -> None:
+def test_the_last_line_says_what_compiled_it_and_the_compilers_first_error_why_it_failed() -> None:
     code = "print('ninja: no work to do'); print('{\"compiled_with\": \"PyTorch 2.11.0, nvcc 13.0\"}')"
     assert run_builder(builder(code), "vllm_comm", 30) == Brought("", "PyTorch 2.11.0, nvcc 13.0")
-
-
-def test_a_failure_is_told_by_the_compilers_first_error() -> None:
     code = (
         "import sys; print('[1/2] nvcc -c a.cu'); print('a.cu(3): error: no such type', file=sys.stderr); sys.exit(1)"
     )
-    assert run_builder(builder(code), "vllm_comm", 30) == Brought(
-        "vllm_comm did not compile: a.cu(3): error: no such type"
-    )
+    failed = Brought("vllm_comm did not compile: a.cu(3): error: no such type")
+    assert run_builder(builder(code), "vllm_comm", 30) == failed
 
 
 @pytest.mark.parametrize(
-    ("output", "line"),
+    "output",
     [
-        ("", "no message"),
-        ("all is well\n\n", "all is well"),
-        (
-            "[1/2] nvcc -DX -c not found " + "x" * 600 + "\n/usr/bin/ld: cannot find -lcuda\nninja: stopped",
-            "/usr/bin/ld: cannot find -lcuda",
-        ),
-        ("Traceback\nModuleNotFoundError: No module named 'tvm_ffi'", "ModuleNotFoundError: No module named 'tvm_ffi'"),
-        (
-            "nvcc fatal   : Unsupported gpu architecture 'compute_90a'\nsh: error",
-            "nvcc fatal   : Unsupported gpu architecture 'compute_90a'",
-        ),
+        "",
+        "all is well\n\n",
+        "[1/2] nvcc -DX -c not found " + "x" * 600 + "\n/usr/bin/ld: cannot find -lcuda\nninja: stopped",
+        "Traceback\nModuleNotFoundError: No module named 'tvm_ffi'",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_90a'\nsh: error",
     ],
+    ids=["nothing", "no error", "a long line", "Python's", "nvcc's"],
 )
-def test_the_line_that_names_the_error_is_found(output: str, line: str) -> None:
-    assert first_error(output) == line
+def test_the_line_that_names_the_error_is_found(output: str) -> None:
+    same_text(first_error(output))
 
 
 def gone(process: int) -> bool:
@@ -167,22 +159,28 @@ def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPat
         if next(ranks) == 2:
             raise OSError("libcudart.so.13: cannot open shared object file")
 
-    found = brought(monkeypatch, "aaaa", lambda module, limit_s: Brought("", "it"), load)
-    expected = "vllm_comm could not be loaded: OSError: libcudart.so.13: cannot open shared object file"
-    assert [one.problem for one in found] == [expected] * 4
+    problems = {one.problem for one in brought(monkeypatch, "aaaa", lambda module, limit_s: Brought("", "it"), load)}
+    assert len(problems) == 1
+    same_text(problems.pop())
 
 
-def test_a_module_is_compiled_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "build"), [("vllm_comm", "flashinfer_build"), ("sglang_pull", "sglang_build")])
+def test_a_module_is_compiled_once_a_process_by_its_own_builder(
+    monkeypatch: pytest.MonkeyPatch, module: str, build: str
+) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(
-        library_modules, "run_builder", lambda command, module, limit_s: commands.append(command) or Brought("")
-    )
+
+    def run(command: list[str], module: str, limit_s: float) -> Brought:
+        commands.append(command)
+        return Brought("")
+
+    monkeypatch.setattr(library_modules, "run_builder", run)
     library_modules.compiled.cache_clear()
     try:
-        assert library_modules.compiled("vllm_comm", 1.0) is library_modules.compiled("vllm_comm", 1.0)
+        assert library_modules.compiled(module, 1.0) is library_modules.compiled(module, 1.0)
     finally:
         library_modules.compiled.cache_clear()
-    assert commands == [[sys.executable, "-m", "runner.case.flashinfer_build", "vllm_comm"]]
+    assert commands == [[sys.executable, "-m", f"runner.case.{build}", module]]
 
 
 FAKE = """

@@ -14,8 +14,8 @@ import torch
 
 from kernels.catalogue import COLLECTIVES, collective
 from kernels.numeric.dtypes import ALL, DTYPES
-from kernels.spec import Case, KernelSpec, Parameter
-from memory.fabric import Executable, Launch
+from kernels.spec import Case, Parameter
+from memory.fabric import Executable
 from memory.pool import SymmetricPool
 from runner.case import program
 from runner.case.buffers import guarded
@@ -23,32 +23,15 @@ from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
+from tests.golden import refused, same_text
 from tests.patience import NEVER_S
+from tests.runner.case import test_program
 
-SPEC = KernelSpec(
-    op="all_reduce",
-    algorithm="tried",
-    summary="copies what the collective says",
-    dtypes=ALL,
-    accumulators=("native",),
-    reductions=("sum",),
-    placements=("out_of_place", "in_place"),
-    needs_multicast=False,
-    fold="rank_order",
-    parameters=(
-        Parameter("address", "input"),
-        Parameter("address", "output"),
-        Parameter("peers", "input"),
-        Parameter("peers", "output"),
-        Parameter("numel"),
-        Parameter("rank"),
-        Parameter("root"),
-    ),
-    workspaces=lambda case: (),
-    launch=lambda case: Launch(1, 32),
-    build=lambda case: None,
-    files=(),
+PARAMETERS = (
+    *(Parameter(kind, buffer) for kind in ("address", "peers") for buffer in ("input", "output")),
+    *(Parameter(kind) for kind in ("numel", "rank", "root")),
 )
+SPEC = replace(test_program.SPEC, dtypes=ALL, needs_multicast=False, parameters=PARAMETERS, workspaces=lambda case: ())
 
 Touch = Callable[[Any, tuple[int, ...], int], None]
 
@@ -117,11 +100,9 @@ def run(dictionary_world: Any, case: Case, touch: Touch | None = None, launches:
     return [outcome.check for outcome in outcomes]
 
 
-def placements(op: str) -> list[str]:
-    return ["out_of_place"] + (["in_place"] if collective(op).in_place else [])
-
-
-OPS_AND_PLACEMENTS = [(one.op, placement) for one in COLLECTIVES for placement in placements(one.op)]
+OPS_AND_PLACEMENTS = [
+    (one.op, placement) for one in COLLECTIVES for placement in ("out_of_place", "in_place")[: 1 + bool(one.in_place)]
+]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5])
@@ -162,79 +143,45 @@ def test_an_empty_message_has_empty_buffers_between_guards(
         assert [output.numel() for output in outputs] == [0, 0, 0]
 
 
-def test_an_empty_buffers_guards_are_watched(dictionary_world: Any) -> None:
-    def touch(fabric: Any, arguments: tuple[int, ...], launch: int) -> None:
-        if fabric.rank == 1 and launch == 1:
-            fabric.world.at(arguments[1], 1).fill_(7)
-
-    checks = run(dictionary_world, case_of("all_reduce", size_bytes=0), touch)
-    assert [bool(faults) for _, faults in checks] == [False, True, False, False]
-    assert checks[1][1][0].startswith("output's guard after the buffer changed at byte 0 in launch 1: 0x07")
-
-
 @pytest.mark.parametrize("offset", [0, 1, 7, 16])
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float64"])
 def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world: Any, dtype: str, offset: int) -> None:
     case = case_of("all_reduce", dtype=dtype, offset=offset)
     seen: list[int] = []
-
-    def touch(fabric: Any, arguments: tuple[int, ...], launch: int) -> None:
-        seen.extend(address - offset * case.itemsize for address in arguments[:2])
-
-    run(dictionary_world, case, touch)
+    run(dictionary_world, case, lambda fabric, arguments, launch: seen.extend(arguments[:2]))
     assert len(seen) == 24
-    assert {address % 16 for address in seen} == {0}
+    assert {(address - offset * case.itemsize) % 16 for address in seen} == {0}
 
 
 @pytest.mark.parametrize("launch", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("where", "byte", "fault"),
+    ("op", "changes", "argument", "byte", "size"),
     [
-        (1, -1, "output's guard before the buffer changed at byte -1"),
-        (1, 24, "output's guard after the buffer changed at byte 24"),
-        (0, -1, "input's guard before the buffer changed at byte -1"),
-        (0, 24, "input's guard after the buffer changed at byte 24"),
-        (1, -259, "output's guard before the buffer changed at byte -259"),
+        ("all_reduce", {"offset": 3}, 1, -1, 1),
+        ("all_reduce", {"offset": 3}, 1, 24, 1),
+        ("all_reduce", {"offset": 3}, 0, -1, 1),
+        ("all_reduce", {"offset": 3}, 0, 24, 1),
+        ("all_reduce", {"offset": 3}, 1, -259, 1),
+        ("all_reduce", {"size_bytes": 0}, 1, 0, 1),
+        ("reduce", {"root": 1}, 1, 20, 2),
+        ("reduce", {"root": 1, "placement": "in_place"}, 1, 20, 2),
+        ("reduce_scatter", {"placement": "in_place"}, 0, 12, 1),
     ],
 )
-def test_guards_are_exact_around_a_misaligned_buffer(
-    dictionary_world: Any, where: int, byte: int, fault: str, launch: int
+def test_what_a_rank_must_leave_is_watched_to_the_byte(
+    dictionary_world: Any, op: str, changes: dict[str, Any], argument: int, byte: int, size: int, launch: int
 ) -> None:
-    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
-        if fabric.rank == 2 and number == launch:
-            fabric.world.at(arguments[where] + byte, 1).fill_(7)
-
-    checks = run(dictionary_world, case_of("all_reduce", offset=3), touch)
-    assert [bool(faults) for _, faults in checks] == [False, False, True, False]
-    assert checks[2][1][0].startswith(f"{fault} in launch {launch}: 0x07")
-
-
-@pytest.mark.parametrize("launch", [0, 1, 2])
-@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_the_output_of_a_rank_that_is_given_none_must_stay(dictionary_world: Any, placement: str, launch: int) -> None:
-    case = case_of("reduce", root=1, placement=placement)
+    """Around a misaligned or empty buffer, an output that is not the rank's to give, and other ranks' chunks."""
 
     def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
-        if fabric.rank in (1, 3) and number == launch:  # it is the root's to write
-            fabric.world.at(arguments[1] + 20, 2).fill_(0)
+        if fabric.rank == 1 and op.startswith("reduce"):
+            fabric.world.at(arguments[1], 6).fill_(0)  # the root's output, or its own chunk
+        if fabric.rank == 3 and number == launch:
+            fabric.world.at(arguments[argument] + byte, size).fill_(0)
 
-    checks = run(dictionary_world, case, touch)
-    assert [len(faults) for _, faults in checks] == [0, 0, 0, 1]
-    name = "input beside the output" if placement == "in_place" else "output of a rank that is given none"
-    assert checks[3][1][0].startswith(f"{name} changed at byte 20 in launch {launch}: 0x00, was ")
-    assert checks[3][1][0].endswith("(2 bytes changed)")
-
-
-@pytest.mark.parametrize("launch", [0, 1, 2])
-def test_the_other_ranks_chunks_of_a_reduce_scatter_in_place_must_stay(dictionary_world: Any, launch: int) -> None:
-    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
-        if fabric.rank == 1 and number == launch:
-            fabric.world.at(arguments[1], 6).fill_(0)  # its own chunk
-            fabric.world.at(arguments[0] + 12, 1).fill_(0)
-
-    checks = run(dictionary_world, case_of("reduce_scatter", placement="in_place"), touch)
-    assert [len(faults) for _, faults in checks] == [0, 1, 0, 0]
-    assert checks[1][1][0].startswith(f"input beside the output changed at byte 12 in launch {launch}: 0x00")
+    checks = run(dictionary_world, case_of(op, **changes), touch)
+    assert [bool(faults) for _, faults in checks] == [False, False, False, True]
+    same_text(checks[3][1][0])
 
 
 def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_world: Any) -> None:
@@ -265,7 +212,7 @@ def test_there_is_no_multicast_of_what_begins_elsewhere_on_every_rank(dictionary
         assert whole.part((6,), 0, 6).multicast_address() == whole.multicast_address() + 6
         apart = whole.part((0, 6, 12), 1, 6)
         assert apart.address == whole.address + 6
-        with pytest.raises(AssertionError, match="whole begins at another place on every rank"):
+        with refused(AssertionError):
             apart.multicast_address()
 
 

@@ -30,13 +30,11 @@ def edge_parts(dtype: str, world_size: int, numel: int) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", ALL)
 def test_every_pattern_comes_in_bits(dtype: str) -> None:
-    kind = DTYPES[dtype]
-    patterns = unsigned(made(Stream("bits", kind), 0, 20_000))
-    width = 8 * kind.itemsize
+    patterns = unsigned(made(Stream("bits", DTYPES[dtype]), 0, 20_000))
+    width = 8 * DTYPES[dtype].itemsize
     for bit in range(width):
         assert sum(one >> bit & 1 for one in patterns) == pytest.approx(10_000, abs=400)
-    if kind.itemsize == 1:
-        assert set(patterns) == set(range(256))
+    assert width > 8 or set(patterns) == set(range(256))
 
 
 @pytest.mark.parametrize(("kind", "value"), [("ones", 1), ("zeros", 0)])
@@ -67,21 +65,18 @@ def test_sparse_elements_come_from_as_many_ranks(dtype: str, world_size: int) ->
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_specials_of_floats(dtype: str) -> None:
-    form = FORMATS[DTYPES[dtype]]
-    width = DTYPES[dtype].itemsize
-    values = torch.from_numpy(np.array(specials(DTYPES[dtype]), dtype=f"u{width}").view(f"i{width}")).view(
-        DTYPES[dtype]
-    )
+    form, width = FORMATS[DTYPES[dtype]], DTYPES[dtype].itemsize
+    patterns = np.array(specials(DTYPES[dtype]), dtype=f"u{width}")
+    values = torch.from_numpy(patterns.view(f"i{width}")).view(DTYPES[dtype])
     numbers = to_float64(values)
     tiny, largest = form.smallest_subnormal, form.largest
     wanted = [0.0, tiny, form.smallest_normal - tiny, form.smallest_normal, largest]
     wanted += [float("inf")] if form.has_infinity else []
     finite = numbers[~numbers.isnan()].tolist()
-    assert sorted(finite) == sorted(wanted + [-one for one in wanted])
     assert sorted(map(str, finite)) == sorted(map(str, wanted + [-one for one in wanted])), "both zeros"
-    nans = values[is_nan(values)]
-    assert len(set(unsigned(nans))) == (2 if dtype == "float8_e4m3fn" else 4)
-    assert {one >> (8 * width - 1) for one in unsigned(nans)} == {0, 1}
+    nans = unsigned(values[is_nan(values)])
+    assert len(set(nans)) == (2 if dtype == "float8_e4m3fn" else 4)
+    assert {one >> (8 * width - 1) for one in nans} == {0, 1}
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "uint8"])
@@ -107,10 +102,8 @@ def test_most_elements_have_one_or_two_special_ranks(dtype: str, world_size: int
     assert set(count.tolist()) <= {0, 1, 2}  # 0: a special value that was there already
     assert float((count == 0).double().mean()) < (0.05 if kind.itemsize == 1 else 0.01)
     assert 0.2 < float((count == 2).double().mean()) < 0.6
-    held = [
-        unsigned(bits.view(kind)) for bits in (torch.stack([bits_of(p) for p in parts])[:, alone][changed[:, alone]],)
-    ]
-    assert set(held[0]) == set(specials(kind)), "each of them comes, and nothing else"
+    held = torch.stack([bits_of(part) for part in parts])[:, alone][changed[:, alone]]
+    assert set(unsigned(held.view(kind))) == set(specials(kind)), "each of them comes, and nothing else"
     for rank in range(world_size):
         assert float(changed[rank][alone].double().mean()) > 0.8 / world_size
 
@@ -158,11 +151,8 @@ def test_a_stream_drawn_in_pieces_is_the_same(dtype: str) -> None:
     kind = DTYPES[dtype]
     streams = [Stream("bits", kind), Stream("edge", kind, 3, base="bits")]
     if dtype in FLOATS:
-        streams += [
-            Stream("normal", kind),
-            Stream("sparse", kind, 5, largest=2),
-            Stream("edge", kind, 3, base="normal"),
-        ]
+        streams += [Stream("normal", kind), Stream("sparse", kind, 5, largest=2)]
+        streams += [Stream("edge", kind, 3, base="normal")]
     elif dtype in INTEGERS:
         streams += [Stream("integers", kind, largest=9), Stream("ones", kind, 8), Stream("zeros", kind, 3)]
     for stream in streams:

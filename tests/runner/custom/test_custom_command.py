@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,10 +26,24 @@ from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.request_error import RequestError
+from tests.golden import refused, same_text
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 Run = Callable[..., int]
+Said = Callable[[], str]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """said(): the one line that a command wrote as an error."""
+
+    def go() -> str:
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) <= 1
+        return "\n".join(lines)
+
+    return go
 
 
 @pytest.fixture
@@ -73,22 +86,18 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lines", "given", "most"),
+    ("lines", "given"),
     [
-        ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}, 232_448),
-        (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}, 166_912),
-        ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}, 232_448),
+        ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}),
+        (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}),
+        ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}),
     ],
 )
 def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], given: dict[str, Any], most: int
+    run: Run, said: Said, tmp_path: Path, lines: list[str], given: dict[str, Any]
 ) -> None:
     assert run(*lines, **given) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "would be refused (custom.launch.shared_bytes): custom/" in said
-    assert f"shared_bytes is {most + 1:,}; beside the kernel's own 0 bytes a block can have {most:,}" in said
-    assert f"give at most {most}" in said
+    same_text(said())
     assert not (tmp_path / "records").exists()
 
 
@@ -105,41 +114,37 @@ def test_races_are_looked_for_unless_it_is_said_otherwise(
 
 
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
+    """The second world's reference spoils its inputs, and gives all ranks one tensor."""
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
-    assert run("records=two", "fabric.schedule=random", "fabric.seed=2") == 0
+    assert run("records=two", "fabric.schedule=random", "fabric.seed=2", reference="add_peers.py:spoils") == 0
     assert run("records=three", "seed=1") == 0
     one, two, three = (record_in(tmp_path / name).check for name in ("one", "two", "three"))
     assert one is not None
     assert two is not None
     assert three is not None
-    assert one.output_digests == two.output_digests != three.output_digests
+    assert (one.input_digests, one.output_digests) == (two.input_digests, two.output_digests)
+    assert one.output_digests != three.output_digests
 
 
 @pytest.mark.slow
-def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["", "tensors", "dynamic_tensors", "peers"])
+def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path, kind: str) -> None:
+    """With tensors it computes its own launch."""
+    values: dict[str, Any] = {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS}
+    if kind:
+        arguments = [{kind: "input"}, *TENSOR_ARGUMENTS[1:]]
+        values = {"kernel": "tensors.py:add_tensors", "arguments": arguments, "launch": None}
     assert run("records=ptx") == 0
-    assert run("records=cute", kernel="cute.py:add", arguments=CUTE_ARGUMENTS) == 0
+    assert run("records=cute", **values) == 0
     ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
     assert ptx.check is not None
     assert cute.check is not None
     assert cute.check.output_digests == ptx.check.output_digests
     assert cute.kernel is not None
-    assert (cute.kernel.name, "nvidia-cutlass-dsl" in cute.kernel.compiler) == ("custom/add", True)
-    assert [one["name"] for one in cute.request.brought["add"]["files"]] == ["add_peers.py", "cute.py"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tensors", "dynamic_tensors", "peers"])
-def test_a_function_with_tensors_computes_its_own_launch(run: Run, tmp_path: Path, kind: str) -> None:
-    arguments = [{kind: "input"}, *TENSOR_ARGUMENTS[1:]]
-    assert run("records=ptx") == 0
-    assert run("records=cute", kernel="tensors.py:add_tensors", arguments=arguments, launch=None) == 0
-    ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
-    assert ptx.check is not None
-    assert cute.check is not None
-    assert cute.check.output_digests == ptx.check.output_digests
-    assert cute.kernel is not None
-    assert (cute.kernel.grid, cute.kernel.block) == (8, 128)
+    assert (cute.kernel.grid, cute.kernel.block, "nvidia-cutlass-dsl" in cute.kernel.compiler) == (8, 128, True)
+    ((name, entry),) = cute.request.brought.items()
+    files = {"add": ["add_peers.py", "cute.py"], "add_tensors": ["add_peers.py", "tensors.py"]}
+    assert (cute.kernel.name, [one["name"] for one in entry["files"]]) == (f"custom/{name}", files[name])
     assert main(["replay", "cute", "--records", "new"]) == 0
 
 
@@ -151,13 +156,13 @@ def test_a_function_launched_otherwise_than_was_said_has_failed(run: Run, tmp_pa
     assert "launches with grid (8, 1, 1), and (9, 1, 1) is given (grid), leave it out" in record.reason
 
 
-def test_a_fill_may_be_a_function(run: Run, tmp_path: Path) -> None:
-    buffers = {
-        "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"},
-        "output": {"dtype": "float32", "shape": [1000]},
-    }
-    assert run(buffers=buffers) == 0
-    assert record_in(tmp_path / "records").verified
+def test_a_fill_may_be_a_function_and_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
+    buffers = {**BUFFERS, "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"}}
+    assert run(buffers=buffers, reference="add_peers.py:off_by_one", tolerance={"absolute": 1.5}) == 0
+    check = record_in(tmp_path / "records").check
+    assert check is not None
+    assert (check.method, check.bound, check.wrong) == ("bound", "1.5 + 0 * |expected|", 0)
+    assert check.bound_used == pytest.approx(1 / 1.5, rel=1e-5)
 
 
 def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path) -> None:
@@ -167,27 +172,10 @@ def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path) 
     assert record.reason.startswith("buffer output: 2 of 8000 elements are wrong; first at rank 1, index 5, launch 0")
 
 
-def test_a_reference_may_spoil_its_inputs_and_give_all_ranks_one_tensor(run: Run, tmp_path: Path) -> None:
-    assert run("records=usual") == 0
-    assert run("records=spoils", reference="add_peers.py:spoils") == 0
-    usual, spoilt = (record_in(tmp_path / name).check for name in ("usual", "spoils"))
-    assert usual is not None
-    assert spoilt is not None
-    assert (spoilt.input_digests, spoilt.output_digests) == (usual.input_digests, usual.output_digests)
-
-
 def test_a_reference_that_gives_its_inputs_is_not_changed_by_the_run(run: Run, tmp_path: Path) -> None:
     """Each rank's input is what the reference says of its output: so all but one rank's sum are wrong."""
     assert run(reference="add_peers.py:given") == 1
     assert record_in(tmp_path / "records").status is Status.WRONG
-
-
-def test_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
-    assert run(reference="add_peers.py:off_by_one", tolerance={"absolute": 1.5}) == 0
-    check = record_in(tmp_path / "records").check
-    assert check is not None
-    assert (check.method, check.bound, check.wrong) == ("bound", "1.5 + 0 * |expected|", 0)
-    assert check.bound_used == pytest.approx(1 / 1.5, rel=1e-5)
 
 
 def test_a_deadlock_is_one(run: Run, tmp_path: Path) -> None:
@@ -225,6 +213,7 @@ def test_a_plan_says_what_would_run(run: Run, tmp_path: Path, capsys: pytest.Cap
     assert run("--plan") == 0
     out = capsys.readouterr().out
     assert "4 ranks, 8 blocks x 128 threads, input float32 [1000], output float32 [1000] = 1 case" in out
+    assert "of host memory" in out
     assert "of symmetric heap a rank for a custom kernel" in out
     assert not (tmp_path / "records").exists()
 
@@ -238,163 +227,97 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    "spoil",
     [
-        (lambda text: text.replace("{", "\n", 1), "entry add_peers has no body, it is only declared (custom.kernel)"),
-        (lambda text: text[: len(text) // 2], "a brace opens here and is never closed: the closing brace is missing"),
+        lambda text: text.replace("{", "\n", 1),
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("sm_80", "sm_100a"),
     ],
-    ids=["no body", "cut off"],
+    ids=["no body", "cut off", "another architecture"],
 )
-def test_ptx_that_is_no_module_is_refused_with_its_line(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[str], str], words: str
+def test_ptx_that_is_no_module_for_this_gpu_is_refused_with_its_line(
+    run: Run, said: Said, tmp_path: Path, spoil: Callable[[str], str]
 ) -> None:
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     (tmp_path / "conf" / "exp" / "spoilt.ptx").write_text(spoil(ADD_PEERS.read_text()))
     assert run(kernel="spoilt.ptx:add_peers") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert words in line
-    assert "PTX line " in line
+    same_text(said())
     assert not (tmp_path / "records").exists()
 
 
-def test_ptx_of_another_architecture_is_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "conf" / "exp").mkdir(parents=True)
-    later = ADD_PEERS.read_text().replace("sm_80", "sm_100a")
-    (tmp_path / "conf" / "exp" / "later.ptx").write_text(later)
-    assert run(kernel="later.ptx:add_peers") == 2
-    assert "its PTX is for sm_100a alone, not for sm_90a" in capsys.readouterr().err
-
-
 BUFFERS = {"input": {"dtype": "float32", "shape": [1000]}, "output": {"dtype": "float32", "shape": [1000]}}
-MISUSE: list[tuple[dict[str, Any], str]] = [
-    (
-        {"kernel": None},
-        "None names no kernel (custom.kernel), give file.ptx:ENTRY, file.py:NAME or package.module:NAME",
-    ),
-    ({"kernel": "none.ptx:add_peers"}, r"there is no file \S+none.ptx \(custom.kernel\), give file.ptx:ENTRY"),
-    ({"kernel": "add_peers.ptx:add"}, r"there is no entry add in it: its entries are add_peers \(custom.kernel\)"),
-    ({"kernel": "add_peers.py:nothing"}, r"there is no nothing in it: .*\(custom.kernel\)"),
-    ({"kernel": "add_peers.py:LIMIT"}, r"LIMIT is of type int, not function: its functions are expected"),
-    (
-        {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
-        r"without a launch \(custom.kernel\), give the @cute.jit function that launches it",
-    ),
-    ({"kernel": "cute.py:add", "arguments": [{"peers": "input"}]}, r"it can't take 1 arguments: missing .*arguments\)"),
-    ({"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]}, r"takes no bytes by value \(custom.arguments\)"),
-    (
-        {"kernel": "tensors.py:add_tensors", "arguments": [{"tensors": "input"}, {"tensors": "output"}]},
-        r"argument 1 is tensors, and the function takes a cute.Tensor there: give tensor \(custom.arguments\)",
-    ),
-    (
-        {"arguments": [{"tensors": "input"}, {"address": "output"}, "world_size", {"u32": 1000}]},
-        r"PTX takes no tensors, that is for functions of CuTe DSL.*\(custom.arguments\)",
-    ),
-    ({"arguments": [{"constexpr": "rank"}]}, r"all ranks run the same code.*\(custom.arguments\[0\]\)"),
-    ({"bytes": "4X"}, r"'4X' has the unknown unit 'X' \(custom.bytes\)"),
-    ({"arguments": [{"peers": "input"}]}, r"has 4 parameters, and 1 arguments are given \(custom.arguments\)"),
-    (
-        {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
-        r"parameter 2 of add_peers has 4 bytes, and argument 2 \(u64\) has 8 \(custom.arguments\)",
-    ),
-    (
-        {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
-        r"parameter 2 of add_peers is .u32, and argument 2 is f32 \(custom.arguments\)",
-    ),
-    (
-        {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
-        r"argument 0: there is no buffer 'inputs': the buffers are input, output \(custom\)",
-    ),
-    ({"arguments": ["ranks"]}, r"'ranks' is no argument \(custom.arguments\[0\]\), give rank or world_size, or one of"),
-    ({"arguments": [{"u32": -1}]}, r"give 0 to 2\^32 - 1 \(custom.arguments\[0\]\)"),
-    ({"arguments": [{"bytes": "0g"}]}, r"in hexadecimal \(custom.arguments\[0\]\)"),
-    ({"buffers": None}, r"no buffers \(custom.buffers\), give"),
-    ({"buffers": {**BUFFERS, "input": 7}}, r"7 describes no buffer \(custom.buffers.input\)"),
-    (
-        {"buffers": {**BUFFERS, "input": {"shap": [1]}}},
-        r"unknown key 'shap' \(custom.buffers.input.shap\), did you mean",
-    ),
-    (
-        {"buffers": {**BUFFERS, "input": {"shape": [0]}}},
-        r"shape is \[0\], give whole numbers from 1 \(custom.buffers.in",
-    ),
-    ({"buffers": {**BUFFERS, "input": {"shape": [1], "dtype": "half"}}}, r"unknown dtype 'half'"),
-    (
-        {"buffers": {**BUFFERS, "input": {"shape": [1], "fill": "ones"}}},
-        r"unknown fill 'ones' \(custom.buffers.input.fill",
-    ),
-    ({"launch": {"grid": 8}}, r"no grid and block \(custom.launch\), give"),
-    ({"launch": {"grid": 8, "block": 2048}}, r"block is \(2048, 1, 1\).*\(custom.launch\)"),
-    ({"tolerance": "near"}, r"'near' is no tolerance \(custom.tolerance\), give bitwise"),
-    ({"tolerance": {"absolute": -1}}, r"tolerance.absolute is -1"),
-    ({"reference": None}, r"there is no reference to check outputs by \(custom.reference\), give .* or check=false"),
-    ({"reference": "add_peers.py:expcted"}, r"there is no expcted in it: did you mean expected\? \(custom.reference\)"),
-    (
-        {"kernel": "posix:kill"},
-        r"posix:kill is of type builtin_function_or_method, and no @cute.jit function of CuTe DSL \(custom.kernel\)",
-    ),
-    (
-        {"kernel": "add_peers.py:expected"},
-        r"add_peers.py:expected is of type function, and no @cute.jit function of CuTe DSL \(custom.kernel\)",
-    ),
-    ({"reference": "operator:add"}, r"operator:add is .* not a function that its file defines \(custom.reference\)"),
-    (
-        {"reference": "add_peers.py:raises"},
-        r"the reference raises KeyError: 'input', add_peers.py:\d+ \(custom.reference\)",
-    ),
-    ({"reference": "add_peers.py:in_torch"}, r"raises RuntimeError: .*, add_peers.py:\d+ \(custom.reference\)"),
-    ({"reference": "add_peers.py:leaves"}, r"the reference raises SystemExit: 0, add_peers.py:\d+ \(custom.reference"),
-    (
-        {"reference": "add_peers.py:one_less"},
-        r"the reference gives 3 results, give a list of .* 4 ranks; it is defined in add_peers.py:\d+ \(custom.refer",
-    ),
-    ({"reference": "add_peers.py:asynchronous"}, r"the reference gives a coroutine, give a list .*\(custom.reference"),
-    (
-        {"buffers": {**BUFFERS, "input": {"shape": [1000], "fill": "add_peers.py:leaves_rank"}}},
-        r"the fill of buffer input for rank 0 raises SystemExit: 0, add_peers.py:\d+ \(custom.buffers\)",
-    ),
-    (
-        {"buffers": {**BUFFERS, "input": {"shape": [999], "fill": "add_peers.py:ramp"}}},
-        r"shape \[1000\], give a tensor of torch.float32, shape \[999\]; it is defined in add_peers.py:\d+ \(custom.b",
-    ),
-    ({"tolerance": {}}, r"no bound in it \(custom.tolerance\), give absolute or relative, or bitwise"),
-    (
-        {"reference": "add_peers.py:short"},
-        r"reference's output of rank 0 is torch.float32, shape \[3\], give a tensor of",
-    ),
-    (
-        {"reference": "add_peers.py:wide"},
-        r"output of rank 0 is torch.float64, shape \[1000\], give a tensor of torch.fl",
-    ),
-    ({"kernal": "add_peers.ptx:add_peers"}, r"unknown key 'kernal' \(custom.kernal\), did you mean kernel"),
+MISUSE: list[dict[str, Any]] = [
+    {"kernel": None},
+    {"kernel": "none.ptx:add_peers"},
+    {"kernel": "add_peers.ptx:add"},
+    {"kernel": "add_peers.py:nothing"},
+    {"kernel": "add_peers.py:LIMIT"},
+    {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
+    {"kernel": "cute.py:add", "arguments": [{"peers": "input"}]},
+    {"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]},
+    {"kernel": "tensors.py:add_tensors", "arguments": [{"tensors": "input"}, {"tensors": "output"}]},
+    {"arguments": [{"tensors": "input"}, {"address": "output"}, "world_size", {"u32": 1000}]},
+    {"arguments": [{"constexpr": "rank"}]},
+    {"bytes": "4X"},
+    {"arguments": [{"peers": "input"}]},
+    {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
+    {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
+    {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
+    {"arguments": ["ranks"]},
+    {"arguments": [{"u32": -1}]},
+    {"arguments": [{"bytes": "0g"}]},
+    {"buffers": None},
+    {"buffers": {**BUFFERS, "input": 7}},
+    {"buffers": {**BUFFERS, "input": {"shap": [1]}}},
+    {"buffers": {**BUFFERS, "input": {"shape": [0]}}},
+    {"buffers": {**BUFFERS, "input": {"shape": [1], "dtype": "half"}}},
+    {"buffers": {**BUFFERS, "input": {"shape": [1], "fill": "ones"}}},
+    {"launch": {"grid": 8}},
+    {"launch": {"grid": 8, "block": 2048}},
+    {"tolerance": "near"},
+    {"tolerance": {"absolute": -1}},
+    {"reference": None},
+    {"reference": "add_peers.py:expcted"},
+    {"kernel": "posix:kill"},
+    {"kernel": "add_peers.py:expected"},
+    {"reference": "operator:add"},
+    {"reference": "add_peers.py:raises"},
+    {"reference": "add_peers.py:in_torch"},
+    {"reference": "add_peers.py:leaves"},
+    {"reference": "add_peers.py:one_less"},
+    {"reference": "add_peers.py:asynchronous"},
+    {"buffers": {**BUFFERS, "input": {"shape": [1000], "fill": "add_peers.py:leaves_rank"}}},
+    {"buffers": {**BUFFERS, "input": {"shape": [999], "fill": "add_peers.py:ramp"}}},
+    {"tolerance": {}},
+    {"reference": "add_peers.py:short"},
+    {"reference": "add_peers.py:wide"},
+    {"kernal": "add_peers.ptx:add_peers"},
 ]
 
 
-@pytest.mark.parametrize(("changes", "words"), MISUSE, ids=[words[:40] for _, words in MISUSE])
-def test_misuse_is_one_line(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], words: str
-) -> None:
+@pytest.mark.parametrize("changes", MISUSE, ids=str)
+def test_misuse_is_one_line(run: Run, said: Said, tmp_path: Path, changes: dict[str, Any]) -> None:
     assert run(**changes) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    plain = words.replace("None names no kernel (custom.kernel)", r"None names no kernel \(custom.kernel\)")
-    assert re.search(plain, line), line
+    same_text(said(), "(?<=RuntimeError: ).*(?=, add_peers.py)")
     assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    "argument",
     [
-        (["dtype=float16"], "op=custom has no dtype (dtype=float16), leave it at auto"),
-        (["algorithms=[one_shot]"], "op=custom has one kernel and no algorithms (algorithms), leave it at auto"),
-        (["sizes=[1K]"], "op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)"),
-        (["op=all_reduce"], "all_reduce takes no section custom (custom), give op=custom, or leave it out"),
-        (["fabric.heap_bytes=8K"], "beyond the heap of 8K (custom.buffers, fabric.heap_bytes)"),
+        "dtype=float16",
+        "algorithms=[one_shot]",
+        "sizes=[1K]",
+        "op=all_reduce",
+        "fabric.heap_bytes=8K",
+        "custom.tolerence=1",
+        "custom.buffers.output.symetric=false",
+        "custom.tolerance=0.1",
     ],
 )
-def test_keys_that_do_not_go_with_it(
-    run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
-    assert run(*arguments) == 2
-    assert words in capsys.readouterr().err
+def test_keys_that_do_not_go_with_it(run: Run, said: Said, argument: str) -> None:
+    assert run(argument) == 2
+    same_text(said())
 
 
 @pytest.mark.parametrize(
@@ -413,25 +336,10 @@ def test_a_key_of_the_section_that_the_experiment_leaves_out_is_given_like_any_o
     assert argument in record.request.overrides
 
 
-@pytest.mark.parametrize(
-    ("argument", "words"),
-    [
-        ("custom.tolerence=1", "unknown key 'tolerence' (custom.tolerence), did you mean tolerance"),
-        ("custom.buffers.output.symetric=false", "unknown key 'symetric' (custom.buffers.output.symetric), did you me"),
-        ("custom.tolerance=0.1", "0.1 is no tolerance (custom.tolerance), give bitwise, or {absolute: "),
-    ],
-)
-def test_a_wrong_key_of_the_section_on_the_command_line(
-    run: Run, capsys: pytest.CaptureFixture[str], argument: str, words: str
-) -> None:
-    assert run(argument) == 2
-    assert words in capsys.readouterr().err
-
-
-def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["op=custom", "fabric=simulator", "track=none"]) == 2
-    assert "op=custom needs a section with kernel, launch, buffers, arguments and reference" in capsys.readouterr().err
+    same_text(said())
 
 
 @pytest.mark.slow
@@ -479,16 +387,26 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
         assert words in why
 
 
-@pytest.mark.slow
-def test_a_resumed_command_keeps_what_its_records_say_of_the_folder(run: Run, tmp_path: Path) -> None:
-    assert run("-m", "world_size=1,2") == 0
+def halved(tmp_path: Path) -> Path:
+    """The folder of a command of two cases that was interrupted before the second."""
     (folder,) = (tmp_path / "records").iterdir()
     next(folder.glob("*n2*.json")).unlink()
     document = json.loads((folder / "command.json").read_text())
     (folder / "command.json").write_text(json.dumps({**document, "end": None}))
     (folder / "manifest.sha256").unlink()
+    return folder
+
+
+@pytest.mark.slow
+def test_a_command_is_resumed_and_keeps_what_its_records_say_of_the_folder(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-m", "world_size=1,2") == 0
+    folder = halved(tmp_path)
     assert main(["resume", str(folder)]) == 0
+    assert "1 of 2 cases left" in capsys.readouterr().out
     first, second = read([folder])
+    assert {first.case.world_size, second.case.world_size} == {1, 2}
     assert first.request.config_dir == second.request.config_dir is not None
 
 
@@ -507,16 +425,8 @@ def poisoned(record: Record, place: str) -> Record:
     return with_request(record, configuration=configuration, brought=brought)
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("posix:getpid", "the module posix has no Python file of its own"),
-        ("json.tool:main", "name its folder with --code"),
-        ("evil/fill.py:fill", "name its folder with --code"),
-        ("own/fill.py:fill", "is of type builtin_function_or_method and not a function that its file defines"),
-    ],
-)
-def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str, words: str) -> None:
+@pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
+def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str) -> None:
     """The digest is right: it is the record's own claim."""
     assert run() == 0
     texts = {"evil": f"{POISONED}def fill(rank, world_size): ...\n", "own": "from os import getpid as fill\n"}
@@ -528,8 +438,9 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     found = audit_worker.inputs([changed], INPUTS_UP_TO_BYTES, lambda text: None, tmp_path, code)
     assert found["made"] == 0
     ((case, why),) = found["not_comparable"]
-    assert (case, words in why) == (changed.id, True), why
-    with pytest.raises(RequestError, match=re.escape(words)):
+    assert case == changed.id
+    same_text(why, r"\S*/json/\S*")
+    with refused(RequestError, r"\S*/json/\S*"):
         rebuilt([changed], Wishes(records="new", code=code))
     assert not list(tmp_path.glob("**/ran"))
 
@@ -544,15 +455,8 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert answer["sources"]["changed"] == ["custom/add_peers"]
     ((_, why),) = answer["inputs"]["not_comparable"]
     assert "is not made of the files that ran" in why
-    command = [
-        sys.executable,
-        "-m",
-        "runner",
-        "replay",
-        "records",
-        "--records",
-        "new",
-    ]  # this process has read the file
+    # By another process: this one has read the file.
+    command = [sys.executable, "-m", "runner", "replay", "records", "--records", "new"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -563,19 +467,15 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_command_runs_no_file_that_came_with_its_records(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("-m", "world_size=1,2") == 0
-    (folder,) = (tmp_path / "records").iterdir()
-    next(folder.glob("*n2*.json")).unlink()
-    document = json.loads((folder / "command.json").read_text())
-    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
-    (folder / "manifest.sha256").unlink()
+    folder = halved(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    capsys.readouterr()
+    said()
     assert main(["resume", str(folder)]) == 2
-    assert "name its folder with --code" in capsys.readouterr().err
+    assert "name its folder with --code" in said()
     assert main(["resume", str(folder), "--code", str(tmp_path / "conf")]) == 0
 
 
@@ -602,19 +502,6 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
     bare = digest("bare", a__f="import helpers\n", a__helpers="G = 1\n")
     assert digest("other", a__f="import helpers\n", a__helpers="G = 2\n") != bare, "beside it, if it is on sys.path"
     assert digest("elsewhere", a__f="import helpers\n", b__helpers="G = 1\n") != bare
-
-
-@pytest.mark.slow
-def test_a_command_is_resumed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("-m", "world_size=1,2") == 0
-    (folder,) = (tmp_path / "records").iterdir()
-    next(folder.glob("*n2*.json")).unlink()
-    document = json.loads((folder / "command.json").read_text())
-    (folder / "command.json").write_text(json.dumps({**document, "end": None}))
-    (folder / "manifest.sha256").unlink()
-    assert main(["resume", str(folder)]) == 0
-    assert "1 of 2 cases left" in capsys.readouterr().out
-    assert {record.case.world_size for record in read([folder])} == {1, 2}
 
 
 @pytest.mark.slow

@@ -23,69 +23,30 @@ from runner.world.fabrics import FabricName
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.golden import same_text
+from tests.runner.case.test_brought_kernels import Shelf
 from tests.runner.custom.own_ptx import write_experiment
 
-TIMING = Timing(
-    mode="graph",
-    window="kernel",
-    l2="rotate",
-    slots=4,
-    slot_bytes=8000,
-    warmup_calls=12,
-    calls_per_sample=4,
-    bus_factor=1.0,
-    samples_us=((5.0, 6.0),) * 4,
-    checked_before=64,
-    checked_after=128,
-    moved_bytes=0,
-)
+WAY = {"mode": "graph", "window": "kernel", "l2": "rotate", "slots": 4, "slot_bytes": 8000, "bus_factor": 1.0}
+CALLS = {"warmup_calls": 12, "calls_per_sample": 4, "checked_before": 64, "checked_after": 128, "moved_bytes": 0}
+TIMING = Timing(**WAY, **CALLS, samples_us=((5.0, 6.0),) * 4)  # type: ignore[arg-type]
 
 
-class PassingForGpus:
+class PassingForGpus(ThreadWorld):
     """A simulated world that says of itself that it is none."""
 
-    world_size = 4
-
-    def __init__(self) -> None:
-        self.inner = ThreadWorld(4, SimulatorOptions(heap_bytes=1 << 20))
-        self.healthy = True
-
     def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
-        found = self.inner.run(program, argument, deadline_s)
+        found = super().run(program, argument, deadline_s)
         return [dataclasses.replace(one, simulated=False) if isinstance(one, Traits) else one for one in found]
-
-    def counters(self) -> dict[str, Any]:
-        return {}
-
-    def findings(self) -> None:
-        return None
-
-
-class Shelf:
-    """job.Keeper of one world."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self._world: Any = PassingForGpus()
-
-    def world(self) -> Any:
-        return self._world
-
-    def starting(self, case: Any) -> None:
-        pass
-
-    def keep(self, record: Record, executable: Any) -> None:
-        self.records.append(record)
 
 
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *overrides: str, **changes: Any) -> Record:
     """The record of a job whose timing gives an outcome, or raises it."""
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path / "conf", **changes)
+    asking = ["+exp=mine", "fabric=simulator", "track=none", "check.races=false", *overrides]
     with hydra_over(tmp_path / "conf"):
-        composed = compose_jobs(
-            ["+exp=mine", "fabric=simulator", "track=none", "check.races=false", *overrides], multirun=False
-        )
+        composed = compose_jobs(asking, multirun=False)
     (prepared,) = prepare([], composed).jobs
     asked: list[Any] = []
 
@@ -98,7 +59,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     fabric = dataclasses.replace(prepared.request.fabric, name=FabricName.nvshmem)
     request = dataclasses.replace(prepared.request, fabric=fabric)
     job = Job(request, prepared.cases, {}, RecordedEnvironment, RecordedRequest(), custom=prepared.custom)
-    shelf = Shelf()
+    shelf = Shelf(PassingForGpus(4, SimulatorOptions(heap_bytes=1 << 20)))
     run_job(job, shelf, dataclasses.replace(usual_means(), measured_custom=measured))
     (record,) = shelf.records
     assert len(asked) == (record.timing is not None or "while timing" in record.reason)
@@ -108,48 +69,37 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
 def test_what_passed_is_timed_and_compared_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = ran(tmp_path, monkeypatch, TimedResult(TIMING))
     assert (record.status, record.timing) == (Status.PASSED, TIMING)
-    again = from_json(record.to_json())
-    assert again.timing == TIMING
+    assert from_json(record.to_json()).timing == TIMING
     sections, lone = split([record])
     assert lone == []
     ((row,),) = [rows(section) for section in sections]
-    assert row.figure("median_us") == 5.5
-    assert [row.figure(name) for name in ("algbw_gbps", "busbw_gbps", "of_limit")] == [None] * 3
-    assert row.ratio is None
-    said = " ".join(captions(sections))
-    assert "algbw" not in said
+    assert (row.figure("median_us"), row.figure("of_limit"), row.ratio) == (5.5, None, None)
     (sheet,) = wide(sections, {})
     assert any("5.50" in cell and "(" not in cell for cell in sheet.groups[0][0].cells.values())
     assert not any(name.startswith("bandwidth/") for name in _timing_metrics(TIMING, 8000))
 
 
-@pytest.mark.parametrize(("moved_bytes", "curves_drawn"), [(0, 0), (11_000, 1)])
-def test_a_picture_has_a_bandwidth_only_where_one_is_declared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_bytes: int, curves_drawn: int
+@pytest.mark.parametrize(("moved_bytes", "bandwidth"), [(0, None), (11_000, 2.0)])
+def test_a_bandwidth_is_where_bytes_are_declared_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_bytes: int, bandwidth: float | None
 ) -> None:
     record = ran(tmp_path, monkeypatch, TimedResult(dataclasses.replace(TIMING, moved_bytes=moved_bytes)))
     sections, _ = split([record])
-    judged = rows(sections[0])
-    assert [len(curves.curves(judged, measure)) for measure in ("median_us", "busbw_gbps")] == [1, curves_drawn]
+    (row,) = judged = rows(sections[0])
+    assert row.figure("busbw_gbps") == row.figure("algbw_gbps") == bandwidth
+    drawn = [len(curves.curves(judged, measure)) for measure in ("median_us", "busbw_gbps")]
+    assert drawn == [1, int(bandwidth is not None)]
     assert len(curves.figure(sections).axes) == 2
-
-
-def test_declared_bytes_are_the_bandwidth_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = ran(tmp_path, monkeypatch, TimedResult(dataclasses.replace(TIMING, moved_bytes=11_000)))
-    sections, _ = split([record])
-    (row,) = rows(sections[0])
-    assert row.figure("busbw_gbps") == row.figure("algbw_gbps") == 2.0
-    assert "custom.bytes" in " ".join(captions(sections))
+    said = " ".join(captions(sections))
+    assert ("custom.bytes" in said) == ("algbw" in said) == (bandwidth is not None)
 
 
 def test_a_failure_while_timing_says_that_buffers_are_not_filled_between_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = ran(tmp_path, monkeypatch, WorldFailure("TIMEOUT", None, "no answer within 60 s"))
-    assert record.status is Status.TIMEOUT
-    assert record.timing is None
-    assert record.reason.startswith("while timing: no answer within 60 s; a kernel that is timed is launched again")
-    assert "timing.mode=none" in record.reason
+    assert (record.status, record.timing) == (Status.TIMEOUT, None)
+    same_text(record.reason)
 
 
 @pytest.mark.parametrize(

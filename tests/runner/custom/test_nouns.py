@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from memory.fabric import Argument, Launch
 from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill, Tolerance, refuses_parameters
+from tests.golden import refused, same_text
 
 INPUT = BufferSpec("input", "float32", (2, 8), fill=Fill.rank)
 OWN = BufferSpec("own", "int64", (4,), symmetric=False)
@@ -22,18 +21,19 @@ def test_a_buffer_knows_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    "values",
     [
-        ({"name": "two words"}, "letters, digits"),
-        ({"dtype": "float12"}, "unknown dtype 'float12', give one of float64"),
-        ({"shape": ()}, "shape is []"),
-        ({"shape": (4, 0)}, "shape is [4, 0], give whole numbers from 1"),
-        ({"shape": (1 << 20, 1 << 21)}, "give at most"),
-        ({"dtype": "int32", "fill": Fill.normal}, "give random"),
+        {"name": "two words"},
+        {"dtype": "float12"},
+        {"shape": ()},
+        {"shape": (4, 0)},
+        {"shape": (1 << 20, 1 << 21)},
+        {"dtype": "int32", "fill": Fill.normal},
     ],
+    ids=str,
 )
-def test_a_buffer_that_can_not_be(values: dict[str, object], words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+def test_a_buffer_that_can_not_be(values: dict[str, object]) -> None:
+    with refused() as caught:
         BufferSpec(**{"name": "input", "dtype": "float32", "shape": (4,), **values})  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
@@ -47,53 +47,40 @@ def test_arguments_are_bound_on_each_rank() -> None:
     assert ArgumentSpec("f32", 0.5).bound(0, 1) == Argument("f32", 0.5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "words"),
-    [
-        ("u16", 1, "unknown kind 'u16'"),
-        ("u32", -1, "give 0 to 2^32 - 1"),
-        ("u32", 1 << 32, "give -2^31 to 2^32 - 1"),
-        ("s32", 1 << 31, "give -2^31 to 2^31 - 1"),
-        ("s64", 0.5, "give -2^63 to 2^63 - 1"),
-        ("u64", "ranks", "give a number or rank or world_size"),
-        ("f32", "rank", "give a number"),
-        ("f32", 1e60, "float32"),
-        ("u32", True, "give a number"),
-        ("bytes", b"", "give at least one byte"),
-        ("address", 7, "give the name of a buffer"),
-    ],
-)
-def test_an_argument_that_can_not_be(kind: str, value: object, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        ArgumentSpec(kind, value)  # type: ignore[arg-type]
+def test_an_argument_that_can_not_be() -> None:
+    for kind, values in {
+        "u16": [1],
+        "u32": [-1, 1 << 32, True],
+        "s32": [1 << 31],
+        "s64": [0.5],
+        "u64": ["ranks"],
+        "f32": ["rank", 1e60],
+        "bytes": [b""],
+        "address": [7],
+    }.items():
+        for value in values:
+            with refused():
+                ArgumentSpec(kind, value)  # type: ignore[arg-type]
 
 
-def test_a_kernel_gets_only_buffers_that_there_are() -> None:
-    with pytest.raises(ValueError, match="argument 1: there is no buffer 'inptu': the buffers are input, own"):
-        spec(ArgumentSpec("u32", 1), ArgumentSpec("address", "inptu"))
-
-
-@pytest.mark.parametrize("kind", ["peers", "multicast"])
-def test_others_do_not_reach_a_local_buffer(kind: str) -> None:
+def test_a_kernel_gets_only_buffers_that_there_are_and_that_others_reach() -> None:
     assert spec(ArgumentSpec("address", "own")).tables == ()
-    with pytest.raises(ValueError, match=f"argument 0: {kind} of own, which is local"):
-        spec(ArgumentSpec(kind, "own"))  # type: ignore[arg-type]
-
-
-def test_two_buffers_of_one_name() -> None:
-    with pytest.raises(ValueError, match="two buffers are called input"):
+    for kind, buffer in (("address", "inptu"), ("peers", "own"), ("multicast", "own")):
+        with refused():
+            spec(ArgumentSpec("u32", 1), ArgumentSpec(kind, buffer))  # type: ignore[arg-type]
+    with refused():
         CustomSpec("mine", Launch(1, 1), (INPUT, INPUT), ())
 
 
 def test_arguments_fit_the_parameters() -> None:
     both = spec(ArgumentSpec("peers", "input"), ArgumentSpec("u32", "rank"))
     assert refuses_parameters(both, [8, 4]) == ""
-    assert refuses_parameters(both, [8]) == "mine has 1 parameters, and 2 arguments are given"
-    assert refuses_parameters(both, [8, 8]) == "parameter 1 of mine has 8 bytes, and argument 1 (u32) has 4"
+    same_text(refuses_parameters(both, [8]))
+    same_text(refuses_parameters(both, [8, 8]))
 
 
 def test_a_tolerance_is_not_negative() -> None:
     assert Tolerance().is_bitwise
     assert Tolerance(1e-6, 1e-3).formula == "1e-06 + 0.001 * |expected|"
-    with pytest.raises(ValueError, match="tolerance.relative is -1"):
+    with refused():
         Tolerance(relative=-1)

@@ -19,9 +19,11 @@ from runner.timing.measure import TimedResult
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.golden import refused
 from tests.patience import NEVER_S
-from tests.runner.custom.own_ptx import section, write_experiment
+from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
+from tests.runner.timing.test_measure import stopwatch_with
 
 SUM_IN_PLACE = """
 .version 8.0
@@ -96,36 +98,29 @@ def measured(
 
 
 def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
-    rows, timed, logs, _ = measured(job())
-    assert timed.timing is not None
-    assert timed.timing.samples_us == tuple(row.samples_us for row in rows)
+    rows, timed, logs, limit = measured(job())
+    timing = timed.timing
+    assert timing is not None
+    assert timing.samples_us == tuple(row.samples_us for row in rows)
     for row in rows:
         assert row.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
         assert row.slots == 4, "as many as calls: each has 8000 bytes, and the cache 16 KiB"
         assert (row.elements_before, row.elements_after) == (4 * 1000, 2 * 4 * 1000)
-    assert (timed.timing.slots, timed.timing.slot_bytes, timed.timing.calls_per_sample) == (4, 8000, 4)
-    assert (timed.timing.checked_before, timed.timing.checked_after) == (8000, 16000)
-    assert timed.timing.interleaved_with == ()
+    assert (timing.slots, timing.slot_bytes, timing.calls_per_sample, timing.interleaved_with) == (4, 8000, 4, ())
+    assert (timing.checked_before, timing.checked_after) == (8000, 16000)
     assert [line for line in logs[0] if line in ("capture", "replay")] == ["capture"] + ["replay"] * 5
+    assert (timing.moved_bytes, timing.has_bandwidth, timing.of_limit(8000), limit) == (0, False, None, None)
 
 
-def test_without_declared_bytes_there_is_no_bandwidth(job: Callable[..., CustomJob]) -> None:
-    timing = measured(job())[1].timing
+def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_where_asked(
+    job: Callable[..., CustomJob],
+) -> None:
+    _, timed, _, limit = measured(job(bytes="4K"), link=True)
+    timing = timed.timing
     assert timing is not None
-    assert (timing.moved_bytes, timing.has_bandwidth) == (0, False)
-    assert timing.of_limit(8000) is None
-    declared = measured(job(bytes="4K"))[1].timing
-    assert declared is not None
-    assert (declared.moved_bytes, declared.has_bandwidth) == (4096, True)
-    assert declared.busbw_gbps(8000) == declared.algbw_gbps(8000) == pytest.approx(4096 / declared.median_us / 1e3)
-
-
-def test_the_links_are_measured_where_their_limit_is_asked_for(job: Callable[..., CustomJob]) -> None:
-    _, timed, _, limit = measured(job(bytes=4096), link=True)
-    assert timed.timing is not None
-    assert timed.timing.limit == limit
+    assert (timing.moved_bytes, timing.has_bandwidth, timing.limit) == (4096, True, limit)
     assert limit is not None
-    assert measured(job())[3] is None
+    assert timing.busbw_gbps(8000) == timing.algbw_gbps(8000) == pytest.approx(4096 / timing.median_us / 1e3)
 
 
 @pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
@@ -151,27 +146,15 @@ def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..
     assert len(rows[0].samples_us) == 3
 
 
-@pytest.mark.parametrize("changes", [{}, IN_PLACE], ids=["out of place", "in place"])
-def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(
-    job: Callable[..., CustomJob], changes: dict[str, Any]
-) -> None:
-    def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.empty_graphs = True
-
-    timed = measured(job(**changes), empty)[1]
+def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job: Callable[..., CustomJob]) -> None:
+    timed = measured(job(), stopwatch_with(empty_graphs=True))[1]
     assert timed.timing is None
-    if changes:
-        assert timed.problem.endswith("the timed calls changed nothing")
-    else:
-        assert timed.wrong is not None
-        assert timed.wrong.wrong == timed.wrong.elements == 2 * 1000, "the first wrong slot of each rank"
-
-
-def test_in_place_a_graph_with_each_call_twice_is_found_out(job: Callable[..., CustomJob]) -> None:
-    def double(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.doubled_graphs = True
-
-    timed = measured(job(**IN_PLACE), double)[1]
+    assert timed.wrong is not None
+    assert timed.wrong.wrong == timed.wrong.elements == 2 * 1000, "the first wrong slot of each rank"
+    timed = measured(job(**IN_PLACE), stopwatch_with(empty_graphs=True))[1]
+    assert timed.timing is None
+    assert timed.problem.endswith("the timed calls changed nothing")
+    timed = measured(job(**IN_PLACE), stopwatch_with(doubled_graphs=True))[1]
     assert timed.timing is None
     assert timed.wrong is not None
 
@@ -209,13 +192,11 @@ def test_a_capture_that_fails_has_no_time(job: Callable[..., CustomJob]) -> None
 
 
 def test_a_custom_kernel_has_no_time_on_a_simulated_fabric(job: Callable[..., CustomJob]) -> None:
-    with pytest.raises(WorldFailure, match="simulated: there is no clock of real hardware"):
+    with refused(WorldFailure):
         ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure_custom, plan_for(job()), NEVER_S)
 
 
 def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:
-    from tests.runner.custom.own_ptx import CUTE_ARGUMENTS
-
     rows, timed, logs, _ = measured(job(kernel="cute.py:add", arguments=CUTE_ARGUMENTS))
     assert timed.timing is not None
     assert rows[0].slots == 4

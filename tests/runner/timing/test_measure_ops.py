@@ -10,7 +10,8 @@ import torch
 
 from runner.timing import measure as measure_module
 from runner.timing.measure import MeasurePlan, combine
-from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, contestant
+from tests.runner.measuring import TIMING, Bench, contestant
+from tests.runner.timing.test_measure import stopwatch_with
 
 
 @pytest.fixture(scope="session")
@@ -53,15 +54,12 @@ def test_every_op_has_a_time_and_its_own_bus_factor(
     assert timed.timing.checked_after == timed.timing.checked_before * (1 if accumulates else 2)
 
 
-def test_a_barrier_has_a_time_and_no_bandwidth(cache: Path) -> None:
+def test_a_barrier_and_an_empty_message_have_a_time(cache: Path) -> None:
     plan = plan_of(cache, "peers", "barrier", dtype="uint32", size_bytes=4)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None
     assert timed.timing.busbw_gbps(4) == 0
     assert timed.timing.slot_bytes == 4 + 8
-
-
-def test_an_empty_message_has_a_time(cache: Path) -> None:
     plan = plan_of(cache, "pull", "all_gather", size_bytes=0)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None
@@ -71,11 +69,7 @@ def test_an_empty_message_has_a_time(cache: Path) -> None:
 @pytest.mark.parametrize("tired", [0, 3])
 def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(cache: Path, tired: int) -> None:
     plan = plan_of(cache, "push", "all_gather", placement="in_place")
-
-    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.tired_graphs = tired
-
-    (timed,), _ = combine(plan, Bench(plan, 2, spoil=spoil).run(), None)
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(tired_graphs=tired)).run(), None)
     assert timed.timing is None
     assert timed.wrong is not None
     assert timed.wrong.wrong > 0
@@ -83,11 +77,7 @@ def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(cache
 
 def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(cache: Path) -> None:
     plan = plan_of(cache, "pull", "reduce", root=1, placement="in_place")
-
-    def empty(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.empty_graphs = True
-
-    (timed,), _ = combine(plan, Bench(plan, 2, spoil=empty).run(), None)
+    (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(empty_graphs=True)).run(), None)
     assert timed.problem == "rank 1: the timed calls changed nothing"
 
 

@@ -11,6 +11,7 @@ from reports.record.intervals import MOST_PARTS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.timing.measure import MeasurePlan, expected_s
+from tests.golden import refused
 from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, contestant
 
 PRECISE = dataclasses.replace(TIMING, samples=6, precision=0.01)
@@ -74,7 +75,7 @@ def test_a_wish_for_precision_is_checked() -> None:
         (usual,) = compose_jobs([], False)
         assert (usual.request.timing.precision, usual.request.timing.most_samples) == (None, 50)
         for value in ("0", "0.9", "-1"):
-            with pytest.raises(RequestError, match=r"\(timing.precision\), give a share from 0.0001 to 0.5"):
+            with refused(RequestError):
                 compose_jobs([f"timing.precision={value}"], False)
-        with pytest.raises(RequestError, match=r"5 samples at a time say nothing about a median's precision"):
+        with refused(RequestError):
             compose_jobs(["timing.precision=0.01", "timing.samples=5"], False)

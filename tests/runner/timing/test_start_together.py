@@ -142,25 +142,17 @@ class Contestant:
     def label(self) -> str:
         return self.name
 
-    def write(self, slot: int) -> None:
-        pass
-
     def launch(self, slot: int) -> None:
         self.machine.add(takes_us=CALL_US, ends_together=True)
 
-    def captured(self) -> None:
-        pass
+    def nothing(self, *given: int) -> None: ...
+
+    write = captured = look_before = look_after = nothing
 
     def trouble(self) -> str:
         self.asked += 1
         self.machine.host_us += LATE_US * ((self.asked + self.machine.rank) % 2)
         return ""
-
-    def look_before(self, rank: int) -> None:
-        pass
-
-    def look_after(self, rank: int) -> None:
-        pass
 
     def is_unchanged(self) -> bool:
         return False
