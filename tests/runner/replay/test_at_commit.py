@@ -23,8 +23,9 @@ from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
 from runner.replay.recorded_code import Bounds, Ran, run_code
 from runner.replay.rerun import SOURCES, Wanted, rerun
+from tests.golden import same_text
 from tests.patience import NEVER_S, until
-from tests.reports.synthetic import record, with_case
+from tests.reports.synthetic import record, with_case, with_request
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,10 +36,10 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository with tags first, .., each of a commit with other kernels, and today's."""
-    folder = tmp_path / "repository"
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with tags v0, .., each of a commit with other kernels, and today's."""
+    folder = tmp_path_factory.mktemp("repository")
     (folder / "kernels" / "all_reduce").mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch", "main")
     for number in range(MOST_COMMITS + 2):
@@ -47,6 +48,33 @@ def repository(tmp_path: Path) -> Path:
         git(folder, "commit", "--quiet", "-m", f"v{number}")
         git(folder, "tag", f"v{number}")
     return folder
+
+
+@pytest.fixture(scope="module")
+def commits(repository: Path) -> list[str]:
+    return [git(repository, "rev-parse", f"v{number}") for number in range(MOST_COMMITS + 2)]
+
+
+def test_the_code_of_a_commit_is_asked_for_what_it_knows(
+    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases that differ in size alone are one command. Of the recorded configuration only what is not that code's
+    default goes there, for it may refuse keys that have no effect; and no place that a record names."""
+    fabric = {"name": "nvshmem", "arch": "sm_90a", "schedule": "random"}
+    carried = {"custom": {"kernel": "mine.py:f"}, "track": {"name": "mlflow", "uri": "http://liar"}}
+    made = of_commit(commits[0], fabric=fabric, launches=3, deadline_s=9e9, **carried)
+    size = made.case.size_bytes
+    recorded = Recorded(monkeypatch, [made])
+    found = at_commits([made, with_case(made, size_bytes=4 * size)], silent, repository)
+    assert found.records[0].duration_s == 7.0
+    assert recorded.commits == [commits[0]]
+    (words,) = recorded.asked
+    case = record().case
+    asked = {"op=all_reduce", f"dtype={case.dtype}", f"accumulator={case.accumulator}", f"reduction={case.reduction}"}
+    asked |= {f"world_size={case.world_size}", "baselines=none", "fabric.schedule=random", "launches=3"}
+    asked |= {f"deadline_s={at_commit.DEADLINE_S}", f"algorithms=[{case.algorithm}]", f"sizes.list=[{size},{4 * size}]"}
+    asked |= {"fabric=simulator", "track=none"}
+    assert {word for word in words if not word.startswith(("records=", "cache_dir="))} == asked
 
 
 def of_commit(commit: str, dirty: bool = False, **configuration: Any) -> Record:
@@ -101,128 +129,62 @@ def silent(text: str) -> None:
     pass
 
 
-def test_a_case_runs_by_the_code_of_its_commit(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = of_commit(git(repository, "rev-parse", "v0"))
-    recorded = Recorded(monkeypatch, [made])
-    found = at_commits([made], silent, repository)
-    assert (found.records[0].duration_s, found.reasons) == (7.0, {})
-    assert recorded.commits == [git(repository, "rev-parse", "v0")]
-
-
-def test_the_code_is_asked_for_what_it_knows(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the recorded configuration only what is not that code's default: it may refuse keys that have no effect."""
-    commit = git(repository, "rev-parse", "v0")
-    fabric = {"name": "nvshmem", "arch": "sm_90a", "schedule": "random"}
-    recorded = Recorded(monkeypatch)
-    at_commits([of_commit(commit, fabric=fabric, launches=3, deadline_s=9e9)], silent, repository)
-    (words,) = recorded.asked
-    case = record().case
-    asked = {"op=all_reduce", f"dtype={case.dtype}", f"accumulator={case.accumulator}", f"reduction={case.reduction}"}
-    asked |= {f"world_size={case.world_size}", "baselines=none", "fabric.schedule=random", "launches=3"}
-    asked |= {f"deadline_s={at_commit.DEADLINE_S}", f"algorithms=[{case.algorithm}]", f"sizes.list=[{case.size_bytes}]"}
-    asked |= {"fabric=simulator", "track=none"}
-    assert {word for word in words if not word.startswith(("records=", "cache_dir="))} == asked
-
-
-def test_cases_that_differ_in_size_alone_are_one_command(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = of_commit(git(repository, "rev-parse", "v0"))
-    recorded = Recorded(monkeypatch)
-    at_commits([first, with_case(first, size_bytes=4 * first.case.size_bytes)], silent, repository)
-    (words,) = recorded.asked
-    assert f"sizes.list=[{first.case.size_bytes},{4 * first.case.size_bytes}]" in words
-
-
-def test_nothing_that_a_record_carries_goes_there(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(monkeypatch)
-    commit = git(repository, "rev-parse", "v0")
-    made = of_commit(commit, custom={"kernel": "mine.py:f"}, track={"name": "mlflow", "uri": "http://liar"})
-    at_commits([made], silent, repository)
-    text = " ".join(recorded.asked[0])
-    assert [word for word in ("mine.py", "liar") if word in text] == []
-
-
-@pytest.mark.parametrize(
-    ("configuration", "says"),
-    [
-        ({"hydra": {"run": {"dir": "x"}}}, "the key 'hydra.run.dir', which the code of its commit does not know"),
-        ({"inputs": "${oc.env:HOME}"}, "the value of inputs in its configuration is not handed to other code"),
-        ({"inputs": "a b=c"}, "the value of inputs in its configuration is not handed to other code"),
-    ],
-)
-def test_what_that_code_can_not_have_been_asked_does_not_go_there(
-    configuration: dict[str, Any], says: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_does_not_go_there_has_its_reason(
+    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = Recorded(monkeypatch)
-    found = at_commits([of_commit(git(repository, "rev-parse", "v0"), **configuration)], silent, repository)
-    assert (recorded.asked, found.records) == ([], {})
-    assert says in found.reasons[0]
-
-
-def test_what_does_not_go_there_has_its_reason(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(monkeypatch)
-    first = of_commit(git(repository, "rev-parse", "v0"))
-    brought = dataclasses.replace(first.request, brought={"one_shot": {"place": "mine.py:SPEC"}})
-    case = dataclasses.replace(first.case, algorithm="two_shot")
-    cases: tuple[tuple[Record, str], ...] = (
-        (dataclasses.replace(first, request=brought), "its kernel was brought, and is in no commit"),
-        (
-            dataclasses.replace(first, case=case, id=first.id.replace("one_shot", "two_shot")),
-            "has no kernel of its name",
-        ),
-        (of_commit(git(repository, "rev-parse", "v0"), dirty=True), "were not those of their commit"),
-        (of_commit("0" * 40), "git here does not have the recorded commit"),
-        (
-            dataclasses.replace(first, request=dataclasses.replace(first.request, configuration=None)),
-            "the record holds no configuration",
-        ),
-    )
-    found = at_commits([one for one, _ in cases], silent, repository)
-    assert (found.records, recorded.asked) == ({}, [])
-    for number, (_, says) in enumerate(cases):
-        assert says in found.reasons[number]
-
-
-def test_todays_commit_needs_no_worktree(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(monkeypatch)
-    found = at_commits([of_commit(git(repository, "rev-parse", "HEAD"))], silent, repository)
-    assert (found.records, found.reasons, recorded.asked) == ({}, {0: ""}, [])
+    first = of_commit(commits[0])
+    cases = [
+        with_request(first, brought={"one_shot": {"place": "mine.py:SPEC"}}),
+        with_case(first, algorithm="two_shot"),
+        of_commit(commits[0], dirty=True),
+        of_commit("0" * 40),
+        with_request(first, configuration=None),
+        of_commit(commits[0], hydra={"run": {"dir": "x"}}),
+        of_commit(commits[0], inputs="${oc.env:HOME}"),
+        of_commit(commits[0], inputs="a b=c"),
+    ]
+    found = [at_commits([one], silent, repository) for one in cases]
+    assert ([one.records for one in found], recorded.asked) == ([{}] * len(cases), [])
+    same_text("\n".join(one.reasons[0] for one in found), "[0-9a-f]{12}")
+    found_today = at_commits([of_commit(commits[-1])], silent, repository)
+    assert (found_today.records, found_today.reasons, recorded.asked) == ({}, {0: ""}, []), "no worktree is needed"
 
 
 def test_one_id_with_other_configurations_runs_in_starts_of_its_own(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = git(repository, "rev-parse", "v0")
-    some = [of_commit(commit, seed=seed) for seed in range(1, MOST_STARTS + 2)]
-    some = [with_case(one, seed=seed) for seed, one in enumerate(some, start=1)]
+    some = [with_case(of_commit(commits[0], seed=seed), seed=seed) for seed in range(1, MOST_STARTS + 2)]
     recorded = Recorded(monkeypatch, some)
     found = at_commits(some, silent, repository)
-    assert recorded.commits == [commit]
+    assert recorded.commits == commits[:1]
     assert sorted(found.records) == list(range(MOST_STARTS))
     assert "more than 16 configurations" in found.reasons[MOST_STARTS]
 
 
-def test_no_more_commits_are_built_than_the_maximum(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits = [git(repository, "rev-parse", f"v{number}") for number in range(MOST_COMMITS + 1)]
-    some = [of_commit(commit) for commit in commits]
+def test_no_more_commits_are_built_than_the_maximum(
+    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [of_commit(commit) for commit in commits[: MOST_COMMITS + 1]]
     recorded = Recorded(monkeypatch, some[:1])
     found = at_commits(some, silent, repository)
     assert recorded.commits == commits[:MOST_COMMITS]
     assert found.reasons == {MOST_COMMITS: "the set has more than 4 commits"}
 
 
-def test_code_that_can_not_run_here_says_why(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_can_not_run_here_says_why(
+    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Recorded(monkeypatch, ran=Ran(1, "", "ImportError: no module named cutlass"))
-    found = at_commits([of_commit(git(repository, "rev-parse", "v0"))], silent, repository)
+    found = at_commits([of_commit(commits[0])], silent, repository)
     assert found.records == {}
     assert found.reasons[0].endswith("did not run it here (ImportError: no module named cutlass)")
 
-
-def test_a_commit_that_can_not_be_checked_out_says_why(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(root: Path, commit: str) -> None:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(at_commit, "worktree", full)
-    found = at_commits([of_commit(git(repository, "rev-parse", "v0"))], silent, repository)
+    found = at_commits([of_commit(commits[0])], silent, repository)
     assert found.reasons[0].endswith("can't be run here (No space left on device)")
 
 

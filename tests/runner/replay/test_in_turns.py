@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -20,9 +21,14 @@ from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import in_turns, replay
 from runner.replay.in_turns import Turn, run_recorded
 from runner.replay.recorded_code import Bounds, run_code
+from tests.golden import same_text
 from tests.patience import NEVER_S, pressed, within
 from tests.reports.synthetic import record
 from tests.runner.conftest import Outcome, Script
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+Symlab = Callable[..., Outcome]
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,31 +74,33 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the recorded code says how it was called."""
+    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+    return tmp_path / "said.json"
+
+
 def of_commit(commit: str, dirty: bool | None = False, world: int = 0) -> Record:
     made = record(world=world, environment={"git": {"commit": commit, "dirty": dirty}})
     return dataclasses.replace(made, request=dataclasses.replace(made.request, configuration={"op": "all_reduce"}))
 
 
-def test_a_commit_of_other_code_that_git_has_can_be_run(repository: Path) -> None:
-    first = git(repository, "rev-parse", "first")
-    assert recorded_commit([of_commit(first), of_commit(first, world=1)], repository) == (first, "")
-
-
 def test_what_can_not_be_run_has_its_reason(repository: Path, tmp_path: Path) -> None:
     first, second = (git(repository, "rev-parse", name) for name in ("first", "second"))
+    assert recorded_commit([of_commit(first), of_commit(first, world=1)], repository) == (first, "")
     stray = git(repository, "commit-tree", f"{first}^{{tree}}", "-m", "of no branch")
-    for records, reason in (
-        ([of_commit(first), of_commit(second)], "the records are of 2 commits"),
-        ([of_commit("")], "the records name no commit"),
-        ([of_commit("--help")], "the records name no commit"),
-        ([of_commit("main")], "the records name no commit"),
-        ([of_commit(first, dirty=True)], f"the recorded sources were not those of their commit {first[:12]}"),
-        ([of_commit(first, dirty=None)], f"the recorded sources were not those of their commit {first[:12]}"),
-        ([of_commit("0" * 40)], "git here does not have the recorded commit 000000000000"),
-        ([of_commit(stray)], f"the recorded commit {stray[:12]} is below neither HEAD nor a local branch"),
-        ([of_commit(second)], f"today's code is that of the recorded commit {second[:12]}"),
+    reasons = []
+    for records in (
+        [of_commit(first), of_commit(second)],
+        *([of_commit(name)] for name in ("", "--help", "main")),
+        *([of_commit(first, dirty=dirty)] for dirty in (True, None)),
+        *([of_commit(commit)] for commit in ("0" * 40, stray, second)),
     ):
-        assert recorded_commit(records, repository) == ("", reason)
+        commit, reason = recorded_commit(records, repository)
+        assert commit == ""
+        reasons.append(reason)
+    same_text("\n".join(reasons), "[1-9a-f][0-9a-f]{11}|0[0-9a-f]{10}[1-9a-f]")
     git(repository, "tag", "fetched", stray)
     assert recorded_commit([of_commit(stray)], repository)[0] == "", "tags come with what is fetched from others"
     git(repository, "branch", "kept", stray)
@@ -116,64 +124,49 @@ def test_a_worktree_has_the_commits_sources_and_is_gone_afterwards(repository: P
         pass
 
 
-def test_the_recorded_code_runs_the_records_in_its_own_folder(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+def test_the_recorded_code_runs_the_records_in_its_own_folder(repository: Path, tmp_path: Path, said: Path) -> None:
     into = tmp_path / "into"
     into.mkdir()
     turn = run_recorded(repository, [of_commit(COMMIT)], "auto", into)
     assert turn == Turn(0, (into / "20260101T000000Z-x",), "")
     assert (into / "20260101T000000Z-x" / "command.json").is_file()
     assert [path.name for path in into.iterdir()] == ["20260101T000000Z-x"], "nothing else stays"
-    arguments, folder, program = json.loads((tmp_path / "said.json").read_text())
+    arguments, folder, program = json.loads(said.read_text())
     assert {"fabric=auto", "track=none", "op=all_reduce", "algorithms=[one_shot]"} <= set(arguments)
     assert Path(folder) == Path(program).parents[1] == repository
 
 
-def test_a_commit_that_can_not_replay_says_why(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
+@pytest.mark.usefixtures("said")
+def test_a_commit_that_can_not_replay_says_why(repository: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("ENDS", "symlab: error: no command 'replay'")
     turn = run_recorded(repository, [of_commit(COMMIT)], "auto", tmp_path)
-    assert (turn.exit_code, turn.folders) == (1, ())
-    assert turn.complaint == "symlab: error: no command 'replay'"
+    assert turn == Turn(1, (), "symlab: error: no command 'replay'")
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")
-def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = tmp_path / "said.json"
-    monkeypatch.setenv("SAID", str(said))
+def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, said: Path, monkeypatch: Patch) -> None:
+    """And of code with limits it is raised."""
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
-
     with within(), pressed(said.exists):
         assert run_recorded(repository, [of_commit(COMMIT)], "auto", tmp_path) == Turn(130, (), "")
-
-
-def test_an_interrupt_of_bounded_code_is_raised(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = tmp_path / "said.json"
-    monkeypatch.setenv("SAID", str(said))
-    monkeypatch.setenv("SLEEPS", str(NEVER_S))
-
+    said.unlink()
     with within(), pytest.raises(KeyboardInterrupt), pressed(said.exists):
         run_code(repository, [], Bounds(NEVER_S, 8 << 30, 1 << 30))
+
+
+Replays = Callable[[int], tuple[int, str, Path]]
 
 
 class Turns:
     """Stands for the recorded code: notes when its turn is, and leaves a copy of the records as a new world's."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, fails_at: int = 0, exit_code: int = 0, of: str = COMMIT
-    ) -> None:
+    def __init__(self, monkeypatch: Patch, fails_at: int = 0, exit_code: int = 0, of: str = COMMIT) -> None:
         self.sides = ""
         self._of = of
         self._fails_at, self._exit_code = fails_at, exit_code
         monkeypatch.setattr(replay._Replay, "_is_timed", lambda _: True)
         monkeypatch.setattr(worktrees, "recorded_commit", lambda *_: (COMMIT, ""))
-        monkeypatch.setattr(worktrees, "worktree", worktree_of_nothing)
+        monkeypatch.setattr(worktrees, "worktree", lambda root, commit: contextlib.nullcontext(Path("nowhere")))
         monkeypatch.setattr(in_turns, "run_recorded", self._run)
         launch = replay._Replay._launch
 
@@ -197,21 +190,8 @@ class Turns:
         return Turn(0, (folder,), "")
 
 
-class worktree_of_nothing:
-    def __init__(self, root: Path, commit: str) -> None:
-        pass
-
-    def __enter__(self) -> Path:
-        return Path("nowhere")
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def replayed(
-    symlab: Callable[..., Outcome], script: Script, capsys: pytest.CaptureFixture[str]
-) -> Callable[[int], tuple[int, str, Path]]:
+def replayed(symlab: Callable[..., Outcome], script: Script, capsys: pytest.CaptureFixture[str]) -> Replays:
     """Replay records of the stub in so many launches: the exit code, what was said, and the folder."""
 
     def run(launches: int) -> tuple[int, str, Path]:
@@ -225,12 +205,12 @@ def replayed(
 
 
 @pytest.mark.slow
-def test_a_replay_alternates(replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_alternates(replayed: Replays, monkeypatch: Patch) -> None:
     turns = Turns(monkeypatch)
     _, said, folder = replayed(3)
     assert "gave no record" not in said
     (seed,) = re.findall(
-        r"in turns with the recorded code \(commit c0ffeec0ffee\), in an order drawn by seed (\d+): ", said
+        r"in turns with the recorded code \(commit c0ffeec0ffee\), in an order drawn by seed (\d+)", said
     )
     assert turns.sides == "".join(pairs(3, seed))
     assert {(one.request.replays or {}).get("order_seed") for one in read([folder])} >= {int(seed)}
@@ -238,32 +218,26 @@ def test_a_replay_alternates(replayed: Callable[[int], tuple[int, str, Path]], m
     assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 6}
 
 
-def test_records_of_another_commit_are_not_the_recorded_codes(
-    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+NOT_ANY_MORE = "apart in time: the recorded code gave no record of its commit, and is not run any more: "
+
+
+def test_records_of_another_commit_are_not_the_recorded_codes(replayed: Replays, monkeypatch: Patch) -> None:
     turns = Turns(monkeypatch, of="b" * 40)
     _, said, folder = replayed(2)
     assert turns.sides in ("ABB", "BAB")
-    assert "apart in time: the recorded code gave no record of its commit, and is not run any more: exit code 0" in said
+    assert f"{NOT_ANY_MORE}exit code 0" in said
     assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 4}
 
 
-def test_recorded_code_that_gives_nothing_is_not_run_again(
-    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_code_that_gives_nothing_is_not_run_again(replayed: Replays, monkeypatch: Patch) -> None:
     turns = Turns(monkeypatch, fails_at=2, exit_code=2)
     _, said, folder = replayed(4)
     assert sorted(turns.sides) == list("AABBBB")
-    assert (
-        "apart in time: the recorded code gave no record of its commit, and is not run any more: an invented complaint"
-        in said
-    )
+    assert f"{NOT_ANY_MORE}an invented complaint" in said
     assert (folder / "verdict.json").is_file()
 
 
-def test_an_interrupt_of_the_recorded_code_ends_the_replay(
-    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_of_the_recorded_code_ends_the_replay(replayed: Replays, monkeypatch: Patch) -> None:
     turns = Turns(monkeypatch, fails_at=1, exit_code=130)
     code, said, folder = replayed(4)
     assert code == 130
@@ -273,14 +247,11 @@ def test_an_interrupt_of_the_recorded_code_ends_the_replay(
 
 
 @pytest.mark.slow
-def test_why_it_does_not_alternate_is_said(
-    replayed: Callable[[int], tuple[int, str, Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, said, _ = replayed(1)
-    assert "in turns" not in said, "nothing is timed in the simulator"
+def test_why_it_does_not_alternate_is_said(replayed: Replays, monkeypatch: Patch) -> None:
+    assert "in turns" not in replayed(1)[1], "nothing is timed in the simulator"
     monkeypatch.setattr(replay._Replay, "_is_timed", lambda _: True)
-    _, said, _ = replayed(1)
-    assert "apart in time: the recorded code is not run in turns with today's: the records name no commit" in said
+    said = "apart in time: the recorded code is not run in turns with today's: the records name no commit"
+    assert said in replayed(1)[1]
 
 
 @pytest.mark.slow

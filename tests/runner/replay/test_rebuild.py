@@ -17,6 +17,7 @@ from runner.replay.rebuild import Rebuilt, Wishes, rebuilt
 from runner.request.gpu_types import document_of
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
+from tests.golden import refused
 from tests.reports.synthetic import with_case, with_request
 from tests.runner.conftest import Outcome
 
@@ -83,23 +84,17 @@ def test_conf_is_not_asked(made: Callable[..., list[Record]], monkeypatch: pytes
 
 
 def test_fabric_settings_stay_as_they_were(made: Callable[..., list[Record]]) -> None:
-    records = made(
-        "fabric.schedule=random", "fabric.seed=7", "fabric.arch=sm_100a", "fabric.heap_bytes=1M", "fabric.memory=weak",
-        "sizes=[8]",
-    )  # fmt: skip
+    settings = ("schedule=random", "seed=7", "arch=sm_100a", "heap_bytes=1M", "memory=weak")
+    records = made(*(f"fabric.{one}" for one in settings), "sizes=[8]")
     (job,) = rebuilt(records, Wishes()).command.jobs
     fabric = job.request.fabric
     assert (fabric.schedule, fabric.seed, fabric.arch, fabric.heap_bytes) == ("random", 7, "sm_100a", 1 << 20)
     assert fabric.memory == "weak"
     assert {record.fabric.settings["memory"] for record in records} == {"weak"}
-
-
-def test_a_record_without_memory_ran_with_strong_memory(made: Callable[..., list[Record]]) -> None:
-    (record, *_) = made("sizes=[8]", "fabric.memory=weak")
-    section = dict((record.request.configuration or {})["fabric"])
+    section = dict((records[0].request.configuration or {})["fabric"])
     assert section.pop("memory") == "weak"
-    (job,) = rebuilt([changed(record, fabric=section)], Wishes()).command.jobs
-    assert job.request.fabric.memory == "strong"
+    (job,) = rebuilt([changed(records[0], fabric=section)], Wishes()).command.jobs
+    assert job.request.fabric.memory == "strong", "where no record says otherwise"
 
 
 def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[..., list[Record]]) -> None:
@@ -119,41 +114,40 @@ def changed(record: Record, **changes: Any) -> Record:
 def test_what_can_not_be_rebuilt_is_named(made: Callable[..., list[Record]]) -> None:
     records = made("sizes=[8]")
     gone = with_case(dataclasses.replace(records[0], kernel=None), algorithm="three_shot")
-    again = rebuilt([gone, records[1]], Wishes())
-    assert again.left_out == ((gone.id, "there is no all_reduce/three_shot any more"),)
-    assert again.records == (records[1],)
     other_seed = with_case(records[0], seed=4)
-    again = rebuilt([other_seed, records[1]], Wishes())
-    assert again.left_out == ((other_seed.id, "its configuration gives no such case here"),)
-    assert ids(again) == [records[1].id]
-    with pytest.raises(RequestError, match="none of the 1 records can be run again here: .*no such case"):
-        rebuilt([other_seed], Wishes())
     case = dataclasses.replace(records[0].case, other={"tiles": 4})
     strange = dataclasses.replace(records[0], schema=3, case=case)
-    again = rebuilt([strange, records[1]], Wishes())
-    assert again.left_out == ((strange.id, "it would be another case: tiles unknown here"),)
+    for one, why in (
+        (gone, "there is no all_reduce/three_shot any more"),
+        (other_seed, "its configuration gives no such case here"),
+        (strange, "it would be another case: tiles unknown here"),
+    ):
+        again = rebuilt([one, records[1]], Wishes())
+        assert again.left_out == ((one.id, why),)
+        assert (again.records, ids(again)) == ((records[1],), [records[1].id])
+    with refused(RequestError):
+        rebuilt([other_seed], Wishes())
 
 
 def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[..., list[Record]]) -> None:
     (record, _) = made("sizes=[8]")
-    with pytest.raises(RequestError, match="not one of this version: .*unheard_of"):
-        rebuilt([changed(record, unheard_of=1)], Wishes())
-    with pytest.raises(RequestError, match="there is no gossip/one_shot any more"):
-        rebuilt([changed(with_case(dataclasses.replace(record, kernel=None), op="gossip"))], Wishes())
-    bare = dataclasses.replace(record, request=RecordedRequest.read({}))
-    with pytest.raises(RequestError, match="holds no configuration"):
-        rebuilt([bare], Wishes())
+    for one in (
+        changed(record, unheard_of=1),
+        changed(with_case(dataclasses.replace(record, kernel=None), op="gossip")),
+        dataclasses.replace(record, request=RecordedRequest.read({})),
+    ):
+        with refused(RequestError):
+            rebuilt([one], Wishes())
 
 
 def test_keys_that_came_later_stand_at_their_defaults(made: Callable[..., list[Record]]) -> None:
-    (record, other) = made("sizes=[8]")
-    old = []
-    for one in (record, other):
-        configuration = {
-            key: value for key, value in one.request.configuration.items() if key not in ("root", "timing")
-        }
-        old.append(with_request(one, configuration=configuration))
-    assert ids(rebuilt(old, Wishes())) == [record.id, other.id]
+    records = made("sizes=[8]")
+    old = [
+        {key: value for key, value in (one.request.configuration or {}).items() if key not in ("root", "timing")}
+        for one in records
+    ]
+    older = [with_request(one, configuration=there) for one, there in zip(records, old, strict=True)]
+    assert ids(rebuilt(older, Wishes())) == [one.id for one in records]
 
 
 def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
@@ -187,17 +181,12 @@ def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     assert again.records == (record,)
     whole = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS))
     assert (len(whole.records), whole.left_out) == (len(records), ())
-
-
-@pytest.mark.slow
-def test_on_gpus_too_only_cases_up_to_a_size_run_where_one_is_given() -> None:
-    records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
-    again = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS, up_to_bytes=1 << 16))
-    assert not again.is_simulated
-    assert {reason for _, reason in again.left_out} == {"only up to 64K (--up-to)"}
-    assert {record.id for record in again.records} == {one.id for one in records if one.case.size_bytes <= 1 << 16}
-    assert {case.algorithm for job in again.command.jobs for case in job.cases} >= {"nccl", "two_shot"}
-    assert max(case.size_bytes for job in again.command.jobs for case in job.cases) == 1 << 16
+    some = rebuilt(records, Wishes(machine=lambda: FOUR_GPUS, up_to_bytes=1 << 16))
+    assert not some.is_simulated
+    assert {reason for _, reason in some.left_out} == {"only up to 64K (--up-to)"}
+    assert {record.id for record in some.records} == {one.id for one in records if one.case.size_bytes <= 1 << 16}
+    assert {case.algorithm for job in some.command.jobs for case in job.cases} >= {"nccl", "two_shot"}
+    assert max(case.size_bytes for job in some.command.jobs for case in job.cases) == 1 << 16
 
 
 def test_simulated_cases_up_to_a_size_run_where_one_is_given(made: Callable[..., list[Record]]) -> None:
@@ -210,10 +199,9 @@ def test_simulated_cases_up_to_a_size_run_where_one_is_given(made: Callable[...,
 
 def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")[:1]
-    with pytest.raises(RequestError, match="fabric=nvshmem"):
+    with refused(RequestError):
         rebuilt(records, Wishes(fabric="nvshmem", machine=lambda: NO_GPU))
-    two = HostOffer(2, "", True)
-    again = rebuilt(records, Wishes(machine=lambda: two))
+    again = rebuilt(records, Wishes(machine=lambda: HostOffer(2, "", True)))
     assert "world_size is 4, but 2 GPUs are here" in again.remarks[0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from types import ModuleType
 from typing import Any, cast
 
@@ -13,9 +12,11 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings, shared_gpus
 from runner.world.launcher import Outer
+from tests.golden import refused
 
 FOUR = HostOffer(4, "", True)
 ONE = HostOffer(1, "", True)
+NOTHING = HostOffer(0, "", True)
 JOINED = Outer("torchrun", 0, 8, 0, "gpu01", 29500)
 
 
@@ -58,42 +59,26 @@ def test_auto_says_why(machine: HostOffer, world_size: int, expected: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("machine", "world_size", "parts"),
+    ("machine", "world_size"),
     [
-        (HostOffer(0, "no GPU driver found", False), 2, ["no GPU driver found (fabric=nvshmem), run it on a machine"]),
-        (HostOffer(0, "", True), 2, ["no GPU found (fabric=nvshmem), run it on a machine with NVIDIA GPUs"]),
-        (
-            HostOffer(4, "", False),
-            2,
-            ["4 GPUs found, but not the gpu extra (fabric=nvshmem), pip install 'symlab[gpu]'"],
-        ),
-        (HostOffer(4, "", True, "torch 2 is for CPUs"), 2, ["torch 2 is for CPUs (fabric=nvshmem), install torch for"]),
-        (
-            FOUR,
-            8,
-            ["world_size is 8, but 4 GPUs are here (world_size, fabric=nvshmem), give 2 to 4, start it with torchrun"],
-        ),
-        (HostOffer(2, "", True), 8, ["but 2 GPUs are here", "give 2, start it with torchrun"]),
-        (
-            ONE,
-            2,
-            [
-                "world_size is 2, but 1 GPU is here (world_size, fabric=nvshmem), give 1, start it with torchrun",
-                "fabric.share_gpus",
-            ],
-        ),
+        (HostOffer(0, "no GPU driver found", False), 2),
+        (NOTHING, 2),
+        (HostOffer(4, "", False), 2),
+        (HostOffer(4, "", True, "torch 2 is for CPUs"), 2),
+        (FOUR, 8),
+        (HostOffer(2, "", True), 8),
+        (ONE, 2),
     ],
 )
-def test_what_is_missing_is_one_line(machine: HostOffer, world_size: int, parts: list[str]) -> None:
-    with pytest.raises(RequestError) as caught:
+def test_what_is_missing_is_one_line(machine: HostOffer, world_size: int) -> None:
+    with refused(RequestError) as caught:
         resolved("nvshmem", machine, world_size)
-    assert [part for part in parts if part not in str(caught.value)] == [], str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_launchers_world_has_the_size_it_has() -> None:
     for name in ("nvshmem", "auto"):
-        with pytest.raises(RequestError, match="world_size is 2, but torchrun started 8 ranks .world_size., give 8"):
+        with refused(RequestError):
             resolved(name, FOUR, 2, JOINED)
     assert resolved("auto", HostOffer(0, "no GPU driver found", True), 2, JOINED)[0] == "simulator"
 
@@ -108,36 +93,24 @@ def test_this_machine_is_looked_at() -> None:
 def test_ranks_may_share_the_gpus_that_there_are(name: str) -> None:
     fabric, _ = resolve(asked(name, *SHARED), 8, lambda: ONE)
     assert (fabric.name, fabric.simulated, settings(fabric)) == ("nvshmem", False, {"share_gpus": True})
-    with pytest.raises(RequestError, match="no GPU found .fabric=nvshmem., run it on a machine with NVIDIA GPUs"):
-        resolve(asked(name, *SHARED), 8, lambda: HostOffer(0, "", True))
+    with refused(RequestError):
+        resolve(asked(name, *SHARED), 8, lambda: NOTHING)
 
 
-def test_gpus_go_round_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "used"), [(5, 4, 1), (6, 4, 3), (4, 2, 2), (3, 4, 3), (7, 8, 7), (9, 8, 3), (2, 1, 1), (72, 8, 8)]
+)
+def test_ranks_share_gpus_evenly(ranks: int, gpus: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[int, bool]] = []
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
     nvshmem = ModuleType("memory.nvshmem")
     nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append((device, share_gpus))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
-    for rank in range(4):
-        NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, 4)
-    assert opened == [(0, True), (1, True), (0, True), (1, True)]
-
-
-@pytest.mark.parametrize(
-    ("ranks", "gpus", "used"), [(5, 4, 1), (6, 4, 3), (8, 4, 4), (3, 4, 3), (7, 8, 7), (9, 8, 3), (2, 1, 1), (72, 8, 8)]
-)
-def test_ranks_share_gpus_evenly(ranks: int, gpus: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[int] = []
-    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
-    nvshmem = ModuleType("memory.nvshmem")
-    nvshmem.open_fabric = lambda store, rank, size, device, heap, share_gpus: opened.append(device)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "memory.nvshmem", nvshmem)
     for rank in range(ranks):
         NvshmemOpener(1 << 20, share_gpus=True)(cast(Any, None), rank, ranks)
     assert shared_gpus(ranks, gpus) == used
-    assert Counter(opened) == dict.fromkeys(range(used), ranks // used)
+    assert opened == [(rank % used, True) for rank in range(ranks)], "they go round the ranks"
 
 
 def test_the_fabrics_line_says_how_many_gpus_are_shared() -> None:
@@ -168,22 +141,19 @@ def test_brought_kernels_are_checked_for_races_where_they_are_simulated(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    "overrides",
     [
-        (
-            ["fabric=nvshmem", "fabric.share_gpus=true"],
-            "no time of a collective .fabric.share_gpus., give tim",
-        ),
-        (["fabric=simulator", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
-        (["fabric.gpu=h100", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
-        (["check.races=true", *SHARED], "simulated ranks have no GPU to share .fabric.share_gpus., leave it out"),
-        (
-            ["fabric=nvshmem", "library.nccl_algo=Ring", *SHARED],
-            "NCCL needs a GPU for each rank .library.nccl_algo, fabric.share_gpus., leave one out",
-        ),
+        ["fabric=nvshmem", "fabric.share_gpus=true"],
+        ["fabric=simulator", *SHARED],
+        ["fabric.gpu=h100", *SHARED],
+        ["check.races=true", *SHARED],
+        ["fabric=nvshmem", "library.nccl_algo=Ring", *SHARED],
     ],
 )
-def test_what_shared_gpus_exclude_is_refused_in_one_line(overrides: list[str], said: str) -> None:
-    with pytest.raises(RequestError, match=said) as caught, hydra_over():
+def test_what_shared_gpus_exclude_is_refused_in_one_line(overrides: list[str]) -> None:
+    with refused(RequestError) as caught, hydra_over():
         compose_jobs(overrides, False)
     assert "\n" not in str(caught.value)
+
+
+NOTHING = HostOffer(0, "", True)

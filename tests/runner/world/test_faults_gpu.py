@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,13 +86,8 @@ class Bench:
         self.world()
         case = Case("all_reduce", algorithm, "float32", "float32", "sum", size_bytes, WORLD_SIZE)
         spec = catalogue.find(case.name)
-        return Plan(
-            case,
-            spec,
-            executable(spec, case, self.arch, self.cache_dir),
-            launches=launches,
-            patience_s=KERNEL_PATIENCE_S,
-        )
+        code = executable(spec, case, self.arch, self.cache_dir)
+        return Plan(case, spec, code, launches=launches, patience_s=KERNEL_PATIENCE_S)
 
     def passes(self, plan: Plan) -> None:
         """A job in the world that there is now, or in a new one."""
@@ -182,34 +178,12 @@ def test_an_exception_at_the_first_and_the_last_allocation_and_launch(bench: Ben
     bench.passes(plan)
 
 
-def test_a_rank_that_is_killed(bench: Bench) -> None:
-    bench.passes(bench.plan())
-    failure = bench.fails(Damage(bench.plan(), "kill"))
-    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
-    assert failure.message.startswith("rank 1: its process ended by SIGKILL")
-
-
-def test_a_rank_that_spins_in_python(bench: Bench) -> None:
-    bench.passes(bench.plan())
-    failure = bench.fails(Damage(bench.plan(), "spin", "allocate"), deadline_s=2.0)
-    assert (failure.status, failure.rank) == ("TIMEOUT", FAULTY_RANK)
-    assert failure.message.startswith("rank 1: still running after 2.0 s, at tests/runner/gpu_programs.py:")
-    assert " in _spin" in failure.message
-
-
 def test_a_kernel_whose_peer_never_comes_says_what_it_waits_for(bench: Bench) -> None:
     bench.passes(bench.plan())
     failure = bench.fails(Damage(bench.plan(), "skip"))
     assert (failure.status, failure.rank) == ("DEADLOCK", 0)
     report = r"rank 0, block \d+: entry barrier: waited 2\.\d s for rank 1: expected epoch \d+, saw \d+"
     assert re.search(report, failure.message), failure.message
-
-
-def test_a_kernel_at_a_wrong_address(bench: Bench) -> None:
-    bench.passes(bench.plan())
-    failure = bench.fails(Damage(bench.plan(), "misdirect"))
-    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
-    assert type(failure.errors[FAULTY_RANK]).__name__ == "DeviceFault", failure.errors
 
 
 def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
@@ -223,24 +197,11 @@ def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
     bench.world().run(gpu_programs.big_tensor, 2 << 30, patience.PATIENCE_S)
 
 
-def test_no_room_for_torch_on_one_rank(bench: Bench) -> None:
-    bench.passes(bench.plan())
-    failure = bench.fails(Damage(bench.plan(), "overdraw"))
-    assert (failure.status, failure.rank) == ("FAILED", FAULTY_RANK)
-    assert "OutOfMemoryError" in failure.message
-
-
 def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: Path) -> None:
     bench.close()
     bench.check_nothing_is_left()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "runner", *command_line(bench), "sizes=[1K,4M,8M,16M]", "launches=1000"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    asked = command(bench, "timing.mode=none", "track=none", "sizes=[1K,4M,8M,16M]", "launches=1000")
+    process = subprocess.Popen(cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **asked)
     assert process.stdout is not None
     out = "".join(until(process.stdout.readline, "PASSED"))
     process.send_signal(signal.SIGTERM)
@@ -253,25 +214,12 @@ def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: P
 
 def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
     bench.close()
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD_SIZE}"]
-    run = subprocess.run(
-        [*launcher, "-m", "runner", *command_line(bench), "sizes=[1K,1M]"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience.PATIENCE_S,
-    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD_SIZE}"]
+    asked = command(bench, "timing.mode=none", "track=none", "sizes=[1K,1M]", launcher=launcher)
+    run = subprocess.run(cwd=tmp_path, capture_output=True, check=False, timeout=patience.PATIENCE_S, **asked)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("4 cases: 4 passed") == 1, "rank 0 alone speaks"
     bench.check_nothing_is_left()
-
-
-def command_line(bench: Bench) -> list[str]:
-    """A command on GPUs that is checked and not timed."""
-    common = ["fabric=nvshmem", f"world_size={WORLD_SIZE}", "algorithms=[one_shot,two_shot]", "baselines=none"]
-    return [*common, "timing.mode=none", "track=none", f"cache_dir={bench.cache_dir}"]
 
 
 def until(line: Callable[[], str], text: str) -> Iterator[str]:
@@ -280,3 +228,32 @@ def until(line: Callable[[], str], text: str) -> Iterator[str]:
         yield read
     assert text in read, "it never came"
     yield read
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "report"),
+    [
+        (["kill"], "FAILED", r"^rank 1: its process ended by SIGKILL"),
+        (["misdirect"], "FAILED", "DeviceFault"),
+        (["overdraw"], "FAILED", "OutOfMemoryError"),
+        (["spin", "allocate"], "TIMEOUT", r"^rank 1: still running after 2\.0 s, at tests/runner/gpu_pro.* in _spin"),
+    ],
+    ids=["killed", "wrong address", "no room for torch", "spins in Python"],
+)
+def test_a_fault_of_one_rank_is_its(bench: Bench, damage: list[str], status: str, report: str) -> None:
+    bench.passes(bench.plan())
+    deadline_s = 2.0 if status == "TIMEOUT" else patience.NEVER_S
+    failure = bench.fails(Damage(bench.plan(), *damage), deadline_s)
+    assert (failure.status, failure.rank) == (status, FAULTY_RANK)
+    said = type(failure.errors[FAULTY_RANK]).__name__ if report == "DeviceFault" else failure.message
+    assert re.search(report, said), failure.errors
+
+
+def command(bench: Bench, *words: str, launcher: Sequence[str] = ()) -> dict[str, Any]:
+    """What Popen and run take for a command on GPUs that is checked and not timed."""
+    common = ["fabric=nvshmem", f"world_size={WORLD_SIZE}", "algorithms=[one_shot,two_shot]", "baselines=none"]
+    return {
+        "args": [sys.executable, *launcher, "-m", "runner", *common, f"cache_dir={bench.cache_dir}", *words],
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        "text": True,
+    }

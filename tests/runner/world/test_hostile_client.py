@@ -123,43 +123,8 @@ def test_nothing_of_a_world_of_this_machine_listens_beyond_loopback(world: Proce
         assert place.partition(":")[0] in LOOPBACK, place
 
 
-class Hostile:
-    """A client of a launcher's world that attacks from the moment on that its store is served."""
-
-    def __init__(self, port: int, attack: Callable[[Any, int], object]) -> None:
-        self.attack, self.port = attack, port
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-        self.has_attacked = False
-
-    def _is_served(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
-    def run(self) -> None:
-        until(self._is_served, "the world's store")
-        store = client(self.port)
-        self.attack(store, self.port)
-        self.has_attacked = True
-        try:
-            while True:  # it stays
-                store.set("junk", "x")
-                time.sleep(0.05)
-        except RuntimeError:
-            return
-
-
 REQUEST = ("fabric=nvshmem", "baselines=none", "sizes=[8,16]", f"deadline_s={NEVER_S}")
 KEY = {"SYMLAB_KEY": "0123456789abcdef" * 4}
-
-
-def started(folder: Path, attack: Callable[[Any, int], object], **environment: str) -> tuple[Launched, Hostile]:
-    folder.mkdir(exist_ok=True)
-    one = Launched(folder, "", *REQUEST, **environment)
-    return one, Hostile(one.port, attack)
 
 
 @pytest.mark.slow
@@ -174,12 +139,45 @@ def test_a_flood_of_a_launchers_world_changes_nothing(tmp_path: Path, environmen
         store.set("symlab/0/answer/1/7", bomb)
 
     held: list[socket.socket] = []
-    one, hostile = started(tmp_path / "run", attack, **environment)
-    codes, outs, errors = one.end()
-    assert hostile.has_attacked
+    world = World(tmp_path, attack, **environment)
+    codes, outs, errors = world.ranks.end()
+    assert world.has_attacked
     assert codes == [0, 0], outs[0] + errors[0] + errors[1]
-    assert records(tmp_path / "run") == [("PASSED", "")] * 2
+    assert records(world.folder) == [("PASSED", "")] * 2
     assert not (tmp_path / "bang").exists()
+
+
+ORDER = "the store holds something else than an order"
+
+
+NOT_OURS = "was not written by a rank of this world"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "environment", "said"),
+    [
+        ("pickle", {}, ORDER),
+        ("program", {}, "asks for something else than"),
+        ("deep", {}, ORDER),
+        ("program", KEY, NOT_OURS),
+        ("answer", {}, "the store holds something else than an answer where this rank writes its answers"),
+    ],
+    ids=["pickle", "program", "deep", "key", "answer"],
+)
+def test_forged_messages_in_a_launchers_world_run_nothing(
+    tmp_path: Path, kind: str, environment: dict[str, str], said: str
+) -> None:
+    forged = forged_orders(tmp_path)["pickle" if kind == "answer" else kind]
+
+    def attack(store: Any, port: int) -> None:
+        for number in range(1, 60):
+            if kind == "answer":
+                store.set(f"symlab/0/answer/{number}/1", pickle.dumps(Bomb(tmp_path / "bang")))
+            elif number > 1:
+                store.set(f"symlab/0/order/{number}", forged)
+
+    assert said in World(tmp_path, attack, **environment).reasons()[0]
 
 
 def forged_orders(folder: Path) -> dict[str, bytes]:
@@ -194,69 +192,56 @@ def forged_orders(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "environment"),
-    [("pickle", {}), ("program", {}), ("deep", {}), ("program", KEY)],
-    ids=["pickle", "program", "deep", "key"],
-)
-def test_forged_orders_in_a_launchers_world_run_nothing(tmp_path: Path, kind: str, environment: dict[str, str]) -> None:
-    forged = forged_orders(tmp_path)[kind]
-
-    def attack(store: Any, port: int) -> None:
-        for number in range(2, 60):
-            store.set(f"symlab/0/order/{number}", forged)
-
-    one, hostile = started(tmp_path / "run", attack, **environment)
-    codes, outs, errors = one.end()
-    assert hostile.has_attacked
-    assert codes[0] == 1, outs[0] + errors[0]
-    assert codes[1] == 1
-    assert outs[1] == errors[1] == ""
-    reasons = [reason for _, reason in records(tmp_path / "run")]
-    assert len(reasons) == 2
-    assert all("\n" not in reason for reason in reasons)
-    said = "was not written by a rank of this world" if environment else ""
-    said = said or (
-        "asks for something else than" if kind == "program" else "the store holds something else than an order"
-    )
-    assert said in reasons[0]
-    assert "Traceback" not in errors[0] + outs[0]
-    assert not (tmp_path / "bang").exists()
-
-
-@pytest.mark.slow
-def test_a_forged_answer_in_a_launchers_world_runs_nothing(tmp_path: Path) -> None:
-    bomb = pickle.dumps(Bomb(tmp_path / "bang"))
-
-    def attack(store: Any, port: int) -> None:
-        for number in range(1, 60):
-            store.set(f"symlab/0/answer/{number}/1", bomb)
-
-    one, _ = started(tmp_path / "run", attack)
-    codes, outs, errors = one.end()
-    assert codes == [1, 1]
-    reasons = [reason for _, reason in records(tmp_path / "run")]
-    assert "the store holds something else than an answer where this rank writes its answers" in reasons[0]
-    assert "Traceback" not in errors[0] + outs[0]
-    assert not (tmp_path / "bang").exists()
-
-
-@pytest.mark.slow
 def test_ranks_with_different_keys_end_in_one_line(tmp_path: Path) -> None:
-    other = {"SYMLAB_KEY": "f" * 32}
-    codes, outs, errors = Launched(tmp_path, "", *REQUEST, later=other, **KEY).end()
-    assert codes == [1, 1]
-    assert outs[1] == errors[1] == ""
-    reasons = [reason for _, reason in records(tmp_path)]
-    assert "was not written by a rank of this world" in reasons[0]
-    assert "the ranks have different keys" in reasons[0]
+    first, _ = World(tmp_path, later={"SYMLAB_KEY": "f" * 32}, **KEY).reasons()
+    assert NOT_OURS in first
+    assert "the ranks have different keys" in first
 
 
 @pytest.mark.slow
 def test_another_command_line_on_one_rank_is_named(tmp_path: Path) -> None:
-    codes, outs, errors = Launched(tmp_path, "", *REQUEST, more=("seed=9",)).end()
-    assert codes == [1, 1]
-    assert outs[1] == errors[1] == ""
-    reasons = [reason for _, reason in records(tmp_path)]
-    assert reasons[0].startswith("rank 1: its command line asks for something else than that of rank 0 (digests ")
-    assert "Traceback" not in errors[0] + outs[0]
+    first, _ = World(tmp_path, more=("seed=9",)).reasons()
+    assert first.startswith("rank 1: its command line asks for something else than that of rank 0 (digests ")
+
+
+class World:
+    """A launcher's world of two ranks, and a client that attacks it from the moment on that its store is served."""
+
+    def __init__(self, folder: Path, attack: Callable[[Any, int], object] | None = None, **how: Any) -> None:
+        self.folder = folder / "run"
+        self.folder.mkdir()
+        self.ranks = Launched(self.folder, "", *REQUEST, **how)
+        self.attack, self.has_attacked = attack, attack is None
+        if attack is not None:
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def _is_served(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.ranks.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _run(self) -> None:
+        until(self._is_served, "the world's store")
+        store = client(self.ranks.port)
+        assert self.attack is not None
+        self.attack(store, self.ranks.port)
+        self.has_attacked = True
+        with contextlib.suppress(RuntimeError):
+            while True:  # it stays
+                store.set("junk", "x")
+                time.sleep(0.05)
+
+    def reasons(self) -> list[str]:
+        """Why its cases failed, each in one line; rank 0 alone speaks."""
+        codes, outs, errors = self.ranks.end()
+        assert self.has_attacked
+        assert codes == [1, 1], outs[0] + errors[0]
+        assert outs[1] == errors[1] == ""
+        assert "Traceback" not in errors[0] + outs[0]
+        found = [reason for _, reason in records(self.folder)]
+        assert len(found) == 2
+        assert not any("\n" in one for one in found)
+        assert not (self.folder.parent / "bang").exists()
+        return found

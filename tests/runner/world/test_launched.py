@@ -20,9 +20,13 @@ from runner.__main__ import main
 from runner.request_error import RequestError
 from runner.world import launched, launcher
 from runner.world.launcher import Outer, find, first_node
+from tests.golden import refused, same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner.conftest import record_files
 from tests.runner.rank_programs import listening_addresses
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
 
 ROOT = Path(runner.__file__).parent.parent
 
@@ -39,42 +43,26 @@ SRUN = {
 }
 
 
-def test_torchrun_is_found() -> None:
-    assert find(TORCHRUN) == Outer("torchrun", 5, 8, 1, "gpu01", 29500)
-    agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
-    assert find(agent) == Outer("torchrun", 5, 8, 1, "gpu01", 29500, served=True, attempt="2")
-
-
 def test_a_world_of_one_machine_is_known() -> None:
-    def is_local(change: dict[str, str], of: dict[str, str]) -> bool:
-        found = find({**of, **change})
-        assert found is not None
-        return found.is_local
-
-    assert is_local({"LOCAL_WORLD_SIZE": "8"}, TORCHRUN)
-    assert not is_local({"LOCAL_WORLD_SIZE": "4"}, TORCHRUN)
-    assert not is_local({}, TORCHRUN), "a launcher that does not say"
-    assert is_local({"MASTER_ADDR": "localhost"}, TORCHRUN)
-    assert is_local({"MASTER_ADDR": "127.0.0.1"}, SRUN)
-    assert is_local({"SLURM_STEP_NUM_NODES": "1"}, SRUN)
-    assert not is_local({}, SRUN)
+    assert found(TORCHRUN, LOCAL_WORLD_SIZE="8").is_local
+    assert not found(TORCHRUN, LOCAL_WORLD_SIZE="4").is_local
+    assert not found(TORCHRUN).is_local, "a launcher that does not say"
+    assert found(TORCHRUN, MASTER_ADDR="localhost").is_local
+    assert found(SRUN, MASTER_ADDR="127.0.0.1").is_local
+    assert found(SRUN, SLURM_STEP_NUM_NODES="1").is_local
+    assert not found(SRUN).is_local
 
 
 @pytest.mark.parametrize("launcher", [TORCHRUN, SRUN], ids=["torchrun", "srun"])
 def test_the_key_is_taken_from_the_environment_and_not_shown(launcher: dict[str, str]) -> None:
     text = "0123456789abcdef" * 2
-    found = find({**launcher, "SYMLAB_KEY": text})
-    other = find({**launcher, "SYMLAB_KEY": text[::-1]})
-    assert found is not None
-    assert other is not None
-    assert found.key != other.key
-    assert len(found.key) == 32
-    assert "key" not in repr(found)
-    with pytest.raises(RequestError, match=r"^SYMLAB_KEY has 31 characters \(SYMLAB_KEY\), give it 32 random ones"):
+    with_key = found(launcher, SYMLAB_KEY=text)
+    assert with_key.key != found(launcher, SYMLAB_KEY=text[::-1]).key
+    assert len(with_key.key) == 32
+    assert "key" not in repr(with_key)
+    with refused(RequestError):
         find({**launcher, "SYMLAB_KEY": text[1:]})
-    without = find(launcher)
-    assert without is not None
-    assert without.key == b""
+    assert found(launcher).key == b""
 
 
 def listens_at(outer: Outer) -> set[str]:
@@ -91,9 +79,7 @@ def test_rank_0_of_a_world_of_one_machine_serves_on_loopback_alone(address: str,
     assert listens_at(Outer("torchrun", 0, 2, 0, address, free_port, is_local=True)) == {"0100007F"}
 
 
-def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(
-    free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(free_port: int, monkeypatch: Patch) -> None:
     assert listens_at(Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port)) == {"0100007F"}
 
     def resolved(found: str) -> None:
@@ -116,8 +102,7 @@ def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(
 
 
 def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port: int) -> None:
-    taken = rf"^rank 0 can't listen for the other ranks at 127.0.0.1 port {free_port}: Address already in use"
-    with socket.create_server(("127.0.0.1", free_port)), pytest.raises(FabricError, match=taken):
+    with socket.create_server(("127.0.0.1", free_port)), refused(FabricError, r"(?<=port )\d+|\(while [^)]*\)\)?"):
         Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port).serve()
     with pytest.raises(FabricError, match="at gpu01.invalid port"):
         Outer("torchrun", 0, 2, 0, "gpu01.invalid", free_port).serve()
@@ -131,22 +116,13 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("missing", sorted(TORCHRUN))
-def test_stray_variables_are_not_taken_for_torchrun(missing: str) -> None:
-    assert find({name: value for name, value in TORCHRUN.items() if name != missing}) is None
-    assert find({"RANK": "1", "WORLD_SIZE": "2"}) is None
-
-
 def test_srun_is_found() -> None:
     assert find(SRUN) == Outer("srun", 5, 8, 1, "gpu07", 10000 + (31000 + 2) % 20000, attempt="2.0")
     told = find({**SRUN, "MASTER_ADDR": "there", "MASTER_PORT": "1234"})
     assert told == Outer("srun", 5, 8, 1, "there", 1234, attempt="2.0")
-    alone = find({**SRUN, "SLURM_STEP_NUM_NODES": "1"})
-    assert alone is not None
-    assert alone.address == "127.0.0.1"
-    without_list = find({name: value for name, value in SRUN.items() if name != "SLURM_STEP_NODELIST"})
-    assert without_list is not None
-    assert without_list.address == "10.0.0.1"
+    assert found(SRUN, SLURM_STEP_NUM_NODES="1").address == "127.0.0.1"
+    without_list = {name: value for name, value in SRUN.items() if name != "SLURM_STEP_NODELIST"}
+    assert found(without_list).address == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -163,27 +139,15 @@ def test_an_allocation_alone_is_no_world(change: dict[str, str]) -> None:
     assert find({**SRUN, **change}) is None
 
 
-def test_one_process_is_no_world_to_join() -> None:
-    assert find({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None
-
-
 @pytest.mark.parametrize(
-    ("change", "part"),
-    [
-        ({"RANK": "x"}, "RANK is 'x'"),
-        ({"RANK": "8"}, "rank 8 of 8"),
-        ({"MASTER_PORT": "99999"}, r"MASTER_PORT is 99999 \(MASTER_PORT\), it should be 1 to 65535"),
-        ({"MASTER_PORT": "0"}, "MASTER_PORT is 0"),
-    ],
+    "change", [{"RANK": "x"}, {"RANK": "8"}, {"MASTER_PORT": "99999"}, {"MASTER_PORT": "0"}], ids=str
 )
-def test_variables_that_make_no_sense(change: dict[str, str], part: str) -> None:
-    with pytest.raises(RequestError, match=part):
+def test_variables_that_make_no_sense(change: dict[str, str]) -> None:
+    with refused(RequestError):
         find({**TORCHRUN, **change})
 
 
-def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(monkeypatch: Patch, capsys: Said) -> None:
     for name, value in {**TORCHRUN, "RANK": "0", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
     said: list[tuple[int, str]] = []
@@ -191,7 +155,7 @@ def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(
     assert main(["dtype=bf16"]) == 2
     ((code, error),) = said
     assert code == 2
-    assert error.startswith("symlab: error: unknown dtype 'bf16' (dtype)")
+    same_text(error)
     assert capsys.readouterr().err == ""
 
 
@@ -266,28 +230,19 @@ class Launched:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        code = textwrap.dedent(SCRIPT)
         self.folder = folder
+        line = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), fault, *arguments]
+        common = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **environment}
         self.ranks = [
             subprocess.Popen(
-                [sys.executable, "-c", code, str(folder), fault, *arguments, *(more if rank else ())],
+                [*line, *(more if rank else ())],
                 cwd=folder,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(ROOT),
-                    "RANK": str(rank),
-                    "WORLD_SIZE": "2",
-                    "LOCAL_RANK": str(rank),
-                    "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(self.port),
-                    **environment,
-                    **((later or {}) if rank else {}),
-                },
+                env={**common, "MASTER_PORT": str(self.port), "RANK": str(rank), "LOCAL_RANK": str(rank), **own},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            for rank in range(2)
+            for rank, own in enumerate(({}, later or {}))
         ]
 
     def end(self) -> tuple[list[int], list[str], list[str]]:
@@ -298,6 +253,18 @@ class Launched:
             for rank in self.ranks:
                 rank.kill()
         return [rank.returncode for rank in self.ranks], [out for out, _ in ended], [err for _, err in ended]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "codes"), [(signal.SIGTERM, [143, 143]), (signal.SIGKILL, [-9, 1])])
+def test_a_signal_to_rank_0_ends_both(tmp_path: Path, number: signal.Signals, codes: list[int]) -> None:
+    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
+    until(lambda: (tmp_path / "sleeping-1").exists())
+    launched.ranks[0].send_signal(number)
+    found, outs, _ = launched.end()
+    assert found == codes
+    assert number == signal.SIGKILL or "1 case: 1 not run" in outs[0]
+    assert outs[1] == ""
 
 
 def records(folder: Path) -> list[tuple[str, str]]:
@@ -341,27 +308,6 @@ def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_to_rank_0_ends_both(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
-    until(lambda: (tmp_path / "sleeping-1").exists())
-    launched.ranks[0].send_signal(signal.SIGTERM)
-    codes, outs, _ = launched.end()
-    assert codes == [143, 143]
-    assert "1 case: 1 not run" in outs[0]
-    assert outs[1] == ""
-
-
-@pytest.mark.slow
-def test_rank_0_is_killed_and_the_other_ends(tmp_path: Path) -> None:
-    launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
-    until(lambda: (tmp_path / "sleeping-1").exists())
-    launched.ranks[0].kill()
-    codes, outs, _ = launched.end()
-    assert codes == [-9, 1]
-    assert outs[1] == ""
-
-
-@pytest.mark.slow
 def test_under_torchrun_itself(tmp_path: Path) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
@@ -397,7 +343,7 @@ class Told:
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(launched, "_RankThread", lambda *given: None)
     monkeypatch.setattr(launched.time, "sleep", lambda seconds: None)
     store = Told(**{launched.END: str(code)})
@@ -406,3 +352,19 @@ def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypa
     follower = launched._Follower(outer, cast(Any, store), lambda: pytest.fail("nothing to compose"))
     assert follower.follow() == code
     assert store.asked[0] == "order/1", "an order that is there comes before the end"
+
+
+def test_torchrun_is_found_and_nothing_else_for_it() -> None:
+    assert find(TORCHRUN) == Outer("torchrun", 5, 8, 1, "gpu01", 29500)
+    agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
+    assert find(agent) == Outer("torchrun", 5, 8, 1, "gpu01", 29500, served=True, attempt="2")
+    for missing in TORCHRUN:
+        assert find({name: value for name, value in TORCHRUN.items() if name != missing}) is None
+    assert find({"RANK": "1", "WORLD_SIZE": "2"}) is None
+    assert find({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None, "one process is no world to join"
+
+
+def found(of: dict[str, str], **change: str) -> Outer:
+    one = find({**of, **change})
+    assert one is not None
+    return one

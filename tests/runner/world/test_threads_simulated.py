@@ -17,6 +17,7 @@ from runner.world.world import WorldFailure
 from simulator.isa import UnknownInstruction
 from simulator.run import schedule
 from simulator.world import SimulatorOptions
+from tests.golden import refused
 from tests.patience import NEVER_S, Clock, pressed, within
 
 COUNTED_SPIN = """
@@ -126,7 +127,7 @@ def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:
 
 def test_a_step_budget_ends_what_no_deadline_does() -> None:
     world = simulated(1, step_budget=1000)
-    with pytest.raises(WorldFailure, match=r"the step budget of 1,000 ran out \(fabric.step_budget\)") as caught:
+    with refused(WorldFailure, r"after [^;]*") as caught:
         world.run(launched(kernel(COUNTED_SPIN)), None, None)
     assert caught.value.status == "TIMEOUT"
     assert 3000 < world.counters()["instructions"] < 8000
