@@ -234,10 +234,6 @@ def leave_behind(fabric: Any, argument: None) -> None:
     fabric.allocate(16, 16, "flags" if fabric.rank else "data")
 
 
-def unsendable(fabric: Any, argument: None) -> object:
-    return (lambda: None) if fabric.rank == 1 else None
-
-
 def group_sum(fabric: Any, argument: None) -> float:
     """A sum over all ranks by torch's own process group, made once a process."""
     from torch import distributed

@@ -34,6 +34,9 @@ def test_a_signal_is_an_exception_with_the_code_of_shells(number: signal.Signals
         os.kill(os.getpid(), number)
     assert caught.value.exit_code == code
     assert signal.getsignal(number) is before
+    steps: list[str] = []
+    assert ends_with(steps, number).exit_code == code
+    assert steps == [number.name], "steps that belong together end first"
 
 
 def ends_with(steps: list[str], *signals: signal.Signals) -> Interrupted:
@@ -48,13 +51,6 @@ def ends_with(steps: list[str], *signals: signal.Signals) -> Interrupted:
     except Interrupted as error:
         return error
     raise AssertionError(f"no exception came: {steps}")
-
-
-@pytest.mark.parametrize(("number", "code"), ENDING)
-def test_steps_that_belong_together_end_first(number: signal.Signals, code: int) -> None:
-    steps: list[str] = []
-    assert ends_with(steps, number).exit_code == code
-    assert steps == [number.name]
 
 
 def test_a_second_signal_does_not_wait() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import subprocess
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +25,7 @@ from reports.record.record import Record, RecordedEnvironment, RecordedRequest, 
 from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.case.recorded import case_of
-from runner.command.job import Job, kernel_info, run_job
+from runner.command.job import Job, Means, kernel_info, run_job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
@@ -58,11 +60,21 @@ class Shelf:
         self.records.append(record)
 
 
+@functools.cache
 def job_of(*arguments: str) -> Job:
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = on_its_fabric(composed.request)
     return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest.read({"command": "c", "job": 0}))
+
+
+ONE = ("sizes=8", "algorithms=one_shot")
+
+
+def means_with(**changes: Any) -> Means:
+    means = Script().tools().means
+    assert means is not None
+    return dataclasses.replace(means, **changes)
 
 
 def done(script: Script, *arguments: str) -> Shelf:
@@ -92,8 +104,6 @@ def test_passed() -> None:
 
 def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
     prepared: list[str] = []
-    means = Script().tools().means
-    assert means is not None
 
     def prepare(traits: Traits) -> None:
         assert traits.world_size == job.request.world_size
@@ -101,13 +111,13 @@ def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
 
     job = job_of("sizes=[8,16]")
     shelf = Shelf(job)
-    run_job(job, shelf, dataclasses.replace(means, prepared=prepare))
+    run_job(job, shelf, means_with(prepared=prepare))
     assert len(prepared) == len(shelf.records) == 4
     assert all(before <= record.started for before, record in zip(prepared, shelf.records, strict=True))
 
 
 def test_what_is_said_about_the_kernel() -> None:
-    kernel = done(Script(), "sizes=8", "algorithms=one_shot").records[0].kernel
+    kernel = done(Script(), *ONE).records[0].kernel
     spec = find("all_reduce/one_shot")
     assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
@@ -115,17 +125,14 @@ def test_what_is_said_about_the_kernel() -> None:
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
     assert (kernel.cubin_digest, kernel.name) == ("", spec.name)
     assert kernel.source_digest.startswith("sha256:")
-    assert kernel.block == spec.launch(job_of("sizes=8", "algorithms=one_shot").cases[0]).threads
+    assert kernel.block == spec.launch(job_of(*ONE).cases[0]).threads
 
 
-def test_wrong() -> None:
-    (record,) = done(Script({"one_shot": BAD}), "sizes=8", "algorithms=one_shot").records
+def test_wrong_or_unchecked() -> None:
+    (record,) = done(Script({"one_shot": BAD}), *ONE).records
     assert record.status is Status.WRONG
     assert "3 of 64 elements are wrong" in record.reason
-
-
-def test_unchecked_is_passed_but_not_verified() -> None:
-    (record,) = done(Script(), "sizes=8", "algorithms=one_shot", "check=false").records
+    (record,) = done(Script(), *ONE, "check=false").records
     assert (record.status, record.reason, record.verified) == (Status.PASSED, "check was off", False)
     assert record.counters["of"]["checked"] == 0
 
@@ -151,35 +158,21 @@ def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> N
     assert len(shelf.worlds) == 3
 
 
-def test_the_reason_is_the_failures_own_line() -> None:
-    shelf = done(Script({"one_shot": WorldFailure("FAILED", 3, "rank 3: it broke")}), "sizes=8", "algorithms=one_shot")
-    assert shelf.records[0].reason == "rank 3: it broke"
-
-
 def test_an_error_of_our_own_is_a_failed_case_with_its_place() -> None:
     shelf = done(Script({"one_shot": KeyError("lost")}), "sizes=[8,16]")
     assert [str(record.status) for record in shelf.records] == ["FAILED", "PASSED"] * 2
     assert shelf.records[0].reason.startswith("KeyError: 'lost' (conftest.py:")
 
 
-def test_a_kernel_that_does_not_compile_is_a_failed_case() -> None:
-    def broken(*_: Any) -> Executable:
-        raise RuntimeError("compiling failed: no such instruction")
-
+def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_each_case() -> None:
     job = job_of("sizes=8")
     shelf = Shelf(job)
-    means = Script().tools().means
-    assert means is not None
-    run_job(job, shelf, dataclasses.replace(means, compiled=broken))
+    run_job(job, shelf, means_with(compiled=Mock(side_effect=RuntimeError("compiling failed: no such instruction"))))
     assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
     assert "no such instruction" in shelf.records[0].reason
     assert shelf.records[0].kernel is None
-
-
-def test_a_world_that_can_not_be_made_fails_each_case() -> None:
-    job = job_of("sizes=8")
     shelf = Shelf(job)
-    shelf.world = lambda: (_ for _ in ()).throw(MemoryError("no memory for 2 heaps"))  # type: ignore[method-assign]
+    shelf.world = Mock(side_effect=MemoryError("no memory for 2 heaps"))  # type: ignore[method-assign]
     run_job(job, shelf, Script().tools().means)
     assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
     assert "no memory for 2 heaps" in shelf.records[0].reason
@@ -228,31 +221,19 @@ print(main(sys.argv[1:]), new)
     wanted = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"cache_dir={tmp_path}/cache"]
     assert main([*wanted, f"records={tmp_path}/first"]) == 0  # so that nothing is left to be compiled
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *wanted],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "0 [[]]"
+    line = [sys.executable, "-c", program, *wanted]
+    said = subprocess.check_output(line, cwd=tmp_path, env=environment, text=True)
+    assert said.splitlines()[-1] == "0 [[]]"
 
 
 def test_an_interrupt_and_a_full_disk_get_out() -> None:
-    script = Script({"two_shot": KeyboardInterrupt()})
     job = job_of("sizes=8")
     shelf = Shelf(job)
     with pytest.raises(KeyboardInterrupt):
-        run_job(job, shelf, script.tools().means)
+        run_job(job, shelf, Script({"two_shot": KeyboardInterrupt()}).tools().means)
     assert [record.case.algorithm for record in shelf.records] == ["one_shot"]
     with pytest.raises(StoreError, match="no room"):
         run_job(job, Shelf(job, full_after=1), Script().tools().means)
-
-
-def test_records_are_json(tmp_path: Path) -> None:
-    for record in done(Script(), "sizes=8").records:
-        assert str(tmp_path) not in record.to_json()
 
 
 def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:

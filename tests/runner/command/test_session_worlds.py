@@ -63,30 +63,24 @@ def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Sy
     assert script.tried == 4
 
 
-@pytest.mark.parametrize(("isolation", "worlds"), [("none", 1), ("process", 3)])
-def test_isolation_gives_each_job_its_own_world(
-    symlab: Symlab, script: Startless, monkeypatch: pytest.MonkeyPatch, isolation: str, worlds: int
-) -> None:
+def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startless) -> None:
+    """One for each isolated job, and one for the two others, which have not seen those."""
     script.starting = tuple(range(9))
-    monkeypatch.setattr(running, "is_isolated", lambda request: isolation == "process")
-    done = symlab("-m", "seed=1,2,3", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
+    done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
     assert done.code == 0
-    assert script.tried == worlds
+    assert script.tried == 3
     assert all(world.closed for world in script.worlds)
 
 
-def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startless) -> None:
-    script.starting = tuple(range(9))
-    done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=8", "algorithms=[one_shot]")
-    assert done.code == 0
-    assert script.tried == 3, "one for each isolated job, and one for the two others, which have not seen those"
-
-
-def test_what_the_request_says_about_isolation() -> None:
+def test_isolation_and_baselines_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     with hydra_over():
         isolated, kept = compose_jobs(["isolation=process,none"], True)
+        composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
     assert plan.is_isolated(isolated.request)
     assert not plan.is_isolated(kept.request)
+    monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
+    (first, *_) = headline(plan.prepare([], composed))
+    assert first.endswith("8 ranks, 2 sizes x 14 algorithms = 28 cases")
 
 
 def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,14 +98,6 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(plan, "is_isolated", lambda request: True)
     with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
         plan.prepare([], [first], outer)
-
-
-def test_the_headline_counts_the_baselines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    with hydra_over():
-        composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
-    monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
-    (first, *_) = headline(plan.prepare([], composed))
-    assert first.endswith("8 ranks, 2 sizes x 14 algorithms = 28 cases")
 
 
 def test_what_is_prepared_is_said_and_is_no_cases_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,37 +15,37 @@ from runner.environment.commits import commits, tree_of
 from runner.environment.repository import git, source_digests
 from tests.reports.synthetic import record, with_environment
 
-KERNEL = KernelInfo(
-    name="all_reduce/one_shot",
-    entry="entry",
-    arch="sm_90a",
-    ptx_digest="sha256:0",
-    cubin_digest="",
-    source_digest="sha256:0",
-    compiler="",
-    grid=1,
-    block=32,
-)
+KERNEL = KernelInfo("all_reduce/one_shot", "entry", "sm_90a", "sha256:0", "", "sha256:0", "", 1, 32)
 
 MADE = "2026-01-01T00:00:00+00:00"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A repository with one commit, made an hour before the invented records began."""
-    root = tmp_path / "project"
-    (root / "kernels").mkdir(parents=True)
-    (root / "conf").mkdir()
-    (root / "kernels" / "a.py").write_text("a = 1\n", encoding="utf-8")
-    (root / "conf" / "config.yaml").write_text("op: all_reduce\n", encoding="utf-8")
-    for line in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m first"):
-        subprocess.run(
-            ["git", *line.split()],
-            cwd=root,
-            check=True,
-            env={"GIT_COMMITTER_DATE": MADE, "GIT_AUTHOR_DATE": MADE, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        )
+def run_git(root: Path, *lines: str) -> None:
+    names = "-c user.name=a -c user.email=a@b"
+    environment = {
+        "GIT_COMMITTER_DATE": MADE,
+        "GIT_AUTHOR_DATE": MADE,
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(root.parent),
+    }
+    for line in lines:
+        subprocess.run(["git", *names.split(), *line.split()], cwd=root, check=True, env=environment)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one commit, made an hour before the invented records began; a test takes a copy."""
+    root = tmp_path_factory.mktemp("first") / "project"
+    for name, text in {"kernels/a.py": "a = 1\n", "conf/config.yaml": "op: all_reduce\n"}.items():
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(text, encoding="utf-8")
+    run_git(root, "init -q -b main", "add .", "commit -q -m first")
     return root
+
+
+@pytest.fixture
+def root(first: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(first, tmp_path / "project"))
 
 
 def made_in(root: Path, folder: Path | None = None, **changes: Any) -> Record:
@@ -66,13 +67,11 @@ def committed(root: Path, **files: str) -> None:
         path = root / f"{name.replace('__', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for line in ("add .", "-c user.name=a -c user.email=a@b commit -q --amend -m first"):
-        subprocess.run(
-            ["git", *line.split()],
-            cwd=root,
-            check=True,
-            env={"GIT_COMMITTER_DATE": MADE, "PATH": "/usr/bin:/bin", "HOME": str(root.parent)},
-        )
+    run_git(root, "add .", "commit -q --amend -m first")
+
+
+def changed(root: Path) -> None:
+    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
 
 
 def different(root: Path, made: Record, *places: Path) -> str:
@@ -80,27 +79,26 @@ def different(root: Path, made: Record, *places: Path) -> str:
     return "\n".join(what for _, what in found["different"])
 
 
-def test_a_commit_that_git_has_is_known_and_its_sources_are_compared(root: Path) -> None:
-    assert commits([made_in(root)], (), root) == {"known": 1, "compared": 1, "unknown": [], "different": []}
+def test_a_commit_that_git_does_not_have_is_unknown(root: Path) -> None:
+    for name in ("f" * 40, "main", "HEAD", "--output=x", "a" * 65, "v1.0"):
+        found = commits([made_in(root, commit=name)], (), root)
+        assert (found["known"], found["different"]) == (0, [])
+        assert found["unknown"][0][0] == name
+        assert found["unknown"][0][1]
 
 
-@pytest.mark.parametrize("name", ["f" * 40, "main", "HEAD", "--output=x", "a" * 65, "v1.0"])
-def test_a_commit_that_git_does_not_have_is_unknown(name: str, root: Path) -> None:
-    found = commits([made_in(root, commit=name)], (), root)
-    assert (found["known"], found["different"]) == (0, [])
-    assert found["unknown"][0][0] == name
-    assert found["unknown"][0][1]
-
-
-def test_other_sources_than_the_commit_has_are_found(root: Path) -> None:
+def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(root: Path) -> None:
     made = made_in(root)
-    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
+    assert commits([made], (), root) == {"known": 1, "compared": 1, "unknown": [], "different": []}
+    early = dataclasses.replace(made, started="2025-12-30T01:00:00Z", ended="2025-12-30T01:00:01Z")
+    assert "it was made 47.0 hours after the record began" in different(root, early)
+    changed(root)
     lied = with_environment(made, sources=source_digests(root))
     assert "its kernels/ is not what the record has a digest of" in different(root, lied)
 
 
 def test_folders_that_were_changed_are_not_the_commits_and_others_are(root: Path, tmp_path: Path) -> None:
-    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
+    changed(root)
     made = made_in(root, tmp_path)
     assert different(root, made, tmp_path) == ""
     assert made.environment.sources is not None
@@ -108,13 +106,8 @@ def test_folders_that_were_changed_are_not_the_commits_and_others_are(root: Path
     assert "its conf/ is not what the record has a digest of" in different(root, lied, tmp_path)
 
 
-def test_a_record_is_no_older_than_its_commit(root: Path) -> None:
-    made = dataclasses.replace(made_in(root), started="2025-12-30T01:00:00Z", ended="2025-12-30T01:00:01Z")
-    assert "it was made 47.0 hours after the record began" in different(root, made)
-
-
 def test_a_difference_is_from_the_commit_and_of_the_files_that_are_named(root: Path, tmp_path: Path) -> None:
-    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
+    changed(root)
     made = made_in(root, tmp_path)
     path = tmp_path / "source.diff"
     text = path.read_text(encoding="utf-8")
@@ -126,7 +119,7 @@ def test_a_difference_is_from_the_commit_and_of_the_files_that_are_named(root: P
 
 
 def test_a_name_that_leaves_the_folder_is_not_read(root: Path, tmp_path: Path) -> None:
-    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
+    changed(root)
     folder = tmp_path / "records"
     folder.mkdir()
     made = made_in(root, folder)
@@ -163,13 +156,8 @@ def test_a_record_has_the_digests_that_the_commits_code_writes(root: Path) -> No
 def test_a_kernel_has_the_digest_of_the_commits_sources(root: Path) -> None:
     here = Path(__file__).parents[3] / "kernels"
     (root / "kernels" / "__init__.py").touch()
-    files = {name: (here / f"{name}.py").read_text(encoding="utf-8") for name in ("sources", "family")}
-    committed(
-        root,
-        kernels__sources=files["sources"],
-        kernels__family=files["family"],
-        kernels__all_reduce__one_shot="a = 1\n",
-    )
+    files = {f"kernels__{name}": (here / f"{name}.py").read_text(encoding="utf-8") for name in ("sources", "family")}
+    committed(root, **files, kernels__all_reduce__one_shot="a = 1\n")
     made = dataclasses.replace(made_in(root), kernel=KERNEL)
     tree = tree_of(root, str((made.environment.git or {})["commit"]))
     assert not isinstance(tree, str)
@@ -178,15 +166,14 @@ def test_a_kernel_has_the_digest_of_the_commits_sources(root: Path) -> None:
     assert "its sources of all_reduce/one_shot are not what the record has a digest of" in different(root, made)
     brought = dataclasses.replace(made.request, brought={"one_shot": {"place": "mine.py:SPEC"}})
     assert different(root, dataclasses.replace(made, request=brought)) == "", "what was brought is in no commit"
-    (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
-    changed = dataclasses.replace(made_in(root), kernel=KERNEL)
-    assert different(root, changed) == "", "kernels/ was changed in that tree"
+    changed(root)
+    other = dataclasses.replace(made_in(root), kernel=KERNEL)
+    assert different(root, other) == "", "kernels/ was changed in that tree"
 
 
 def test_a_commit_of_another_project_says_nothing_of_the_records(root: Path) -> None:
     """Installed into an environment within the repository of another project, git gives that project's commit."""
-    for line in ("rm -q -r kernels conf", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m other"):
-        subprocess.run(["git", *line.split()], cwd=root, check=True, capture_output=True)
+    run_git(root, "rm -q -r kernels conf", "commit -q --allow-empty -m other")
     (root / "a.txt").write_text("a", encoding="utf-8")
     committed(root)
     found = commits([made_in(root)], (), root)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -38,10 +39,30 @@ def no_link(handle: str, link: int) -> int:
     return int(link < 3)
 
 
+OF_A_DEVICE = {
+    "Name": "NVIDIA H200",
+    "MemoryInfo": SimpleNamespace(total=150 << 30),
+    "MigMode": [0, 1],
+    "EccMode": [1, 1],
+    "PersistenceMode": 1,
+    "ComputeMode": 3,
+    "EnforcedPowerLimit": 650_500,
+    "PowerManagementDefaultLimit": 700_000,
+    "CurrPcieLinkGeneration": 4,
+    "CurrPcieLinkWidth": 8,
+    "MaxPcieLinkGeneration": 5,
+    "MaxPcieLinkWidth": 16,
+    "NvLinkVersion": 4,
+    "NvLinkRemotePciInfo": SimpleNamespace(busId="00000000:00:00.0"),
+    "TopologyCommonAncestor": 40,
+}
+"""What nvmlDeviceGet.. says of each GPU."""
+
+
 def nvml(**changes: Any) -> Any:
     """A pynvml that knows two GPUs, gpu-0 and gpu-1."""
     calls: list[str] = []
-    found = {
+    found = {f"nvmlDeviceGet{name}": Mock(return_value=value) for name, value in OF_A_DEVICE.items()} | {
         "nvmlInit": lambda: calls.append("init"),
         "nvmlShutdown": lambda: calls.append("shutdown"),
         "NVML_CLOCK_SM": 1,
@@ -54,31 +75,16 @@ def nvml(**changes: Any) -> Any:
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: f"gpu-{index}",
         "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(busId=f"00000000:0{handle[-1]}:00.0"),
-        "nvmlDeviceGetName": lambda handle: "NVIDIA H200",
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle[-1]}",
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=150 << 30),
-        "nvmlDeviceGetMigMode": lambda handle: [0, 1],
-        "nvmlDeviceGetEccMode": lambda handle: [1, 1],
-        "nvmlDeviceGetPersistenceMode": lambda handle: 1,
-        "nvmlDeviceGetComputeMode": lambda handle: 3,
-        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 650_500,
-        "nvmlDeviceGetPowerManagementDefaultLimit": lambda handle: 700_000,
         "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetApplicationsClock": lambda handle, kind: {1: 1830, 2: 3200}[kind],
-        "nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: 4,
-        "nvmlDeviceGetCurrPcieLinkWidth": lambda handle: 8,
-        "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
-        "nvmlDeviceGetMaxPcieLinkWidth": lambda handle: 16,
         "nvmlDeviceGetNvLinkState": no_link,
-        "nvmlDeviceGetNvLinkVersion": lambda handle, link: 4,
         "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, link: 2 if link else 0,
-        "nvmlDeviceGetNvLinkRemotePciInfo": lambda handle, link: SimpleNamespace(busId="00000000:00:00.0"),
         "nvmlDeviceGetFieldValues": lambda handle, ids: [
             SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=26562)) for _ in ids
         ],
         "nvmlDeviceGetGpuFabricInfo": fabric_info,
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: ["somebody", "else"] if handle == "gpu-1" else [],
-        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 40,
         "nvmlDeviceGetP2PStatus": lambda one, other, index: 0 if index < 3 else 5,
         "calls": calls,
     }
@@ -155,24 +161,19 @@ def test_all_that_nvml_tells(driver: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "timing.devices" in missing["gpu_clocks"]
 
 
-@pytest.mark.parametrize(
-    ("function", "key"),
-    [
-        ("nvmlDeviceGetMigMode", "mig"),
-        ("nvmlDeviceGetApplicationsClock", "application_sm_mhz"),
-        ("nvmlDeviceGetGpuFabricInfo", "fabric"),
-        ("nvmlDeviceGetComputeRunningProcesses", "other_processes"),
-        ("nvmlDeviceGetMaxPcieLinkWidth", "pcie"),
-    ],
-)
-def test_what_one_question_lacks_the_others_still_tell(
-    driver: Path, monkeypatch: pytest.MonkeyPatch, function: str, key: str
-) -> None:
-    found, _ = look(monkeypatch, driver, nvml(**{function: unsupported}))
-    gpu = found["gpus"][1]
-    assert key not in gpu
-    assert gpu["not_captured"][key] == "Not Supported"
-    assert gpu["ecc"] is True
+def test_what_one_question_lacks_the_others_still_tell(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, key in {
+        "MigMode": "mig",
+        "ApplicationsClock": "application_sm_mhz",
+        "GpuFabricInfo": "fabric",
+        "ComputeRunningProcesses": "other_processes",
+        "MaxPcieLinkWidth": "pcie",
+    }.items():
+        found, _ = look(monkeypatch, driver, nvml(**{f"nvmlDeviceGet{function}": unsupported}))
+        gpu = found["gpus"][1]
+        assert key not in gpu
+        assert gpu["not_captured"][key] == "Not Supported"
+        assert gpu["ecc"] is True
 
 
 def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +185,7 @@ def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypat
 
 
 def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(handle: str, link: int) -> int:
-        raise RuntimeError("GPU is lost")
-
-    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=lost))
+    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=Mock(side_effect=RuntimeError("GPU is lost"))))
     assert "nvlink" not in found["gpus"][0]
     assert found["gpus"][0]["not_captured"]["nvlink"] == "GPU is lost"
     found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=unsupported))
@@ -237,24 +235,15 @@ def test_no_driver_is_said_and_not_taken_for_no_gpu(tmp_path: Path, monkeypatch:
 
 
 def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = SimpleNamespace(
-        version=SimpleNamespace(cuda="13.0"),
-        device=lambda kind, index: SimpleNamespace(index=index),
-        cuda=SimpleNamespace(
-            current_device=lambda: 3,
-            nccl=SimpleNamespace(version=lambda: (2, 28, 9)),  # what torch was built with
-            get_device_properties=lambda device: SimpleNamespace(
-                name="NVIDIA H200",
-                uuid="12-34",
-                major=9,
-                minor=0,
-                multi_processor_count=132,
-                total_memory=150 << 30,
-                L2_cache_size=60 << 20,
-            ),
-        ),
-        backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91200)),
-    )
+    sizes = {"multi_processor_count": 132, "total_memory": 150 << 30, "L2_cache_size": 60 << 20}
+    properties = SimpleNamespace(name="NVIDIA H200", uuid="12-34", major=9, minor=0, **sizes)
+    torch = Mock()
+    torch.version.cuda = "13.0"
+    torch.device = lambda kind, index: SimpleNamespace(index=index)
+    torch.cuda.current_device.return_value = 3
+    torch.cuda.nccl.version.return_value = (2, 28, 9)  # what torch was built with
+    torch.cuda.get_device_properties.return_value = properties
+    torch.backends.cudnn.version.return_value = 91200
     version = SimpleNamespace(libnvshmem_version="3.8.0", nvshmem4py_version="0.3.1")
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "nvshmem.core", SimpleNamespace(get_version=lambda: version))

@@ -95,17 +95,10 @@ def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, mon
 def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
     assert command_document_of(tmp_path) is None
     deep, long = "[" * 100_000, f'{{"schema": 1, "jobs": [{10**400}]}}'
-    for text in (
-        "{",
-        "[]",
-        '{"schema": 99}',
-        '{"schema": 1}',
-        deep,
-        long,
-        f'{{"schema": 1, "x": {"[" * 900}{"]" * 900}}}',
-    ):
+    nested = f'{{"schema": 1, "x": {"[" * 900}{"]" * 900}}}'
+    for text in ("{", "[]", '{"schema": 99}', '{"schema": 1}', deep, long, nested):
         (tmp_path / "command.json").write_text(text)
-        with pytest.raises(ValueError, match="command.json: not what a command leaves"):
+        with pytest.raises(ValueError, match=r"command.json: not what"):
             command_document_of(tmp_path)
 
 
