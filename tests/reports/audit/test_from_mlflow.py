@@ -57,7 +57,7 @@ needs_ssh_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """One command, signed by alice, and then sent without pictures; keys of alice and eve, and a list of alice alone."""
+    """One command, signed by alice, and then sent without pictures; keys of alice and eve, and a list of alice."""
     place = Place(tmp_path_factory.mktemp("signed"))
     make_measured(place.records)
     for world in (1, 2, 3):
