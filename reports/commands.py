@@ -295,8 +295,7 @@ def audit(
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty-one items. Two of them,
-    BEFORE and AFTER, are compared. With --mlflow, RECORDS may be files, too: one set of them is compared with what
-    MLflow has of it.
+    BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
     """
     decides = Gate(gate) if gate else None
     if len(records) == 2 and (rerun is not None or seed is not None):

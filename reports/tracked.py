@@ -53,23 +53,10 @@ PATIENCE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run in MLflow: its id, its experiment's id, status, tags and parameters, and the last value of each metric."""
+    """A run in MLflow."""
 
     id: str
-    experiment: str
-    status: str
-    is_deleted: bool
     tags: dict[str, str]
-    parameters: dict[str, str]
-    metrics: dict[str, float]
-
-    @property
-    def series(self) -> str:
-        return self.tags.get(SERIES_TAG, "")
-
-
-MetricPoint = tuple[int, float, int]
-"""A metric's step, value, and time in ms."""
 
 
 def resolved_uri(uri: str, folder: Path | None = None) -> str:
@@ -141,16 +128,6 @@ class Tracker:
             wanted += f" and tags.`{COMMAND_TAG}` = '{command}'"
         return [run for run in self._runs(self._all_experiments(), wanted) if run.tags.get(COMMAND_TAG) == command]
 
-    def children(self, parent: TrackedRun) -> list[TrackedRun]:
-        """Return the runs of a command's series and of its studies' curves, deleted ones too."""
-        return list(self._runs([parent.experiment], f"tags.`{PARENT_TAG}` = '{parent.id}'"))
-
-    def points(self, run: TrackedRun, metric: str) -> list[MetricPoint]:
-        """Return all values of a metric."""
-        with self._in_one_line():
-            found = self._client.get_metric_history(run.id, metric)
-        return [(int(one.step), float(one.value), int(one.timestamp)) for one in found]
-
     def records(self, run: TrackedRun, artifact: str) -> list[Record]:
         """Return the records in an artifact, BUNDLE_NAME or RECORDS_FOLDER; none if the run does not have it.
 
@@ -202,11 +179,7 @@ class Tracker:
 
         with self._in_one_line():
             for run in _search(self._client, experiments, filter_string, ViewType.ALL):
-                info, data = run.info, run.data
-                yield TrackedRun(
-                    *(str(info.run_id), str(info.experiment_id), str(info.status), info.lifecycle_stage == "deleted"),
-                    *(dict(data.tags), dict(data.params), dict(data.metrics)),
-                )
+                yield TrackedRun(str(run.info.run_id), dict(run.data.tags))
 
     @contextlib.contextmanager
     def _in_one_line(self) -> Iterator[None]:

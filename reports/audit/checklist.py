@@ -16,7 +16,6 @@ from typing import Any
 
 from reports.audit import completeness, measurements, origin, vouching, worker
 from reports.audit.bindings import contradictions, with_contradictions
-from reports.audit.bound_tracker import with_tracked
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.level import Level, level_of, numbers
@@ -171,7 +170,8 @@ def check(
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     up_to_bytes: maximum size of the cases whose inputs are made again. say: called with the progress as text. ask:
     replaces the worker, for tests. code, rerun: see worker.ask. signers: a list of signers, as ssh-keygen takes it.
-    tracker: what MLflow has, to be compared with the records. Raises ValueError for a place that can't be read.
+    tracker: where MLflow's records are from, which may have signatures of them. Raises ValueError for a place that
+    can't be read.
     """
     say("making configurations, cases and inputs again")
     ask = ask or partial(worker.ask, places=tuple(map(Path, places)), code=code, rerun=rerun)
@@ -179,8 +179,6 @@ def check(
     say("looking through the records")
     material = Material(tuple(records), tuple(map(Path, places)), again, problem, source)
     items = with_contradictions((one(material) for one in CHECKS), contradictions(material))
-    if tracker is not None:
-        items = with_tracked(items, material, tracker, say)
     vouched = vouching.who_vouches(material, signers, tracker)
     items = (*items, completeness.gaps(material, (*items, vouched.item)), vouched.item)
     not_run = sum(map(len, material.not_run.values()))

@@ -80,8 +80,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare, in files or in MLflow at uri. One place in files is
-    compared with what MLflow has of it, if there is a uri.
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
     code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
@@ -123,6 +122,8 @@ def run(options: AuditOptions) -> int:
         side, is_tracked = _read(place, options.uri, tracker)
         sides.append(side)
         places += [] if is_tracked else [place]
+    if tracker is not None and len(places) == len(sides):
+        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
     result: Result
     if len(sides) == 2:
         from reports.audit.comparison import compare
@@ -141,7 +142,7 @@ def run(options: AuditOptions) -> int:
             code=options.code,
             signers=signers,
             rerun=options.rerun,
-            tracker=tracker,
+            tracker=None if places else tracker,
         )
     progress.end()
     if options.output is not None:

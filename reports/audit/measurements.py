@@ -349,8 +349,7 @@ def _is_many(record: Record) -> bool:
 
 def figures(material: Material) -> Item:
     """Item 12: reports, tables and figures beside the records, made again from them. A published machine's picture must
-    name the digest of the records. Predictions are weighed and simulated again. bound_tracker compares
-    what MLflow shows."""
+    name the digest of the records. Predictions are weighed and simulated again."""
     points: list[Point] = bound_predictions.points(material)
     for place in material.places:
         machine = _published(place)

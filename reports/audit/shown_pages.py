@@ -1,8 +1,7 @@
-"""Reports as people see them: a page is drawn again from the records that it names, and compared.
+"""Reports as people see them: a page is drawn again from the records that it names, and its lines are compared.
 
-A page names the code that drew it. Where that is today's, the page is drawn again to the last line. Another version
-lays pages out otherwise: then rows, texts and pictures are compared as far as both have them, whatever the page has
-beside them, and what can't be compared so is named. In both cases a page has no style, script or element but ours.
+A page names the code that drew it. Another version lays pages out otherwise: of such a page only the names and digests
+of its records, and the figures embedded for programs, are compared.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from html import unescape
 from typing import Any
 
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
-from reports.audit.shown_markup import Grid, Markup, odd_in_a_section, taken_apart
-from reports.audit.shown_pictures import SVG, far_apart, page_pictures
-from reports.audit.shown_tables import compare_tables, other_numbers
+from reports.audit.shown_pictures import SVG, far_apart
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
 from reports.record.record import Record
@@ -28,16 +25,14 @@ from reports.table.text import counted
 SAME_POINTS = 0.01
 """Maximum distance, in points, of two drawings of one curve by the same code on two machines."""
 
-_KICKER = "symlab report"
-_COMMANDS = ("command", "records", "SHA-256 of its bundle")
-_FOLDERS = ("folder", "SHA-256 of its manifest")
-_FOLDED = "who"
-"""The first column of refusals, which versions fold into lines of their own kind."""
-
 _AUDIT = re.compile(r'<section id="audit".*?</section>\n?', re.DOTALL)
 _AUDIT_ENTRY = re.compile(r'<li><a href="#audit">.*?</li>\n?', re.DOTALL)
 _FIGURES = re.compile(r'<script type="application/json" id="figures">.*?</script>', re.DOTALL)
 _PICTURES = re.compile(r"this page has ([0-9]{1,4}) axes at most")
+_TITLE = re.compile('<p class="kicker">symlab report: (.*?)</p>')
+_HISTORY = '<p class="kicker">symlab history'
+_COMMAND = re.compile('<tr><th scope="row">([^<]*)</th><td[^>]*>([0-9,]+)</td><td[^>]*>(sha256:[0-9a-f]{64})</td></tr>')
+_FOLDER = re.compile('<tr><th scope="row">([^<]*)</th><td[^>]*>(sha256:[0-9a-f]{64})</td></tr>')
 _TAG = re.compile(r"<[^>]*>")
 
 NAMES = frozenset(
@@ -59,29 +54,18 @@ class _Page:
 
     name: str
     text: str
-    markup: Markup
     title: str
     audit: str
 
     @property
     def commands(self) -> dict[str, tuple[str, str]]:
         """The number of records and their digest of each command, as the page has them."""
-        rows = [row for grid in self.markup.grids if grid.rows[0] == _COMMANDS for row in grid.rows[1:]]
-        return {row[0]: (row[1], row[2]) for row in rows if len(row) == len(_COMMANDS)}
+        return {unescape(name): (count, digest) for name, count, digest in _COMMAND.findall(self.text)}
 
     @property
     def sealed(self) -> dict[str, str]:
         """The digests of manifests by folder, as the page has them."""
-        rows = [row for grid in self.markup.grids if grid.rows[0] == _FOLDERS for row in grid.rows[1:]]
-        return {row[0]: row[1] for row in rows if len(row) == len(_FOLDERS)}
-
-    @property
-    def is_report(self) -> bool:
-        """Whether it has anything by which people know a report."""
-        is_history = self.markup.kicker == "symlab history"
-        heads = {grid.rows[0] for grid in self.markup.grids}
-        is_named = self.markup.generator.startswith("symlab") or self.markup.kicker.startswith(_KICKER)
-        return bool({_COMMANDS, _FOLDERS} & heads) or 'id="figures"' in self.text or (is_named and not is_history)
+        return {unescape(name): digest for name, digest in _FOLDER.findall(self.text)}
 
 
 def page_points(
@@ -92,16 +76,14 @@ def page_points(
     audit = _AUDIT.search(text)
     if audit:
         text = _AUDIT_ENTRY.sub("", _AUDIT.sub("", text, count=1), count=1)
-    markup = taken_apart(text)
-    title = markup.kicker.removeprefix(_KICKER).removeprefix(":").strip()
-    page = _Page(name, text, markup, title, audit[0] if audit else "")
-    if not page.is_report:
-        what = "a history" if markup.kicker == "symlab history" else "not a report"
-        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {what}; not looked at")
+    title = _TITLE.search(text)
+    page = _Page(name, text, unescape(title[1]) if title else "", audit[0] if audit else "")
+    if _HISTORY in text and 'id="figures"' not in text:
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: a history; not looked at")
         return
-    if found := [*markup.odd, *odd_in_a_section(page.audit)]:
-        odd = [f"{name}: {one}" for one in found]
-        yield verified_or(odd, "", len(odd), "parts are not of a report", Ground.RECOMPUTED)
+    if not (page.commands or page.sealed or 'id="figures"' in text or PREFIX in text):
+        yield Point(Outcome.NOT_COMPARABLE, f"{name}: not a report; not looked at")
+        return
     members, others, odd = _members(page, records)
     odd += _other_manifests(page, manifests or {})
     if odd:
@@ -111,7 +93,13 @@ def page_points(
         yield Point(Outcome.NOT_COMPARABLE, says)
         return
     yield from _said_besides(page)
-    yield from _drawn_again(page, members)
+    yield from _figures(page, members)
+    if drawn_by() in page.text:
+        yield _drawn_again(page, members)
+    else:
+        drawn = "another version drew it" if PREFIX in page.text else "it does not say what code drew it"
+        says = f"{name}: {drawn}; its texts, tables and pictures are not compared, symlab html draws them again"
+        yield Point(Outcome.NOT_COMPARABLE, says)
 
 
 def _members(page: _Page, records: Sequence[Record]) -> tuple[list[Record], list[str], list[str]]:
@@ -148,25 +136,10 @@ def _said_besides(page: _Page) -> Iterator[Point]:
             Outcome.NOT_COMPARABLE, f"{page.name}: its title was given, and no record has it: '{page.title[:80]}'"
         )
     if page.audit:
-        verdict = re.search(r'<p class="verdict">(.*?)</p>', page.audit, re.DOTALL)
-        said = f": '{unescape(verdict[1])[:80]}'" if verdict else ""
+        said = f"'{_seen(page.audit)}'"
         yield Point(
-            Outcome.NOT_COMPARABLE, f"{page.name}: has what an audit said when it was drawn{said}; not compared"
+            Outcome.NOT_COMPARABLE, f"{page.name}: has what an audit said when it was drawn: {said}; not compared"
         )
-
-
-def _drawn_again(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
-    from reports.html import page as draw
-    from reports.html.pictures import MOST, MOST_TRACKED
-
-    asked = _PICTURES.search(page.text)
-    most = MOST_TRACKED if asked and int(asked[1]) == MOST_TRACKED else MOST
-    again = draw(members, page.title, most_pictures=most, sealed=page.sealed)
-    yield from _figures(page, members)
-    if drawn_by() == page.markup.generator:
-        yield _same_code(page, again)
-    else:
-        yield from _other_code(page, again)
 
 
 def _figures(page: _Page, members: Sequence[Record]) -> Iterator[Point]:
@@ -208,13 +181,17 @@ def _which(line: Mapping[str, Any]) -> str:
     return json.dumps({key: value for key, value in line.items() if key in NAMES}, sort_keys=True)
 
 
-def _same_code(page: _Page, again: str) -> Point:
+def _drawn_again(page: _Page, members: Sequence[Record]) -> Point:
     """Compare a page that today's code drew: all of it, but for an audit's part and the embedded figures."""
+    from reports.html import page as draw
+    from reports.html.pictures import MOST, MOST_TRACKED
+
+    asked = _PICTURES.search(page.text)
+    most = MOST_TRACKED if asked and int(asked[1]) == MOST_TRACKED else MOST
+    again = draw(members, page.title, most_pictures=most, sealed=page.sealed)
     lines, wanted = (_FIGURES.sub("", SVG.sub("<svg>", text)).splitlines() for text in (page.text, again))
     pictures, drawn = SVG.findall(page.text), SVG.findall(again)
-    odd = [f"{page.name}: {one}" for one in compare_tables(page.markup.grids, taken_apart(again).grids).odd]
-    if lines != wanted:
-        odd += [f"{page.name}: {one}" for one in _other_lines(lines, wanted)]
+    odd = [] if lines == wanted else [f"{page.name}: {one}" for one in _other_lines(lines, wanted)]
     if len(pictures) != len(drawn):
         odd.append(f"{page.name} has {counted(len(pictures), 'picture')}, these records give {len(drawn)}")
     for number, (one, other) in enumerate(zip(pictures, drawn, strict=False), start=1):
@@ -223,12 +200,9 @@ def _same_code(page: _Page, again: str) -> Point:
             odd.append(f"picture {number} of {page.name} has other lines, texts or colours than these records draw")
         elif distance > SAME_POINTS:
             odd.append(f"picture {number} of {page.name} is {distance:.1f} points from what these records draw")
-    cells = sum(len(row) for grid in page.markup.grids for row in grid.rows)
-    says = f"{counted(len(lines), 'line')}, {counted(cells, 'cell')} and {counted(len(pictures), 'picture')}"
+    says = f"{counted(len(lines), 'line')} and {counted(len(pictures), 'picture')}"
     good = f"{page.name}: drawn again by the same code: {says}; 0 differ"
-    return verified_or(
-        list(dict.fromkeys(odd)), good, len(lines), "lines, cells and pictures differ", Ground.RECOMPUTED
-    )
+    return verified_or(odd, good, len(lines), "lines and pictures differ", Ground.RECOMPUTED)
 
 
 def _other_lines(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
@@ -244,40 +218,3 @@ def _other_lines(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
 def _seen(line: str) -> str:
     """Return what is seen of a line of a page, the line itself if that is nothing."""
     return (" ".join(unescape(_TAG.sub(" ", line)).split()) or line.strip())[:80]
-
-
-def _other_code(page: _Page, again: str) -> Iterator[Point]:
-    """Compare a page that another version drew, as far as both have the same tables, texts and pictures."""
-    made = taken_apart(again)
-    name, markup = page.name, page.markup
-    shown, wanted = ([_without_job(grid) for grid in one.grids if grid.rows[0][0] != _FOLDED] for one in (markup, made))
-    tables = compare_tables(shown, wanted)
-    refusals = [
-        {row for grid in one.grids if grid.rows[0][0] == _FOLDED for row in grid.rows} for one in (markup, made)
-    ]
-    if refusals[0] - refusals[1]:
-        tables.unknown.append("refusals, which versions fold otherwise")
-    more, less = Counter(markup.texts) - Counter(made.texts), Counter(made.texts) - Counter(markup.texts)
-    odd = [*tables.odd, *other_numbers(more, less)]
-    if odd or tables.cells:
-        good = f"{name}: {counted(tables.cells, 'cell')} of its tables made again; 0 differ"
-        total = max(tables.cells, len(odd))
-        yield verified_or([f"{name}: {one}" for one in odd], good, total, "cells differ", Ground.RECOMPUTED)
-    drawn = "another version drew it" if markup.generator.startswith(PREFIX) else "it does not say what code drew it"
-    unlike = [f"'{one[:60]}'" for one in sorted(more, key=lambda one: (not re.search("[0-9]", one), one))]
-    if markup.heading not in (made.heading, page.title):
-        unlike.insert(0, f"the title '{markup.heading[:80]}'")
-    if unlike:
-        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {drawn}, and today's has other texts for {listed(unlike)}")
-    if tables.unknown:
-        yield Point(
-            Outcome.NOT_COMPARABLE, f"{name}: {drawn}; tables that today's does not have: {listed(tables.unknown)}"
-        )
-    if tables.missing:
-        yield Point(Outcome.NOT_COMPARABLE, f"{name}: {drawn}, without {listed(tables.missing)}")
-    yield from page_pictures(name, SVG.findall(page.text), SVG.findall(again))
-
-
-def _without_job(grid: Grid) -> Grid:
-    """Return a table without the numbers of jobs, which began at 0 once."""
-    return Grid([row[1:] for row in grid.rows], grid.heading) if grid.rows[0][0] == "job" else grid

@@ -9,12 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from reports.audit.shown_markup import Grid
-
 Row = tuple[str, ...]
 
 _HEADS = ("size ", "algorithm ", "world ")
 """How the heads of plain tables begin."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """A table: the texts of its cells, by row; the first row is its head. heading: what stands above it."""
+
+    rows: list[Row] = field(default_factory=list)
+    heading: str = ""
 
 
 @dataclass(slots=True)

@@ -686,11 +686,6 @@ def _renamed(folder: Path) -> None:
     (folder / "report.html").write_text(text, encoding="utf-8")
 
 
-def _with_verdict(folder: Path) -> None:
-    _page(_CELL)(folder)
-    (folder / "verdict.json").write_text('{"exit_code": 0, "verdict": "SAME: everything"}', encoding="utf-8")
-
-
 def _of_other_commands(folder: Path) -> None:
     text = _replaced(_text(), _CELL).replace(name_of(0), name_of(7))
     (folder / "report.html").write_text(text, encoding="utf-8")
@@ -739,31 +734,17 @@ def _table(name: str, *changes: tuple[str, str]) -> Change:
     return changed
 
 
-_LAST_PICTURE = "</svg>(?!.*</svg>)"
-_OPEN_PART = '<section id="audit"><h2>Audit</h2><p class="verdict">VERIFIED: by NVIDIA</p><!--</section>\n'
-
 SHOWN = (
     Kind("a figure that programs read in a report", "measured", _page((r'"median_us":[0-9.]+', '"median_us":1.0')), 12),
+    Kind("a figure that programs read in a report said to be another version's", "measured", _page(_OTHER_CODE, (r'"median_us":[0-9.]+', '"median_us":1.0')), 12),
     Kind("a figure that people read in a report", "measured", _page(_CELL), 12),
     Kind("a sentence of a report", "measured", _page((r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), 12),
-    Kind("a sentence of a report, and one more", "measured", _page((r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200"), ("</main>", "<p>.</p></main>")), 12),
     Kind("a row more in a report", "measured", _page(_ROW_MORE, _CELL), 12),
-    Kind("a report's heading", "measured", _page((r"<h1>.*?</h1>", "<h1>3 times as fast as NCCL</h1>")), 12),
-    Kind("a style that replaces figures", "measured", _page(("</style>", 'td::after{content:"0.1"}</style>')), 12),
     Kind("a report of renamed algorithms", "measured", _renamed, 12),
-    Kind("a report, and a verdict beside it", "measured", _with_verdict, 12),
     Kind("a report without the figures for programs", "measured", _page(_CELL, (r'<script type="application/json".*?</script>', "")), 12),
     Kind("a report.htm", "measured", _page(_CELL, name="report.htm"), 12),
     Kind("the digest of a manifest in a report", "measured", _other_manifest, 12),
     Kind("a report with another command's name beside ours", "measured", _page((name_of(0), name_of(7)), (r'(<td class="code text">)sha256:[0-9a-f]{8}', r"\1sha256:00000000")), 12),
-    Kind("a report said to be another version's, a figure", "measured", _page(_OTHER_CODE, _CELL), 12),
-    Kind("a report said to be another version's, a row more", "measured", _page(_OTHER_CODE, _ROW_MORE), 12),
-    Kind("a report said to be another version's, a number of a sentence", "measured", _page(_OTHER_CODE, (r"its check \(8 cases", "its check (80 cases")), 12),
-    Kind("a report said to be another version's, with a script", "measured", _page(_OTHER_CODE, ("</body>", "<script>[1].map(alert)</script></body>")), 12),
-    Kind("a report said to be another version's, with a style", "measured", _page(_OTHER_CODE, ("</style>", "td{color:white}</style>")), 12),
-    Kind("a report said to be another version's, with a text over it", "measured", _page(_OTHER_CODE, ("<main>", '<main><p style="position:fixed">B200</p>')), 12),
-    Kind("a report said to be another version's, with a text out of sight", "measured", _page(_OTHER_CODE, ('<p class="verdict">', '<p class="unseen">')), 12),
-    Kind("a report said to be another version's, with a picture from elsewhere", "measured", _page(_OTHER_CODE, ("<main>", '<main><img src="x.png">')), 12),
     Kind("a figure of a table", "measured", _table("table.md", (r"\| [0-9]+\.[0-9]+ \|", "| 0.01 |")), 12),
     Kind("a row more in a table", "measured", _table("table.md", (r"(\n\| [^|]+ \| [^|]*\|[^\n]*one_shot[^\n]*)", r"\1\1x")), 12),
     Kind("a row less in a table", "measured", _table("table.md", (r"\n\|[^\n]*\| nccl[^\n]*", "")), 12),
@@ -773,130 +754,38 @@ SHOWN = (
     Kind("a colour of a picture", "measured", _figure(_COLOUR), 12),
     Kind("names in a picture", "measured", _figure(("<!-- nccl -->", "<!-- ours -->")), 12),
     Kind("a stylesheet of a picture", "measured", _figure(("<svg", '<?xml-stylesheet href="data:text/css,text{display:none}"?>\n<svg')), 12),
-    Kind("a style in a picture's metadata", "measured", _figure(("<metadata>", "<metadata><style>text{display:none}</style>")), 12),
-    Kind("a text in a report's picture, behind a comment that ends early", "measured", _page((_LAST_PICTURE, "<!--><text>3 times as fast</text><!-- --></svg>")), 12),
-    Kind("a text in a report's picture, behind an instruction that ends early", "measured", _page((_LAST_PICTURE, "<?x><text>3 times as fast</text>?></svg>")), 12),
-    Kind("a report said to be another version's, a text behind a comment that ends early", "measured", _page(_OTHER_CODE, ("<main>", "<main><!--><p>3 times as fast</p><!-- -->")), 12),
-    Kind("an audit's part of a report that hides what follows", "measured", _page(("<main>\n", f"<main>\n{_OPEN_PART}")), 12),
-    Kind("an audit's part of a report that begins a title", "measured", _page(("<main>\n", f"<main>\n{_OPEN_PART.replace('<!--', '<title>')}")), 12),
     Kind("a path more in a picture", "measured", _figure(("</svg>", '<path d="M 0 0 L 1 1"/></svg>'), _POINT), 12),
 )  # fmt: skip
 
 SHOWN_UNFINDABLE = (
-    Kind(
-        "the title that a report was given", "measured", _titled, NOWHERE,
-        "the words of its writer; item 12 quotes them, and the heading below them is from the records",
-    ),
-    Kind(
-        "what an audit said within a report", "measured", _with_audit, NOWHERE,
-        "what an audit said on another day; item 12 quotes it, this audit says what is so now",
-    ),
-    Kind(
-        "a sentence of a report said to be another version's", "measured",
-        _page(_OTHER_CODE, (r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), NOWHERE,
-        "versions word sentences otherwise; item 12 quotes each that today's has not, `symlab html` draws the report again",
-    ),
-    Kind(
-        "a report said to be of other commands", "measured", _of_other_commands, NOWHERE,
-        "their records are not here; item 12 names the commands, and says that it was not drawn again",
-    ),
-    Kind(
-        "a picture said to be another version's", "measured", _figure((r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000"), _COLOUR), NOWHERE,
-        "versions draw otherwise; item 12 says that it was not compared, `symlab figure` draws it again",
-    ),
-    Kind(
-        "a table of other columns", "measured", lambda folder: (folder / "table.csv").write_text("algorithm,us\none_shot,0.1\n") and None, NOWHERE,
-        "not a form that symlab writes; item 12 names the file",
-    ),
-    Kind(
-        "a picture in a form of its own", "measured", lambda folder: (folder / "report.png").write_bytes(b"PNG") and None, NOWHERE,
-        "not a form that is read; item 12 names the file",
-    ),
+    Kind("the title that a report was given", "measured", _titled, NOWHERE),
+    Kind("what an audit said within a report", "measured", _with_audit, NOWHERE),
+    Kind("a report said to be another version's", "measured", _page(_OTHER_CODE, (r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), NOWHERE),
+    Kind("a report said to be of other commands", "measured", _of_other_commands, NOWHERE),
+    Kind("a picture said to be another version's", "measured", _figure((r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000"), _COLOUR), NOWHERE),
+    Kind("a table of other columns", "measured", lambda folder: (folder / "table.csv").write_text("algorithm,us\none_shot,0.1\n") and None, NOWHERE),
+    Kind("a picture in a form of its own", "measured", lambda folder: (folder / "report.png").write_bytes(b"PNG") and None, NOWHERE),
 )  # fmt: skip
 
 UNFINDABLE = (
-    Kind(
-        "all samples, with noise of their own", "measured", every(_noise), NOWHERE,
-        "times that a clock could have given; a signature of who measured, or the same cases timed again on that machine",
-    ),
-    Kind(
-        "a world twice, its samples in another order and with noise", "measured", _shuffled_world, NOWHERE,
-        "samples of the same spread, as two runs have; a signature of who measured, or the same cases timed again on that machine",
-    ),
-    Kind(
-        "times of two algorithms, exchanged", "measured", _exchanged, NOWHERE,
-        "each could have the other's times; a signature, or the same cases timed again on that machine",
-    ),
-    Kind(
-        "a slow world left out", "measured", _dropped_world, NOWHERE,
-        "no file of the others names it; a signature over all worlds, or the tracker that it was sent to",
-    ),
-    Kind(
-        "a record that is gone, of a command said to have been interrupted", "run", _left_out, NOWHERE,
-        "an interrupted command may not have come to it; the last line says how many did not run; a signature",
-    ),
-    Kind(
-        "temperatures and power", "measured", every(put("timing.devices.0.before.temperature_c", 20)), NOWHERE,
-        "readings of a moment; a signature",
-    ),
-    Kind(
-        "another host", "measured", every(put("environment.host.name", "elsewhere")), NOWHERE,
-        "a name; a signature whose key belongs to that host",
-    ),
-    Kind(
-        "another CPU", "measured", every(put("environment.host.cpu_model", "Better CPU")), NOWHERE,
-        "the record's word; a signature, or the same cases timed again there",
-    ),
-    Kind(
-        "another version of a library in all worlds", "measured", every(lambda document: [
-            document["environment"]["packages"].update(torch="9.9"), document["environment"]["torch"].update(version="9.9")]), NOWHERE,
-        "the record's word; a signature, or the same cases timed again with that version",
-    ),
-    Kind(
-        "a variable withheld that mattered", "measured", every(put("environment.variables", {"allowed": {}, "withheld": 4})),
-        NOWHERE, "only the number of other variables is kept; a signature",
-    ),
-    Kind(
-        "times of a whole command moved by seconds", "measured",
-        both(
-            every(lambda document: document.update(
-                started=document["started"].replace(":00Z", ":03Z"), ended=document["ended"].replace(":01Z", ":04Z"))),
-        ),
-        NOWHERE, "still within its command; a signature with a trusted time, or the tracker's own times",
-    ),
-    Kind(
-        "a commit that git does not have", "measured", every(put("environment.git.commit", "9" * 40)), NOWHERE,
-        "\"commit unknown here\" (item 2 is not verified); the commit itself, pushed where others have it",
-    ),
-    Kind(
-        "gaps that are not named", "measured", every(put("environment.not_captured", {})), NOWHERE,
-        "a reason for what is missing is the record's word; a signature",
-    ),
-    Kind(
-        "a cubin's digest", "measured", every(put("kernel.cubin_digest", "sha256:" + "6" * 64), "one_shot"), NOWHERE,
-        "assemblers differ and cubins are not kept; a rerun with the same assembler",
-    ),
-    Kind(
-        "a case of GPUs that passed, said to have failed", "measured",
-        both(
-            first(lambda document: document.update(
-                status="FAILED", check=None, timing=None, reason="RuntimeError: illegal address")),
-            command(lambda document: document.update(counts={"PASSED": 1, "FAILED": 1}, exit_code=1)),
-        ),
-        NOWHERE, "GPUs fail now and then; a signature, or the same case run again on that machine",
-    ),
-    Kind(
-        "another Python version that symlab runs on", "measured", every(put("environment.python.version", "3.11.1")), NOWHERE,
-        "the record's word; a signature",
-    ),
-    Kind(
-        "GPUs of a machine that simulated", "run", every(_gpus), NOWHERE,
-        "machines with GPUs simulate, too, and no rank ran on them; a signature",
-    ),
-    Kind(
-        "a changed tree said to be unchanged, with its commit's digests", "run", _said_unchanged_with_digests, NOWHERE,
-        "`--rerun` finds changes that alter code, data or counters, others leave no trace; a signature",
-    ),
+    Kind("all samples, with noise of their own", "measured", every(_noise), NOWHERE),
+    Kind("a world twice, its samples in another order and with noise", "measured", _shuffled_world, NOWHERE),
+    Kind("times of two algorithms, exchanged", "measured", _exchanged, NOWHERE),
+    Kind("a slow world left out", "measured", _dropped_world, NOWHERE),
+    Kind("a record that is gone, of a command said to have been interrupted", "run", _left_out, NOWHERE),
+    Kind("temperatures and power", "measured", every(put("timing.devices.0.before.temperature_c", 20)), NOWHERE),
+    Kind("another host", "measured", every(put("environment.host.name", "elsewhere")), NOWHERE),
+    Kind("another CPU", "measured", every(put("environment.host.cpu_model", "Better CPU")), NOWHERE),
+    Kind("another version of a library in all worlds", "measured", every(lambda document: [ document["environment"]["packages"].update(torch="9.9"), document["environment"]["torch"].update(version="9.9")]), NOWHERE),
+    Kind("a variable withheld that mattered", "measured", every(put("environment.variables", {"allowed": {}, "withheld": 4})), NOWHERE),
+    Kind("times of a whole command moved by seconds", "measured", both(every(lambda document: document.update(started=document["started"].replace(":00Z", ":03Z"), ended=document["ended"].replace(":01Z", ":04Z")))), NOWHERE),
+    Kind("a commit that git does not have", "measured", every(put("environment.git.commit", "9" * 40)), NOWHERE),
+    Kind("gaps that are not named", "measured", every(put("environment.not_captured", {})), NOWHERE),
+    Kind("a cubin's digest", "measured", every(put("kernel.cubin_digest", "sha256:" + "6" * 64), "one_shot"), NOWHERE),
+    Kind("a case of GPUs that passed, said to have failed", "measured", both(first(lambda document: document.update(status="FAILED", check=None, timing=None, reason="RuntimeError: illegal address")), command(lambda document: document.update(counts={"PASSED": 1, "FAILED": 1}, exit_code=1))), NOWHERE),
+    Kind("another Python version that symlab runs on", "measured", every(put("environment.python.version", "3.11.1")), NOWHERE),
+    Kind("GPUs of a machine that simulated", "run", every(_gpus), NOWHERE),
+    Kind("a changed tree said to be unchanged, with its commit's digests", "run", _said_unchanged_with_digests, NOWHERE),
     *SHOWN_UNFINDABLE,
 )  # fmt: skip
 

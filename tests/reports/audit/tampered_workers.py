@@ -83,13 +83,7 @@ WORKERS = (
     Kind("GPUs that a worker was not given", "measured", lie(gpus="0,1"), COMMAND),
     Kind("a worker that made records and never started", "measured", lie(starts=0), COMMAND),
     Kind("Slurm's state of a worker that Slurm did not start", "measured", lie(how="CANCELLED"), COMMAND),
-    Kind(
-        "a worker of Slurm that finished, said to have been cancelled", "measured", lie(SLURM, how="CANCELLED"), NOWHERE,
-        "a worker may be cancelled after its last job; Slurm's own accounts (`sacct`), or a signature",
-    ),
-    Kind(
-        "the jobs of all workers of a part, left out", "measured", lie(jobs=[]), NOWHERE,
-        "workers that see no common folder list none; each record names its worker, and a signature",
-    ),
+    Kind("a worker of Slurm that finished, said to have been cancelled", "measured", lie(SLURM, how="CANCELLED"), NOWHERE),
+    Kind("the jobs of all workers of a part, left out", "measured", lie(jobs=[]), NOWHERE),
 )  # fmt: skip
 """Kinds of tampering with workers."""

@@ -3,7 +3,7 @@
 Three sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run`
 is what commands leave that ran in the simulator, `stressed` what one leaves that ran under stress. A kind changes files
 of one of them. item is the number of the item that has a FINDING then; LOAD if the set can't be read any more; NOWHERE
-if no software can find it, with the reason and what would, which reports/audit/README.md lists.
+if no software can find it, as reports/audit/README.md lists it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ OVERRIDES = ["+exp=x", "seed=0"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of tampering: name, the set that it changes, the change, where it is found. why: of NOWHERE. by_rerun: it
-    is found by running cases again, and by nothing else."""
+    """A kind of tampering: name, the set that it changes, the change, where it is found. by_rerun: it is found by
+    running cases again, and by nothing else."""
 
     name: str
     of: str
     change: Change
     found: int | str
-    why: str = ""
     by_rerun: bool = False
 
 

@@ -210,6 +210,7 @@ def test_the_page_links_to_the_files_of_all_worlds(tmp_path: Path, capsys: pytes
     assert main(["history", str(place), "-o", str(page)]) == 0
     assert capsys.readouterr().out.endswith("h.html: written\n")
     text = page.read_text(encoding="utf-8")
+    assert "samples: files with" in text
     assert len(set(linked(page))) == 24
     assert all(path.resolve().is_file() for path in linked(page))
     assert text.count("<circle") == 24
@@ -254,6 +255,7 @@ def test_runs_of_mlflow_have_a_history_without_links(
     assert main(["history", "--mlflow", "sqlite:///x.db", "an experiment", "-o", str(page)]) == 0
     assert "times changed in 1 of 1 case" in capsys.readouterr().out
     assert linked(page) == []
+    assert "samples: files with" not in page.read_text(encoding="utf-8")
 
 
 def test_nothing_searched_is_not_nothing_found(tmp_path: Path) -> None:

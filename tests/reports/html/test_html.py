@@ -426,6 +426,8 @@ def test_environments_are_shown_once_and_then_by_their_differences() -> None:
         ["git.commit", "0123456789abcdef", "fedcba9876543210"],
         ["git.dirty", "no", "yes"],
     ]
+    named = re.findall(r"Environment [0-9]+: [0-9]+ cases?", read.texts["environment"])
+    assert named == [f"Environment 1: {len(MEASURED)} cases", "Environment 2: 1 case"]
 
 
 def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back() -> None:

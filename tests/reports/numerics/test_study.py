@@ -190,6 +190,23 @@ def test_the_picture_has_every_curve_on_every_axis() -> None:
         assert list(lines[0].get_ydata()) == [measure.value(point) for point in study.series(RECORDS)[0].points]
 
 
+def test_the_pictures_axes_lie_beside_and_below_each_other_and_below_the_title() -> None:
+    from reports.figures import study as pictures
+
+    worse = [checked("two_shot", size, rms=9.0, case={"placement": "in_place"}) for size in WORLD_SIZES]
+    figure = pictures.figure(study.studied([*RECORDS, *worse]))
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    title = figure._suptitle.get_window_extent(renderer)  # type: ignore[attr-defined]
+    boxes = [one.get_tightbbox(renderer) for one in figure.get_axes()]
+    assert len(boxes) == 2 * len(study.MEASURES)
+    for at, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y0 >= 0
+        assert box.y1 <= title.y0
+        assert not any(box.overlaps(other) for other in boxes[:at])
+
+
 def test_records_without_the_later_fields_stay_as_they_were() -> None:
     plain = synthetic.record(is_timed=False)
     assert "rms_relative_error" not in plain.to_json()
