@@ -43,6 +43,8 @@ if (_programs := cuda_programs.folder()) is not None:
     # Before what the machine has: tests hold the simulator to the locked ptxas and nvcc.
     os.environ["PATH"] = f"{_programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
+gc.disable()  # until all tests are collected: what they import stays
+
 for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for the workers of pytest-xdist
     os.environ.pop(_size, None)
 
@@ -51,6 +53,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What was collected stays: no garbage collection need look at the thousands of tests again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

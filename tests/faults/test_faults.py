@@ -23,7 +23,7 @@ from tests.faults.chosen import allotted, drawn
 from tests.faults.kept import Draw, equivalents, included, kept_draws, table
 from tests.faults.made import KINDS, Fault, faults_of, found_again
 from tests.faults.reached import Reached
-from tests.faults.trial import Found, copy_of, made, tried
+from tests.faults.trial import KEPT_KERNELS, Found, cache_of, copy_of, made, tried
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -310,6 +310,19 @@ def test_a_fault_is_in_the_copy_within_the_block_alone(tmp_path: Path) -> None:
         assert path.read_text() == TURNS.replace("max", "min")
         raise KeyError
     assert path.read_text() == TURNS
+
+
+def test_runs_of_a_fault_have_the_compiled_kernels_and_leave_none_to_the_next(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "one.json").touch()
+    for path, names in (("runner/track/turns.py", {"one.json"}), ("kernels/compile.py", set())):
+        for _ in range(2):
+            with cache_of(tmp_path / "tree", fault("max", "min", path=path)) as cache:
+                place = cache / KEPT_KERNELS
+                place.mkdir(parents=True, exist_ok=True)
+                assert {one.name for one in place.iterdir()} == names
+                (place / "compiled-with-the-fault.json").touch()
+            assert not cache.exists()
 
 
 class AllReached:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,12 @@ LEAST_S, FACTOR = 120.0, 10.0
 
 MOST_S = 3600.0
 """What it may take without the fault, where nothing hangs."""
+
+KEPT_KERNELS = "d/compiled-kernels"
+"""The folder of compiled kernels (tests/compiled_kernels.py) in pytest's cache."""
+
+COMPILING = ("kernels/", "memory/")
+"""What decides how kernels compile, beyond the sources that name an entry: its faults find no compiled kernels."""
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
 _MISSING = re.compile(r"^ERROR: (?:not found: |found no collectors for )(\S+)", re.MULTILINE)
@@ -54,10 +61,22 @@ def copy_of(root: Path) -> Iterator[Path]:
         copy = Path(folder, "tree")
         git = ["git", "-C", str(root), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(copy), "HEAD"], check=True)
+        if (kept := root / ".pytest_cache" / KEPT_KERNELS).is_dir():
+            shutil.copytree(kept, Path(folder, "kernels"))
         try:
             yield copy
         finally:
             subprocess.run([*git, "remove", "--force", str(copy)], check=False)
+
+
+@contextlib.contextmanager
+def cache_of(copy: Path, fault: Fault) -> Iterator[Path]:
+    """Yield a cache of pytest for one fault's runs, with the kernels that the tree's runs compiled. It goes with the
+    block, so that nothing that was compiled with a fault is there for another one."""
+    with tempfile.TemporaryDirectory(prefix="cache-", dir=copy.parent) as folder:
+        if not fault.path.startswith(COMPILING) and (kept := copy.parent / "kernels").is_dir():
+            shutil.copytree(kept, Path(folder, KEPT_KERNELS))
+        yield Path(folder)
 
 
 def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float = float("inf")) -> Found | None:
@@ -66,6 +85,11 @@ def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float 
     A test that fails without the fault, too, tells nothing: others are asked. None if the time (monotonic) is over
     before all have been.
     """
+    with cache_of(copy, fault) as cache:
+        return _tried(copy, cache, fault, reached, layer, ends_s)
+
+
+def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, layer: str, ends_s: float) -> Found | None:
     began_s, left = time.monotonic(), reached.tests(fault)
     run, groups = 0, list(GROUPS)
     while left:
@@ -75,9 +99,9 @@ def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float 
         if time.monotonic() + min(limit_s, LEAST_S) > ends_s and run:
             return None
         with made(copy, fault):
-            how, by, group = _look(copy, group, layer, limit_s)
+            how, by, group = _look(copy, cache, group, layer, limit_s)
         run += len(group)
-        if how and not _fails_anyway(copy, how, by, group, layer):
+        if how and not _look(copy, cache, [by] if by else group, layer, MOST_S)[0]:
             return Found(how, by, run, time.monotonic() - began_s)
         if how == "failed":
             left = [one for one in group if one != by] + left  # pytest ended at it
@@ -99,16 +123,11 @@ def made(copy: Path, fault: Fault) -> Iterator[None]:
         compiled.unlink(missing_ok=True)
 
 
-def _fails_anyway(copy: Path, how: str, by: str, group: Sequence[str], layer: str) -> bool:
-    """Whether what found a fault fails in the tree without it, too."""
-    return _look(copy, [by] if by else group, layer, MOST_S)[0] != ""
-
-
-def _look(copy: Path, group: Sequence[str], layer: str, limit_s: float) -> tuple[str, str, list[str]]:
+def _look(copy: Path, cache: Path, group: Sequence[str], layer: str, limit_s: float) -> tuple[str, str, list[str]]:
     """Run test functions up to the first that fails: how it ended, by which, and which functions there are."""
     tests = list(group)
     while tests:
-        code, said = _pytest(copy, tests, layer, limit_s)
+        code, said = _pytest(copy, cache, tests, layer, limit_s)
         if code is None:
             return "hang", "", tests
         missing = {one.removeprefix(f"{copy}/") for one in _MISSING.findall(said)}
@@ -128,9 +147,9 @@ def _is_broken(said: str) -> bool:
     return "found no collectors for" in said or "error during collection" in said or "errors during collection" in said
 
 
-def _pytest(copy: Path, tests: Sequence[str], layer: str, limit_s: float) -> tuple[int | None, str]:
+def _pytest(copy: Path, cache: Path, tests: Sequence[str], layer: str, limit_s: float) -> tuple[int | None, str]:
     """Exit code (None if it was stopped at the limit) and output of pytest in a copy."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", LAYERS[layer]]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"cache_dir={cache}", "-n", "0", "-m", LAYERS[layer]]
     environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     process = subprocess.Popen(
         [*command, "--tb=no", "-rfE", *tests],
