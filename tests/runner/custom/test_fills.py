@@ -13,7 +13,6 @@ from runner.custom.contents import content_of, expected_of, inputs_of
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill
 from tests.golden import refused
 
-
 LINE = r"(?<=test_fills.py:)\d+"
 
 
