@@ -72,24 +72,16 @@ def test_calls_suit_the_size_or_are_as_given() -> None:
     assert [whole_turns(*one) for one in given_turns] == [39, 39, 8, 7], "every slot has as many calls"
 
 
-@pytest.mark.parametrize(
-    ("slot", "l2", "calls", "budget", "slots"),
-    [
-        (2 << 10, "rotate", 50, 1 << 33, 50),
-        (2 << 20, "rotate", 50, 1 << 33, 50),
-        (8 << 20, "rotate", 50, 1 << 33, 13),
-        (512 << 20, "rotate", 4, 1 << 33, 1),
-        (8 << 20, "rotate", 50, 33 << 20, 4),
-        (8 << 20, "rotate", 50, 1 << 20, 1),
-        (2 << 10, "hot", 50, 1 << 33, 1),
-        (0, "rotate", 50, 1 << 33, 50),
-        (0, "hot", 50, 1 << 33, 1),
-    ],
-)
-def test_slots_fill_the_cache_twice_within_calls_and_heap(
-    slot: int, l2: str, calls: int, budget: int, slots: int
-) -> None:
-    assert slots_for(slot, l2, 50 << 20, calls, budget) == slots
+def test_slots_fill_the_cache_twice_within_calls_and_heap() -> None:
+    plenty, mib = 1 << 33, 1 << 20
+    given = (
+        *((size, "rotate", 50, plenty) for size in (2 << 10, 2 * mib, 8 * mib, 0)),
+        (512 * mib, "rotate", 4, plenty),
+        *((8 * mib, "rotate", 50, heap) for heap in (33 * mib, mib)),
+        *((size, "hot", 50, plenty) for size in (2 << 10, 0)),
+    )
+    found = [slots_for(size, l2, 50 * mib, calls, heap) for size, l2, calls, heap in given]
+    assert found == [50, 50, 13, 50, 1, 4, 1, 1, 1]
 
 
 def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> None:
