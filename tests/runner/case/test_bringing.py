@@ -219,7 +219,8 @@ def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest
         path.write_text(f"open({str(again / 'ran')!r}, 'w')\n")
     seal(ring_json(again).parent)
     assert main(["replay", "records", "--records", "new"]) == 2
-    same_text(capsys.readouterr().out, r"\d{8}T\d{6}Z\S*", r"sha256:\S+", r"[\d.]+ s\b")
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("not comparable", "verdict"))]
+    same_text("\n".join(told))
     assert not (again / "ran").exists()
     found = sources(records, again, print)
     assert (found["same"], found["gone"]) == (["send_recv/pull"], [])

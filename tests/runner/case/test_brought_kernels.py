@@ -40,11 +40,6 @@ CASE = Case("send_recv", "ring", "uint8", "none", "none", 5000, 2)
 OPTIONS = SimulatorOptions(heap_bytes=1 << 20)
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
 class Shelf:
     """job.Keeper in memory, with one world."""
 
@@ -62,10 +57,10 @@ class Shelf:
         self.records.append(record)
 
 
-def recorded(case: Case, brought: KernelSpec, cache: Path) -> Record:
+def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
     """The record of a job of one case that the brought kernel does."""
     with hydra_over():
-        arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={cache}"]
+        arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={compile_cache}"]
         (composed,) = compose_jobs(arguments, multirun=False)
     shelf = Shelf(ThreadWorld(2, OPTIONS))
     request, asked = on_its_fabric(composed.request), RecordedRequest.read({})
@@ -75,9 +70,9 @@ def recorded(case: Case, brought: KernelSpec, cache: Path) -> Record:
 
 
 @pytest.mark.slow
-def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cache: Path) -> None:
+def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, compile_cache: Path) -> None:
     spec = spec_at(f"{write_ring(tmp_path)}:SPEC")
-    record = recorded(CASE, spec, cache)
+    record = recorded(CASE, spec, compile_cache)
     assert (record.status, record.reason) == (Status.PASSED, "")
     assert record.check is not None
     assert (record.check.elements, record.check.wrong) == (2 * 2 * 5000, 0)
@@ -89,14 +84,14 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, cach
 
 
 @pytest.mark.slow
-def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path: Path, cache: Path) -> None:
-    right = recorded(CASE, spec_at(f"{write_ring(tmp_path / 'right')}:SPEC"), cache)
+def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path: Path, compile_cache: Path) -> None:
+    right = recorded(CASE, spec_at(f"{write_ring(tmp_path / 'right')}:SPEC"), compile_cache)
     file = write_ring(tmp_path / "wrong")
     helper = file.with_name("steps.py")
     text = helper.read_text()
     assert "rank, 1 %" in text
     helper.write_text(text.replace("rank, 1 %", "rank, 0 %"))  # to itself
-    wrong = recorded(CASE, spec_at(f"{file}:SPEC"), cache)
+    wrong = recorded(CASE, spec_at(f"{file}:SPEC"), compile_cache)
     assert (right.status, wrong.status) == (Status.PASSED, Status.WRONG)
     assert wrong.kernel is not None
     assert right.kernel is not None
@@ -104,10 +99,10 @@ def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path
     assert wrong.kernel.ptx_digest != right.kernel.ptx_digest
 
 
-def test_a_trial_tuning_stands_in_for_the_catalogues(cache: Path) -> None:
+def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache: Path) -> None:
     trial = one_shot.spec_of(Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
     case = Case("all_reduce", "one_shot", "float32", "float32", "sum", 1 << 14, 2)
-    record = recorded(case, trial, cache)
+    record = recorded(case, trial, compile_cache)
     assert record.status is Status.PASSED
     assert record.kernel is not None
     assert (record.kernel.grid, record.kernel.block) == (1, 96)

@@ -64,24 +64,19 @@ class Simply(Listener):
         self.accesses[kind]["bytes"] += size_bytes
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
-def plan_of(case: Case, cache: Path, **options: Any) -> Plan:
+def plan_of(case: Case, compile_cache: Path, **options: Any) -> Plan:
     spec = catalogue.find(case.name)
-    return Plan(case, spec, executable(spec, case, "sm_90a", cache), **options)
+    return Plan(case, spec, executable(spec, case, "sm_90a", compile_cache), **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "random"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_totals(cache: Path, case: Case, options: dict[str, Any]) -> None:
+def test_totals(compile_cache: Path, case: Case, options: dict[str, Any]) -> None:
     machine = SimulatedWorld(case.world_size, SimulatorOptions(**options))
     simply = Simply(case.world_size)
     machine.space.events.add(simply)
-    ThreadWorld(case.world_size, machine=machine).run(run_case, plan_of(case, cache), 120)
+    ThreadWorld(case.world_size, machine=machine).run(run_case, plan_of(case, compile_cache), 120)
     counters = machine.counters()
     assert counters["instructions"] == simply.instructions
     assert counters["accesses"] == simply.accesses
@@ -92,12 +87,12 @@ def test_totals(cache: Path, case: Case, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "random"])
-def test_one_shots_launches_have_an_entry_and_a_body(cache: Path, options: dict[str, Any]) -> None:
+def test_one_shots_launches_have_an_entry_and_a_body(compile_cache: Path, options: dict[str, Any]) -> None:
     """The entry barrier ends phase 0; the body and the exit barrier are phase 1, whichever rank came first."""
     case, blocks = CASES[0], catalogue.find("all_reduce/one_shot").launch(CASES[0]).blocks
     n, vectors = case.world_size, case.size_bytes // 16
     world = ThreadWorld(n, SimulatorOptions(**options))
-    world.run(run_case, plan_of(case, cache, launches=2, between=3), 120)
+    world.run(run_case, plan_of(case, compile_cache, launches=2, between=3), 120)
     (entry,) = world.counters()["launches"]
     assert (entry["launches"], entry["ranks"]) == ("0-4", "0-3")
     first, body = entry["phases"]
@@ -110,11 +105,11 @@ def test_one_shots_launches_have_an_entry_and_a_body(cache: Path, options: dict[
     assert entry["waits"]["min"] >= 2 * n * n * blocks, "who finds its flag set has looked once"
 
 
-def test_a_launch_that_does_less_is_told_apart(cache: Path) -> None:
+def test_a_launch_that_does_less_is_told_apart(compile_cache: Path) -> None:
     """Inboxes are set back by the next launch: the first one of lamport has nothing to set back."""
     case = CASES[3]
     world = ThreadWorld(case.world_size)
-    world.run(run_case, plan_of(case, cache, launches=3, between=0), 120)
+    world.run(run_case, plan_of(case, compile_cache, launches=3, between=0), 120)
     first, later = world.counters()["launches"]
     assert (first["launches"], later["launches"]) == ("0", "1-2")
     stores = [sum(phase["own_write"]["bytes"] for phase in one["phases"]) for one in (first, later)]

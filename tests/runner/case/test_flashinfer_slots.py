@@ -180,7 +180,7 @@ def test_calls_of_graphs_that_differ_or_are_too_many_for_the_table_are_told(
         fabric.barrier()
         contestant.captured()
 
-    with refused(WorldFailure, "(?<=^WorldFailure: )rank ."):
+    with refused(WorldFailure):
         opened(two, case_of(VLLM_ONE_SHOT, 2, "float32", 64), use)
 
 

@@ -33,11 +33,6 @@ def case_of(spec: KernelSpec, size_bytes: int = SIZE_BYTES, ranks: int = RANKS) 
     return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, ranks)
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
 @pytest.fixture(scope="module", params=[name for name in gpu_names() if name not in ("a100", "gb200_nvl72")])
 def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadWorld]]:
     gpu = known(request.param)
@@ -49,11 +44,11 @@ def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadW
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
 def test_every_kernel_passes_on_every_gpu(
-    limited_world: tuple[Gpu, ThreadWorld], spec: KernelSpec, cache: Path
+    limited_world: tuple[Gpu, ThreadWorld], spec: KernelSpec, compile_cache: Path
 ) -> None:
     gpu, world = limited_world
     case = case_of(spec)
-    plan = Plan(case, spec, executable(spec, case, arch_of(gpu), cache), launches=1, between=0)
+    plan = Plan(case, spec, executable(spec, case, arch_of(gpu), compile_cache), launches=1, between=0)
     outcomes = world.run(run_case, plan, 120)
     check = merge(case, spec, [outcome.check for outcome in outcomes if outcome.check])
     assert (check.wrong, check.guard_faults) == (0, ())

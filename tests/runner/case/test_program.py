@@ -161,18 +161,42 @@ def test_a_write_beyond_the_output_is_a_fault(machine: Any, argument: int, offse
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_between_checked_launches_others_run_on_complemented_data(machine: Any, placement: str) -> None:
-    """All bytes of what they read are other ones: or a kernel that reads too early would give the right result."""
-    seen: list[list[torch.Tensor]] = [[] for _ in range(4)]
+    """All bytes of what they read are other ones: or a kernel that reads too early would give the right result.
 
-    def kernel(fabric: Any, source: int, *others: int) -> None:
-        seen[fabric.rank].append(fabric.world.at(source, 34).clone())
+    Each of them has new ones, in place of what the launch before it has left, and poison in an output of its own. A
+    checked launch is followed by them before ranks meet: or a rank that was let go too early would spoil nothing.
+    """
+    seen: list[list[list[int]]] = [[] for _ in range(4)]
+    met: list[list[list[int]]] = [[] for _ in range(4)]
+    inputs: dict[int, int] = {}
+    fabric_of = machine.fabric
+
+    def kernel(fabric: Any, source: int, target: int, *others: int) -> None:
+        inputs[fabric.rank] = source
+        seen[fabric.rank] += [fabric.world.at(address, 34).tolist() for address in (source, target)]
+        fabric.world.at(target, 34).fill_(7)
+
+    def watched(rank: int) -> Any:
+        fabric = fabric_of(rank)
+        barrier = fabric.barrier
+
+        def meet() -> None:
+            if rank in inputs and len(met[rank]) < 3:
+                met[rank].append(fabric.world.at(inputs[rank], 34).tolist())
+            barrier()
+
+        fabric.barrier = meet
+        return fabric
 
     machine.kernels["tried"] = kernel
+    machine.fabric = watched
     run(machine, Plan(replace(CASE, placement=placement), SPEC, EXECUTABLE, launches=3, between=2))
-    for rank, inputs in enumerate(seen):
+    for rank, found in enumerate(seen):
         data = make_input(CASE, rank, 17).view(torch.uint8)
-        expected = [data, ~data, ~data, data, ~data, ~data, data]
-        assert [one.tolist() for one in inputs] == [one.tolist() for one in expected]
+        own, other = data.tolist(), (~data).tolist()
+        assert found[::2] == [own, other, other, own, other, other, own]
+        assert found[1::2] == ([[0xFF] * 34] * 7 if placement == "out_of_place" else found[::2])
+        assert met[rank] == [other] * 3
 
 
 def test_without_check_nothing_comes_home(machine: Any) -> None:

@@ -35,14 +35,9 @@ OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
-def plan_of(case: Case, cache: Path) -> Plan:
+def plan_of(case: Case, compile_cache: Path) -> Plan:
     spec = catalogue.find(case.name)
-    return Plan(case, spec, executable(spec, case, OPTIONS.arch, cache))
+    return Plan(case, spec, executable(spec, case, OPTIONS.arch, compile_cache))
 
 
 def held(machine: SimulatedWorld) -> list[str]:
@@ -53,33 +48,33 @@ def sha256(data: torch.Tensor) -> str:
     return hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def checked(world: ThreadWorld, case: Case, cache: Path) -> Check:
-    outcomes = world.run(run_case, plan_of(case, cache), NEVER_S)
+def checked(world: ThreadWorld, case: Case, compile_cache: Path) -> Check:
+    outcomes = world.run(run_case, plan_of(case, compile_cache), NEVER_S)
     return merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
 
 
 @pytest.mark.slow
-def test_digests_are_of_what_went_in_and_of_what_came_out(cache: Path) -> None:
+def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache: Path) -> None:
     world = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS))
     case = Case("broadcast", "pull", "int32", "none", "none", 40, 3, root=1)
-    check = checked(world, case, cache)
+    check = checked(world, case, compile_cache)
     given = [sha256(make_input(case, rank, 10)) for rank in range(3)]
     assert len(set(given)) == 3
     assert check.input_digests == tuple(given)
     assert check.output_digests == ((given[1],) * 2,) * 3, "each rank has the root's bits"
     case = Case("reduce", "pull", "int32", "native", "sum", 40, 3, root=2)
     total = sum((make_input(case, rank, 10) for rank in range(3)), torch.zeros(10, dtype=torch.int32))
-    assert checked(world, case, cache).output_digests == ((), (), (sha256(total),) * 2)
+    assert checked(world, case, compile_cache).output_digests == ((), (), (sha256(total),) * 2)
 
 
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
-def test_a_kept_world_runs_case_after_case(cache: Path, algorithm: str) -> None:
+def test_a_kept_world_runs_case_after_case(compile_cache: Path, algorithm: str) -> None:
     machine = SimulatedWorld(3, OPTIONS)
     world = ThreadWorld(3, machine=machine)
     placements = catalogue.find(f"all_reduce/{algorithm}").placements
     for size_bytes, placement in itertools.product((2, 70, 4096), placements):
         case = replace(CASE, algorithm=algorithm, size_bytes=size_bytes, placement=placement)
-        check = checked(world, case, cache)
+        check = checked(world, case, compile_cache)
         assert (check.wrong, check.guard_faults, check.launches) == (0, (), 2)
         assert check.elements == 2 * 3 * case.numel  # launches, ranks
         assert check.input_digests == tuple(sha256(make_input(case, rank, case.numel)) for rank in range(3))
@@ -111,9 +106,9 @@ class InterruptedMachine:
     [("allocate", 7), ("launch", 5), ("free", 7), ("exchange", 8), ("write", 28), ("synchronize", 10), ("barrier", 3)],
 )
 def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
-    cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
+    compile_cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
 ) -> None:
-    plan = plan_of(CASE, cache)
+    plan = plan_of(CASE, compile_cache)
     for count in range(1, counts + 1):
         machine = SimulatedWorld(3, OPTIONS)
         world = ThreadWorld(3, machine=InterruptedMachine(machine, interrupted, method, count, kind("injected")))
@@ -164,8 +159,8 @@ def test_memory_left_behind_fails_the_run_and_names_tensor_and_rank() -> None:
     assert isinstance(caught.value.__cause__, FabricError)
 
 
-def test_ranks_that_run_different_sizes_are_told(cache: Path) -> None:
-    plans = [plan_of(CASE, cache), plan_of(replace(CASE, size_bytes=72), cache)]
+def test_ranks_that_run_different_sizes_are_told(compile_cache: Path) -> None:
+    plans = [plan_of(CASE, compile_cache), plan_of(replace(CASE, size_bytes=72), compile_cache)]
 
     def program(fabric: Any, argument: None) -> None:
         run_case(fabric, plans[fabric.rank == 2])
@@ -215,8 +210,8 @@ class SignalledFabric:
 
 
 @pytest.mark.slow
-def test_sigterm_at_every_call_of_a_rank_empties_the_heap(cache: Path) -> None:
-    plan = replace(plan_of(replace(CASE, world_size=2), cache), launches=1)
+def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache: Path) -> None:
+    plan = replace(plan_of(replace(CASE, world_size=2), compile_cache), launches=1)
     codes: list[int] = []
     count = 0
     while len(codes) == count:

@@ -167,16 +167,6 @@ def ahead(request: pytest.FixtureRequest, compile_cache: Path) -> Iterator[Calla
     pool.shutdown(cancel_futures=True)
 
 
-def test_every_peer_to_peer_kernel_is_compared() -> None:
-    two_ranks = {(case.name, case.dtype, case.accumulator) for case in CASES if case.world_size == 2}
-    assert {name for name, *_ in two_ranks} == {spec.name for spec in PEER_TO_PEER}
-    for algorithm in ("one_shot", "two_shot"):
-        for dtype in DTYPES:
-            assert (f"all_reduce/{algorithm}", dtype, "float32") in two_ranks
-            assert (f"all_reduce/{algorithm}", dtype, "native") in two_ranks
-    assert all(sizes(case) for case in CASES), "each of them at some size"
-
-
 @pytest.mark.parametrize("world_size", sorted({case.world_size for case in CASES}))
 def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
     """By the case that needs the most: all that the program allocates, and no launch."""

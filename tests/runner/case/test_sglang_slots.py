@@ -114,5 +114,5 @@ def test_slots_are_their_own_memory(name: str, stand_in: Any) -> None:
 def test_a_launch_that_fails_is_named(stand_in: Any) -> None:
     library = stand_in(2)
     library.status = 98
-    with refused(WorldFailure, "(?<=^WorldFailure: )rank ."):
+    with refused(WorldFailure, r"(?<=sglang_slots.py:)\d+"):
         checked(case_of(PUSH, 2, 4096))

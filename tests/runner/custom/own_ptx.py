@@ -32,14 +32,6 @@ def raises(inputs):
     raise KeyError("input")
 
 
-def short(inputs):
-    return [{"output": contents["input"][:3]} for contents in inputs]
-
-
-def wide(inputs):
-    return [{"output": contents["input"].double()} for contents in inputs]
-
-
 def ramp(rank, world_size):
     return torch.arange(1000, dtype=torch.float32) * rank
 
@@ -54,10 +46,6 @@ def leaves(inputs):
 
 def leaves_rank(rank, world_size):
     raise SystemExit(0)
-
-
-def one_less(inputs):
-    return expected(inputs)[1:]
 
 
 async def asynchronous(inputs):
@@ -155,8 +143,8 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
-    files = {"add_peers.ptx": ADD_PEERS.read_text(), "add_peers.py": REFERENCE, "waits.ptx": WAITS, "cute.py": CUTE}
-    files["tensors.py"] = TENSORS
+    files = {"add_peers.ptx": ADD_PEERS.read_text(), "waits.ptx": WAITS}
+    files |= {"add_peers.py": REFERENCE, "cute.py": CUTE, "tensors.py": TENSORS}
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed
             (exp / file).write_text(content)

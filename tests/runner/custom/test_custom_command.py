@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from kernels.sources import ROOT
 from reports.audit.worker import INPUTS_UP_TO_BYTES, Rerun, ask
@@ -153,7 +152,7 @@ def test_a_function_launched_otherwise_than_was_said_has_failed(run: Run, tmp_pa
     assert run(**values) == 1
     record = record_in(tmp_path / "records")
     assert record.status is Status.FAILED
-    assert "launches with grid (8, 1, 1), and (9, 1, 1) is given (grid), leave it out" in record.reason
+    same_text(record.reason)
 
 
 def test_a_fill_may_be_a_function_and_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
@@ -165,42 +164,37 @@ def test_a_fill_may_be_a_function_and_a_tolerance_is_recorded_as_a_bound(run: Ru
     assert check.bound_used == pytest.approx(1 / 1.5, rel=1e-5)
 
 
-def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path) -> None:
-    assert run(reference="add_peers.py:off_by_one") == 1
+@pytest.mark.parametrize("reference", ["off_by_one", "given"])
+def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path, reference: str) -> None:
+    """A reference that gives each rank's input is not changed by the run: so all but one rank's sum are wrong."""
+    assert run(reference=f"add_peers.py:{reference}") == 1
     record = record_in(tmp_path / "records")
     assert record.status is Status.WRONG
-    assert record.reason.startswith("buffer output: 2 of 8000 elements are wrong; first at rank 1, index 5, launch 0")
+    same_text(record.reason)
 
 
-def test_a_reference_that_gives_its_inputs_is_not_changed_by_the_run(run: Run, tmp_path: Path) -> None:
-    """Each rank's input is what the reference says of its output: so all but one rank's sum are wrong."""
-    assert run(reference="add_peers.py:given") == 1
-    assert record_in(tmp_path / "records").status is Status.WRONG
+SEVEN = """import torch
+def seven(inputs):
+    return [{'flag': torch.tensor([7, 0, 0, 0], dtype=torch.int32)}] * 4
+"""
 
 
-def test_a_deadlock_is_one(run: Run, tmp_path: Path) -> None:
-    buffers = {"flag": {"dtype": "int32", "shape": [1], "fill": "zeros"}}
-    values = {"kernel": "waits.ptx:waits", "buffers": buffers, "arguments": [{"address": "flag"}]}
-    assert run("check=false", **values, launch={"grid": 1, "block": 1}, reference=None) == 1
-    record = record_in(tmp_path / "records")
-    assert record.status is Status.DEADLOCK
-    assert "rank 0" in record.reason
-    assert "flag" in record.reason
-
-
-def test_a_write_beyond_a_buffer_is_seen(run: Run, tmp_path: Path) -> None:
-    buffers = {"flag": {"dtype": "int32", "shape": [4], "fill": "zeros"}}
+@pytest.mark.parametrize(
+    ("entry", "shape", "reference", "status"),
+    [("waits", 1, None, Status.DEADLOCK), ("beyond", 4, "seven.py:seven", Status.WRONG)],
+)
+def test_a_deadlock_is_one_and_a_write_beyond_a_buffer_is_seen(
+    run: Run, tmp_path: Path, entry: str, shape: int, reference: str | None, status: Status
+) -> None:
     (tmp_path / "conf" / "exp").mkdir(parents=True)
-    text = (
-        "import torch\ndef seven(inputs):\n    return [{'flag': torch.tensor([7, 0, 0, 0], dtype=torch.int32)}] * 4\n"
-    )
-    (tmp_path / "conf" / "exp" / "seven.py").write_text(text)
-    values = {"kernel": "waits.ptx:beyond", "buffers": buffers, "arguments": [{"address": "flag"}]}
-    assert run(**values, launch={"grid": 1, "block": 1}, reference="seven.py:seven") == 1
+    (tmp_path / "conf" / "exp" / "seven.py").write_text(SEVEN)
+    buffers = {"flag": {"dtype": "int32", "shape": [shape], "fill": "zeros"}}
+    values = {"kernel": f"waits.ptx:{entry}", "buffers": buffers, "arguments": [{"address": "flag"}]}
+    lines = [] if reference else ["check=false"]
+    assert run(*lines, **values, launch={"grid": 1, "block": 1}, reference=reference) == 1
     record = record_in(tmp_path / "records")
-    assert record.status is Status.WRONG
-    assert "rank 0: flag's guard after the buffer changed at byte 64 in launch 0" in record.reason
-    assert "element 16 of 0 to 3, up to 52 bytes past the end" in record.reason
+    assert record.status is status
+    same_text(record.reason)
 
 
 def test_without_a_check_no_reference_is_needed(run: Run, tmp_path: Path) -> None:
@@ -264,18 +258,15 @@ MISUSE: list[dict[str, Any]] = [
     {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
     {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
     {"arguments": ["ranks"]},
-    {"arguments": [{"u32": -1}]},
     {"arguments": [{"bytes": "0g"}]},
     {"buffers": None},
     {"buffers": {**BUFFERS, "input": 7}},
     {"buffers": {**BUFFERS, "input": {"shap": [1]}}},
-    {"buffers": {**BUFFERS, "input": {"shape": [0]}}},
     {"buffers": {**BUFFERS, "input": {"shape": [1], "dtype": "half"}}},
     {"buffers": {**BUFFERS, "input": {"shape": [1], "fill": "ones"}}},
     {"launch": {"grid": 8}},
     {"launch": {"grid": 8, "block": 2048}},
     {"tolerance": "near"},
-    {"tolerance": {"absolute": -1}},
     {"reference": None},
     {"reference": "add_peers.py:expcted"},
     {"kernel": "posix:kill"},
@@ -284,13 +275,10 @@ MISUSE: list[dict[str, Any]] = [
     {"reference": "add_peers.py:raises"},
     {"reference": "add_peers.py:in_torch"},
     {"reference": "add_peers.py:leaves"},
-    {"reference": "add_peers.py:one_less"},
     {"reference": "add_peers.py:asynchronous"},
     {"buffers": {**BUFFERS, "input": {"shape": [1000], "fill": "add_peers.py:leaves_rank"}}},
     {"buffers": {**BUFFERS, "input": {"shape": [999], "fill": "add_peers.py:ramp"}}},
     {"tolerance": {}},
-    {"reference": "add_peers.py:short"},
-    {"reference": "add_peers.py:wide"},
     {"kernal": "add_peers.ptx:add_peers"},
 ]
 
@@ -320,20 +308,14 @@ def test_keys_that_do_not_go_with_it(run: Run, said: Said, argument: str) -> Non
     same_text(said())
 
 
-@pytest.mark.parametrize(
-    "argument", ["custom.bytes=12K", "custom.tolerance.absolute=1.5", "custom.buffers.output.symmetric=true"]
-)
-def test_a_key_of_the_section_that_the_experiment_leaves_out_is_given_like_any_other(
-    run: Run, tmp_path: Path, argument: str
-) -> None:
-    assert run(argument) == 0
+def test_keys_of_the_section_that_the_experiment_leaves_out_are_given_like_any_other(run: Run, tmp_path: Path) -> None:
+    given = ["custom.bytes=12K", "custom.tolerance.absolute=1.5", "custom.buffers.output.symmetric=true"]
+    assert run(*given) == 0
     record = record_in(tmp_path / "records")
-    key, _, value = argument.removeprefix("custom.").partition("=")
     section: Any = (record.request.configuration or {})["custom"]
-    for part in key.split("."):
-        section = section[part]
-    assert str(section).lower() == value.lower()
-    assert argument in record.request.overrides
+    found = (section["bytes"], section["tolerance"]["absolute"], section["buffers"]["output"]["symmetric"])
+    assert found == ("12K", 1.5, True)
+    assert set(given) <= set(record.request.overrides)
 
 
 def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
@@ -505,27 +487,18 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_experiments_of_conf_are_short_and_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_experiments_of_conf_are_short_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("own_kernel", "custom_ptx", "custom_cute"):
         assert len((ADD_PEERS.parents[1] / f"{name}.yaml").read_text().splitlines()) < 30
         sizes = ["sizes=[1K]"] if name == "own_kernel" else []
         assert main([f"+exp={name}", "fabric=simulator", "track=none", *sizes]) == 0
-    names = {record.case.name for record in read(["records"])}
-    assert names == {"all_gather/pull", "all_gather/push", "all_gather/ring", "custom/add_peers", "custom/add_tensors"}
-    assert {str(record.status) for record in read(["records"])} == {"PASSED"}
-    places = [entry["place"] for record in read(["records"]) for entry in record.request.brought.values()]
-    assert set(places) == {
-        "conf/exp/own/ring.py:SPEC",
-        "conf/exp/own/add_peers.ptx:add_peers",
-        "conf/exp/own/add_tensors.py:add_tensors",
+    records = read(["records"])
+    assert {record.case.name: {one["place"] for one in record.request.brought.values()} for record in records} == {
+        **{f"all_gather/{name}": {"conf/exp/own/ring.py:SPEC"} for name in ("pull", "push", "ring")},
+        "custom/add_peers": {"conf/exp/own/add_peers.ptx:add_peers"},
+        "custom/add_tensors": {"conf/exp/own/add_tensors.py:add_tensors"},
     }
-    digests = {
-        record.check.output_digests
-        for record in read(["records"])
-        if record.case.op == "custom" and record.check is not None
-    }
+    assert {str(record.status) for record in records} == {"PASSED"}
+    digests = {record.check.output_digests for record in records if record.case.op == "custom" and record.check}
     assert len(digests) == 1, "PTX and CuTe DSL give the same bits"
-    assert OmegaConf.load(ADD_PEERS.parents[1] / "custom_ptx.yaml").custom.kernel == "own/add_peers.ptx:add_peers"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from runner.custom.description import custom_job
+from reports.record.record import Check
+from runner.custom.description import CustomJob, custom_job
 from runner.custom.judge import judged
 from runner.custom.program import CustomPlan, run_custom
 from runner.custom.running import plan_of
@@ -23,29 +24,28 @@ def files(tmp_path: Path) -> Path:
     return tmp_path / "exp"
 
 
-def test_a_plan_is_sent_without_its_functions(files: Path) -> None:
-    buffers = {
-        "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"},
-        "output": {"dtype": "float32", "shape": [1000]},
-    }
-    job = custom_job(section(buffers=buffers), 2, 0, True, files)
+def ran(job: CustomJob, launches: int) -> Check:
+    """The check of a job's plan, sent as to other processes."""
     executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
-    plan: CustomPlan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=2, is_checked=True)))
+    plan: CustomPlan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=launches, is_checked=True)))
     assert plan.spec.reference is None
-    assert torch.equal(plan.given["input"][1], torch.arange(1000, dtype=torch.float32))
-    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 20))
+    assert plan.brings == tuple(job.expected[0] if job.expected else ())
+    world = ThreadWorld(job.case.world_size, SimulatorOptions(heap_bytes=1 << 20))
     try:
         outcomes = world.run(run_custom, plan, None)
     finally:
         world.close()
     assert job.expected is not None
-    assert judged(job.spec, job.inputs, job.expected, outcomes).check.faults == ()
+    return judged(job.spec, job.inputs, job.expected, outcomes).check
 
 
-def test_only_compared_buffers_come_home(files: Path) -> None:
-    job = custom_job(section(), 2, 0, True, files)
+def test_a_plan_is_sent_without_its_functions_and_only_compared_buffers_come_home(files: Path) -> None:
+    ramp = {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"}
+    buffers = {"input": ramp, "output": {"dtype": "float32", "shape": [1000]}}
+    job = custom_job(section(buffers=buffers), 2, 0, True, files)
+    assert torch.equal(job.inputs[1]["input"], torch.arange(1000, dtype=torch.float32))
+    assert ran(job, 2).faults == ()
     executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
-    assert plan_of(job, executable, seed=0, launches=2, is_checked=True).brings == ("output",)
     assert plan_of(job, executable, seed=0, launches=2, is_checked=False).brings == ()
 
 
@@ -86,12 +86,5 @@ def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
     }
     job = custom_job(values, 3, 0, True, files)
     assert job.spec.needs_multicast
-    executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
-    world = ThreadWorld(3, SimulatorOptions(heap_bytes=1 << 20))
-    try:
-        outcomes = world.run(run_custom, plan_of(job, executable, seed=0, launches=3, is_checked=True), None)
-    finally:
-        world.close()
-    assert job.expected is not None
-    found = judged(job.spec, job.inputs, job.expected, outcomes).check
+    found = ran(job, 3)
     assert (found.faults, found.launches, found.elements) == ((), 3, 27)

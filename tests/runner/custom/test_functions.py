@@ -65,14 +65,9 @@ def test_inputs_are_in_the_order_of_parameters_and_constants_are_none() -> None:
     arguments = [ArgumentSpec("tensors", "data"), ArgumentSpec("u32", 3), ArgumentSpec("peers", "data")]
     call = function_call(function, [*arguments, ArgumentSpec("u32", "rank")], buffers, 2)
     assert [one.kind for one in call.arguments] == ["tensors", "constexpr", "address", "u32"]
-    assert [(one.dtype, one.shape, one.is_dynamic) for one in call.arguments[0].members] == [
-        ("float16", (2, 3), False)
-    ] * 2
+    members = [(one.dtype, one.shape, one.is_dynamic) for one in call.arguments[0].members]
+    assert members == [("float16", (2, 3), False)] * 2
     assert (call.arguments[1].value, call.arguments[2].dtype) == (3, "int64")
-    assert [(one.argument.kind, one.peer) for one in call.inputs] == [
-        ("address", 0),
-        ("address", 1),
-        ("peers", None),
-        ("u32", None),
-    ]
+    inputs = [(one.argument.kind, one.peer) for one in call.inputs]
+    assert inputs == [("address", 0), ("address", 1), ("peers", None), ("u32", None)]
     assert call.inputs[3].content(1, 2) == b"\x01\0\0\0"

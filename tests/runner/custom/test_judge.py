@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -34,16 +35,20 @@ EXPECTED = tuple({"first": torch.ones(2, 2), "second": torch.arange(3, dtype=tor
 INPUTS = inputs_of(spec(), 2, 0)
 
 
-def test_the_right_bits_pass() -> None:
+def test_the_right_bits_pass_and_a_guard_that_was_written_to_is_a_fault() -> None:
     found = judged(spec(), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 1, 2]))
     assert (found.check.method, found.check.wrong, found.check.elements) == ("bitwise", 0, 28)
     assert (found.check.faults, found.buffer) == ((), "")
     assert found.check.input_digests is not None
     assert len(set(found.check.input_digests)) == 2, "each rank's own"
+    found = judged(spec(), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 1, 2], ("first's guard after ..",)))
+    assert found.check.faults == ("rank 1: first's guard after ..",)
 
 
-def test_the_first_wrong_element_is_named_with_its_buffer() -> None:
-    found = judged(spec(), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 7, 2]))
+@pytest.mark.parametrize("tolerance", [Tolerance(), Tolerance(absolute=9)])
+def test_the_first_wrong_element_is_named_with_its_buffer(tolerance: Tolerance) -> None:
+    """Integers have no tolerance."""
+    found = judged(spec(tolerance), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 7, 2]))
     at = found.check.first_mismatch
     assert at is not None
     assert (found.buffer, at.rank, at.launch, at.index, at.expected, at.actual) == ("second", 1, 0, 1, 1.0, 7.0)
@@ -61,29 +66,12 @@ def test_the_last_bit_counts_unless_a_tolerance_permits_it() -> None:
     assert (tight.wrong, bool(tight.faults)) == (2, True)
 
 
-def test_integers_have_no_tolerance() -> None:
-    assert judged(spec(Tolerance(absolute=9)), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 1, 3])).check.wrong == 2
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual", "wrong"),
-    [
-        (math.nan, math.nan, 0),
-        (math.nan, 1.0, 2),
-        (1.0, math.nan, 2),
-        (math.inf, math.inf, 0),
-        (math.inf, 3e38, 2),
-        (3e38, math.inf, 2),
-        (-math.inf, math.inf, 2),
-    ],
-)
 @pytest.mark.parametrize("tolerance", [Tolerance(), Tolerance(relative=1.0)])
-def test_what_is_not_finite_equals_itself_alone(
-    expected: float, actual: float, wrong: int, tolerance: Tolerance
-) -> None:
-    special = {**EXPECTED[1], "first": torch.tensor([[expected, 1.0], [1.0, 1.0]])}
-    found = judged(spec(tolerance), INPUTS, (EXPECTED[0], special), outcomes([actual, 1, 1, 1], [0, 1, 2]))
-    assert found.check.wrong == wrong
+def test_what_is_not_finite_equals_itself_alone(tolerance: Tolerance) -> None:
+    for expected, actual in itertools.product((math.nan, math.inf, -math.inf, 3e38), repeat=2):
+        special = {**EXPECTED[1], "first": torch.tensor([[expected, 1.0], [1.0, 1.0]])}
+        found = judged(spec(tolerance), INPUTS, (EXPECTED[0], special), outcomes([actual, 1, 1, 1], [0, 1, 2]))
+        assert found.check.wrong == (0 if str(expected) == str(actual) else 2), (expected, actual)
 
 
 def test_launches_that_differ_are_a_fault_where_bits_are_promised() -> None:
@@ -92,11 +80,6 @@ def test_launches_that_differ_are_a_fault_where_bits_are_promised() -> None:
     differing = CustomOutcome(1, (two.outputs[0], other), ())
     assert not judged(spec(Tolerance(relative=1e-3)), INPUTS, EXPECTED, [one, differing]).check.faults
     assert judged(spec(), INPUTS, EXPECTED, [one, differing]).check.launches_equal is False
-
-
-def test_a_guard_that_was_written_to_is_a_fault() -> None:
-    found = judged(spec(), INPUTS, EXPECTED, outcomes([1, 1, 1, 1], [0, 1, 2], ("first's guard after ..",)))
-    assert found.check.faults == ("rank 1: first's guard after ..",)
 
 
 def test_a_rank_of_which_nothing_is_compared() -> None:

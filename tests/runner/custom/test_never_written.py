@@ -34,12 +34,10 @@ class Untold:
 
     def __init__(self, fabric: Any) -> None:
         self.fabric = fabric
+        self.never_written = lambda region: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.fabric, name)
-
-    def never_written(self, region: Any) -> torch.Tensor | None:
-        return None
 
 
 def run_untold(fabric: Any, plan: CustomPlan) -> CustomOutcome:
@@ -60,13 +58,8 @@ def checked(
 ) -> Check:
     """The check of a kernel on two ranks; the reference has one value in all elements."""
     (folder / "kernels.ptx").write_text(ptx())
-    values = {
-        "kernel": f"kernels.ptx:{entry}",
-        "launch": {"grid": 1, "block": 32},
-        "buffers": {"out": {"dtype": dtype, "shape": [32]}},
-        "arguments": [{"address": "out"}],
-        "tolerance": tolerance,
-    }
+    values = {"kernel": f"kernels.ptx:{entry}", "launch": {"grid": 1, "block": 32}, "tolerance": tolerance}
+    values |= {"buffers": {"out": {"dtype": dtype, "shape": [32]}}, "arguments": [{"address": "out"}]}
     job = custom_job(values, 2, 0, False, folder)
     value = VALUES[dtype] if value is None else value
     right = {"out": torch.full((32,), value, dtype=getattr(torch, dtype))}
@@ -91,15 +84,13 @@ def test_elements_that_are_never_written_are_wrong(tmp_path: Path, program: Any,
 
 
 @pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_no_tolerance_permits_what_was_never_written(tmp_path: Path, program: Any) -> None:
+def test_no_tolerance_permits_what_was_never_written_nor_one_byte_of_it(tmp_path: Path, program: Any) -> None:
     wide = {"absolute": 1e38}
     faults = checked(tmp_path, "nothing", "float32", 1, program, 0.0, wide).faults
     assert "rank 0: 32 of 32 elements of out were never written, first index 0" in faults
-
-
-@pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_an_element_of_which_one_byte_is_not_written_is_wrong(tmp_path: Path, program: Any) -> None:
     assert checked(tmp_path, "bytes", "int32", 1, program).faults
+    launches = checked(tmp_path, "own", "int32", 1, program).launches
+    assert launches == (1 if program is run_custom else 2), "who can't tell launches twice"
 
 
 @pytest.mark.parametrize("launches", [1, 2])
@@ -109,8 +100,3 @@ def test_poison_stored_beyond_a_buffer_is_seen_in_each_launch(tmp_path: Path, pr
     for launch in range(launches):
         words = f"rank 1: out's guard after the buffer changed at byte 128 in launch {launch}: 0xff"
         assert [fault for fault in faults if fault.startswith(words) and "(128 bytes changed)" in fault], faults
-
-
-@pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_a_fabric_that_can_not_tell_launches_twice(tmp_path: Path, program: Any) -> None:
-    assert checked(tmp_path, "own", "int32", 1, program).launches == (1 if program is run_custom else 2)

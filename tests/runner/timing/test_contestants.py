@@ -59,21 +59,11 @@ def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
     assert gathered == [0xFF] * 12 + list(range(1, 7)) + [0xFF] * 6
 
 
-@pytest.mark.parametrize(
-    ("placement", "reduction", "accumulates"),
-    [
-        ("in_place", "sum", True),
-        ("in_place", "avg", True),
-        ("in_place", "xor", True),
-        ("in_place", "max", False),
-        ("in_place", "none", False),
-        ("out_of_place", "sum", False),
-    ],
-)
-def test_only_in_place_and_only_what_adds_goes_on_from_its_results(
-    placement: str, reduction: str, accumulates: bool
-) -> None:
-    assert measurement(case("all_reduce", placement=placement, reduction=reduction)).accumulates == accumulates
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+@pytest.mark.parametrize("reduction", ["sum", "avg", "xor", "max", "none"])
+def test_only_in_place_and_only_what_adds_goes_on_from_its_results(placement: str, reduction: str) -> None:
+    adds = placement == "in_place" and reduction in ("sum", "avg", "xor")
+    assert measurement(case("all_reduce", placement=placement, reduction=reduction)).accumulates == adds
 
 
 def test_as_before_is_said_of_bits() -> None:

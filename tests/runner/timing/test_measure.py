@@ -42,15 +42,10 @@ from tests.patience import NEVER_S
 from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, RecordingStopwatch, case_of, contestant
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
 @pytest.fixture
-def both(cache: Path) -> MeasurePlan:
+def both(compile_cache: Path) -> MeasurePlan:
     """one_shot and two_shot together, two ranks."""
-    return MeasurePlan((contestant(cache, "one_shot"), contestant(cache, "two_shot")), TIMING)
+    return MeasurePlan((contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot")), TIMING)
 
 
 def timed_part(log: list[str]) -> list[str]:
@@ -77,24 +72,16 @@ def test_calls_suit_the_size_or_are_as_given() -> None:
     assert [whole_turns(*one) for one in given_turns] == [39, 39, 8, 7], "every slot has as many calls"
 
 
-@pytest.mark.parametrize(
-    ("slot", "l2", "calls", "budget", "slots"),
-    [
-        (2 << 10, "rotate", 50, 1 << 33, 50),
-        (2 << 20, "rotate", 50, 1 << 33, 50),
-        (8 << 20, "rotate", 50, 1 << 33, 13),
-        (512 << 20, "rotate", 4, 1 << 33, 1),
-        (8 << 20, "rotate", 50, 33 << 20, 4),
-        (8 << 20, "rotate", 50, 1 << 20, 1),
-        (2 << 10, "hot", 50, 1 << 33, 1),
-        (0, "rotate", 50, 1 << 33, 50),
-        (0, "hot", 50, 1 << 33, 1),
-    ],
-)
-def test_slots_fill_the_cache_twice_within_calls_and_heap(
-    slot: int, l2: str, calls: int, budget: int, slots: int
-) -> None:
-    assert slots_for(slot, l2, 50 << 20, calls, budget) == slots
+def test_slots_fill_the_cache_twice_within_calls_and_heap() -> None:
+    plenty, mib = 1 << 33, 1 << 20
+    given = (
+        *((size, "rotate", 50, plenty) for size in (2 << 10, 2 * mib, 8 * mib, 0)),
+        (512 * mib, "rotate", 4, plenty),
+        *((8 * mib, "rotate", 50, heap) for heap in (33 * mib, mib)),
+        *((size, "hot", 50, plenty) for size in (2 << 10, 0)),
+    )
+    found = [slots_for(size, l2, 50 * mib, calls, heap) for size, l2, calls, heap in given]
+    assert found == [50, 50, 13, 50, 1, 4, 1, 1, 1]
 
 
 def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> None:
@@ -146,15 +133,15 @@ def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_grap
 
 
 @pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
-def test_the_windows_barriers_are_in_the_time(cache: Path, window: str, barriers: int) -> None:
-    plan = MeasurePlan((contestant(cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
+def test_the_windows_barriers_are_in_the_time(compile_cache: Path, window: str, barriers: int) -> None:
+    plan = MeasurePlan((contestant(compile_cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
     for found in Bench(plan, 2).run():
         assert found.contestants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
 
 
-def test_eager_calls_are_not_captured_and_hot_has_one_slot(cache: Path) -> None:
+def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache: Path) -> None:
     timing = dataclasses.replace(TIMING, mode="eager", l2="hot")
-    bench = Bench(MeasurePlan((contestant(cache, "one_shot"),), timing), 2)
+    bench = Bench(MeasurePlan((contestant(compile_cache, "one_shot"),), timing), 2)
     for found in bench.run():
         assert found.contestants[0].samples_us == pytest.approx([CALL_US] * 3)
         assert found.contestants[0].slots == 1
@@ -211,10 +198,10 @@ def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.
 
 @pytest.mark.parametrize(("warmup", "tired"), [(2, 1), (0, 1), (2, 3)])
 def test_graphs_that_do_nothing_or_only_work_while_warming_up_are_found_out(
-    cache: Path, warmup: int, tired: int
+    compile_cache: Path, warmup: int, tired: int
 ) -> None:
     """What was written before would be right, and in place the input would still be there: it is gone by then."""
-    contestants = contestant(cache, "one_shot"), contestant(cache, "two_shot", placement="in_place")
+    contestants = contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot", placement="in_place")
     plan = MeasurePlan(contestants, dataclasses.replace(TIMING, warmup=warmup))
     timed, _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(tired_graphs=tired)).run(), None)
     assert [one.timing for one in timed] == [None, None]
@@ -232,17 +219,19 @@ def stopwatch_with(**values: Any) -> Callable[[RecordingFabric, RecordingStopwat
     return spoil
 
 
-def test_in_place_the_last_check_is_of_calls_from_a_graph(cache: Path) -> None:
+def test_in_place_the_last_check_is_of_calls_from_a_graph(compile_cache: Path) -> None:
     """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
-    plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
+    plan = MeasurePlan((contestant(compile_cache, "two_shot", placement="in_place"),), TIMING)
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(doubled_graphs=True)).run(), None)
     assert timed.timing is None
     assert timed.wrong is not None
     assert timed.wrong.wrong > 2048
 
 
-def test_a_slot_that_the_timed_calls_left_out_is_found_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = MeasurePlan((contestant(cache, "two_shot", placement="in_place"),), TIMING)
+def test_a_slot_that_the_timed_calls_left_out_is_found_out(
+    compile_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = MeasurePlan((contestant(compile_cache, "two_shot", placement="in_place"),), TIMING)
     original = measure_module.Sampling._round
 
     def without_the_last(self: Any, keep: bool = False) -> None:
@@ -379,9 +368,9 @@ def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.Mo
     assert caught.value.status == "DEADLOCK"
 
 
-def test_both_placements_of_a_kernel_are_timed_together_and_apart(cache: Path) -> None:
+def test_both_placements_of_a_kernel_are_timed_together_and_apart(compile_cache: Path) -> None:
     places = ("out_of_place", "in_place")
-    plan = MeasurePlan(tuple(contestant(cache, "two_shot", placement=place) for place in places), TIMING)
+    plan = MeasurePlan(tuple(contestant(compile_cache, "two_shot", placement=place) for place in places), TIMING)
     found, _ = combine(plan, Bench(plan, 2).run(), None)
     timings = [one.timing for one in found if one.timing is not None]
     assert [timing.slot_bytes for timing in timings] == [8192, 4096]
@@ -422,8 +411,8 @@ def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
     assert link_limit([]) is None
 
 
-def test_one_rank_has_no_link(cache: Path) -> None:
-    plan = MeasurePlan((contestant(cache, "one_shot", world_size=1),), TIMING, link=True)
+def test_one_rank_has_no_link(compile_cache: Path) -> None:
+    plan = MeasurePlan((contestant(compile_cache, "one_shot", world_size=1),), TIMING, link=True)
     (found,) = Bench(plan, 1).run()
     assert found.link is None
     assert isinstance(found, RankMeasurement)

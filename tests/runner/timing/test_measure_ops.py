@@ -14,15 +14,10 @@ from tests.runner.measuring import TIMING, Bench, contestant
 from tests.runner.timing.test_measure import stopwatch_with
 
 
-@pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
-    return compile_cache
-
-
-def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
+def plan_of(compile_cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
     if op in ("all_gather", "broadcast", "all_to_all", "all_to_all_v", "send_recv", "barrier"):
         changes = {"accumulator": "none", "reduction": "none"} | changes
-    return MeasurePlan((contestant(cache, algorithm, op=op, **changes),), TIMING)
+    return MeasurePlan((contestant(compile_cache, algorithm, op=op, **changes),), TIMING)
 
 
 @pytest.mark.parametrize(
@@ -41,9 +36,9 @@ def plan_of(cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan
     ],
 )
 def test_every_op_has_a_time_and_its_own_bus_factor(
-    cache: Path, op: str, algorithm: str, changes: dict[str, Any], factor: float
+    compile_cache: Path, op: str, algorithm: str, changes: dict[str, Any], factor: float
 ) -> None:
-    plan = plan_of(cache, algorithm, op, **changes)
+    plan = plan_of(compile_cache, algorithm, op, **changes)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None, timed
     assert timed.timing.bus_factor == factor
@@ -54,38 +49,38 @@ def test_every_op_has_a_time_and_its_own_bus_factor(
     assert timed.timing.checked_after == timed.timing.checked_before * (1 if accumulates else 2)
 
 
-def test_a_barrier_and_an_empty_message_have_a_time(cache: Path) -> None:
-    plan = plan_of(cache, "peers", "barrier", dtype="uint32", size_bytes=4)
+def test_a_barrier_and_an_empty_message_have_a_time(compile_cache: Path) -> None:
+    plan = plan_of(compile_cache, "peers", "barrier", dtype="uint32", size_bytes=4)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None
     assert timed.timing.busbw_gbps(4) == 0
     assert timed.timing.slot_bytes == 4 + 8
-    plan = plan_of(cache, "pull", "all_gather", size_bytes=0)
+    plan = plan_of(compile_cache, "pull", "all_gather", size_bytes=0)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None
     assert (timed.timing.slot_bytes, timed.timing.checked_before, timed.timing.checked_after) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("tired", [0, 3])
-def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(cache: Path, tired: int) -> None:
-    plan = plan_of(cache, "push", "all_gather", placement="in_place")
+def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(compile_cache: Path, tired: int) -> None:
+    plan = plan_of(compile_cache, "push", "all_gather", placement="in_place")
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(tired_graphs=tired)).run(), None)
     assert timed.timing is None
     assert timed.wrong is not None
     assert timed.wrong.wrong > 0
 
 
-def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(cache: Path) -> None:
-    plan = plan_of(cache, "pull", "reduce", root=1, placement="in_place")
+def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(compile_cache: Path) -> None:
+    plan = plan_of(compile_cache, "pull", "reduce", root=1, placement="in_place")
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(empty_graphs=True)).run(), None)
     assert timed.problem == "rank 1: the timed calls changed nothing"
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
+    compile_cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
 ) -> None:
-    plan = plan_of(cache, "pull", "reduce", root=1, placement=placement)
+    plan = plan_of(compile_cache, "pull", "reduce", root=1, placement=placement)
     original = measure_module.Measurement.outputs
 
     def outputs(measurement: Any) -> list[torch.Tensor]:
