@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ def findings_of(outcome: Outcome) -> dict[str, Any]:
     return {record["case"]["algorithm"]: record.get("findings", "not checked") for record in outcome.records}
 
 
-def test_no_finding(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_no_finding_and_races_that_were_not_looked_for(symlab: Callable[..., Outcome], script: Script) -> None:
     done = symlab("sizes=[8]", RACES)
     assert done.code == 0
     assert script.worlds[0].fabric.races
@@ -31,12 +32,8 @@ def test_no_finding(symlab: Callable[..., Outcome], script: Script) -> None:
     assert "races" in done.out
     assert " none" in done.out
     assert all(load(path).verified for path in record_files(done.folder))
-
-
-def test_without_it_the_summary_says_that_races_were_not_looked_for(
-    symlab: Callable[..., Outcome], script: Script
-) -> None:
     script.findings["shot"] = (finding(),)
+    shutil.rmtree(done.folder / "records")
     done = symlab("sizes=[8]")
     assert done.code == 0
     assert findings_of(done) == {"one_shot": "not checked", "two_shot": "not checked"}

@@ -156,6 +156,7 @@ def test_one_reason_of_many_cases_is_told_once_and_many_are_cut() -> None:
     lines = failures(records)
     assert lines[:MAX_IDS] == [f"  {one.id}" for one in records[:MAX_IDS]]
     assert lines[MAX_IDS:] == ["  and 2 cases more", "    TIMEOUT: rank 2 hung"]
+    assert failures(records[:MAX_IDS])[MAX_IDS:] == ["    TIMEOUT: rank 2 hung"]
     records = [failed(reason=f"rank {number} hung") for number in range(MAX_STORIES + 2)]
     lines = failures(records, "records/x")
     assert len(lines) == 2 * MAX_STORIES + 1

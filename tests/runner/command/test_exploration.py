@@ -14,8 +14,8 @@ from reports.table.compare import heading
 from runner.command.exploration import seeds_of
 from runner.request.experiments import CONF
 from symlab.command import main
-from tests.runner.conftest import on_its_fabric
-from tests.runner.request.test_validate import composed
+from tests.golden import same_text
+from tests.runner.conftest import asked, on_its_fabric, refusals
 
 PUSH = '''
 """send_recv/{name}: stores to the next rank, and waits at {waits}."""
@@ -83,39 +83,20 @@ def records_of(*arguments: str, code: int = 0) -> list[Record]:
 
 
 class TestRequests:
-    @pytest.mark.slow
     def test_an_order_that_is_fair_becomes_random_but_for_a_dead_rank(self) -> None:
-        for name, schedule, seeds in (
-            ("none", "fair", 1),
-            ("late_rank", "random", 8),
-            ("no_host_barrier", "random", 8),
-            ("dead_rank", "fair", 1),
-            ("two_streams+late_rank", "random", 8),
-        ):
-            (job,) = composed(f"stress={name}", "fabric=simulator")
-            request = on_its_fabric(job.request)
-            assert (request.fabric.schedule, len(seeds_of(request))) == (schedule, seeds)
+        found = {}
+        for name in ("none", "late_rank", "no_host_barrier", "dead_rank", "two_streams+late_rank"):
+            (asked_for,) = asked(f"stress={name} fabric=simulator")
+            request = on_its_fabric(asked_for)
+            found[name] = (request.fabric.schedule, len(seeds_of(request)))
+        random = dict.fromkeys(("late_rank", "no_host_barrier", "two_streams+late_rank"), ("random", 8))
+        assert found == {"none": ("fair", 1), "dead_rank": ("fair", 1), **random}
+        (seeded,) = asked("stress=late_rank fabric=simulator fabric.seed=5 stress_seeds=3")
+        assert seeds_of(on_its_fabric(seeded)) == (5, 6, 7), "they begin with the fabric's"
 
-    def test_seeds_begin_with_the_fabric_s(self) -> None:
-        (job,) = composed("stress=late_rank", "fabric=simulator", "fabric.seed=5", "stress_seeds=3")
-        assert seeds_of(on_its_fabric(job.request)) == (5, 6, 7)
-
-    @pytest.mark.parametrize(
-        ("arguments", "text"),
-        [
-            (["stress=late"], "there is no stress 'late' (stress), give one of none, late_rank, "),
-            (["stress=[late_rank]"], "stress"),
-            (["stress_seeds=0"], "stress_seeds"),
-            (["+exp=custom_ptx", "stress=late_rank"], "op=custom has no stress (stress=late_rank), leave it at none"),
-        ],
-    )
-    def test_what_is_wrong_is_one_line(
-        self, ran: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
-    ) -> None:
-        assert main(["run", *arguments, "fabric=simulator", "track=none"]) == 2
-        error = capsys.readouterr().err
-        assert text in error
-        assert len(error.splitlines()) == 1
+    def test_what_is_wrong_is_one_line(self) -> None:
+        lines = "stress=late / stress=[late_rank] / stress_seeds=0 / +exp=custom_ptx stress=late_rank"
+        same_text(refusals(lines))
 
 
 class TestRuns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +9,15 @@ from typing import Any
 import pytest
 
 from kernels import flashinfer
+from memory.fabric import Executable
 from reports.record.record import RecordedEnvironment, RecordedRequest, Status
 from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import Job, Means, run_job, usual_means
-from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult
 from runner.world.world import WorldFailure
-from tests.runner.command.test_job_timing import LIMIT, Shelf, timing_of
-from tests.runner.conftest import GOOD, TWO, on_its_fabric
+from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
+from tests.runner.conftest import GOOD
 
 READY = Brought("", "PyTorch 2.11.0, nvcc 13.0")
 BASELINES = "baselines=[flashinfer/vllm_one_shot,nccl,flashinfer/trtllm_lamport]"
@@ -31,10 +30,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job_of(*arguments: str) -> Job:
-    wanted = ["fabric=nvshmem", BASELINES, TWO, "algorithms=[one_shot]", "dtype=bfloat16", *arguments]
-    with hydra_over():
-        (composed,) = compose_jobs(wanted, multirun=False)
-    request = on_its_fabric(composed.request)
+    request = asked_for(BASELINES, "algorithms=[one_shot]", "dtype=bfloat16", *arguments)
     return Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
 
 
@@ -43,22 +39,12 @@ def done(shelf: Shelf, brought: Callable[[Any, str], Brought], *arguments: str, 
         shelf.events.append(f"measure {contestants[0].case.size_bytes}")
         return [TimedResult(timing_of(LIMIT)) for _ in contestants], LIMIT
 
-    usual = usual_means()
+    def compiled(spec: Any, *given: Any) -> Executable:
+        return Executable(spec.name, "entry", "sm_90a", "ptx", "sha256:0")
+
     ran = changes.pop("ran", lambda *given: GOOD)
-    compiled: Any = lambda spec, *given: dataclasses.replace(  # noqa: E731
-        EXECUTABLE, name=spec.name
-    )
-    run_job(job_of(*arguments), shelf, Means(usual.refuses, compiled, ran, measured, brought=brought))
+    run_job(job_of(*arguments), shelf, Means(usual_means().refuses, compiled, ran, measured, brought=brought))
     return shelf
-
-
-def _executable() -> Any:
-    from memory.fabric import Executable
-
-    return Executable("all_reduce/one_shot", "entry", "sm_90a", "ptx", "sha256:0")
-
-
-EXECUTABLE = _executable()
 
 
 def test_each_module_is_brought_once_before_the_time_of_its_first_case(monkeypatch: pytest.MonkeyPatch) -> None:

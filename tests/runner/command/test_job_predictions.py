@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,10 +20,10 @@ from runner.command import job as jobs
 from runner.command.console import Console
 from runner.command.job import Job, Means, run_job
 from runner.predict import of_request
-from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import TimedResult
-from tests.runner.command.test_job_timing import LIMIT, Shelf, timing_of
-from tests.runner.conftest import BAD, TWO, Outcome, Script, on_its_fabric
+from tests.golden import same_text
+from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
+from tests.runner.conftest import BAD, Outcome, Script
 
 TERMS = PredictedTerms(
     launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, memory_us=0.125, more_us=0.5, cold_us=0.0
@@ -63,9 +64,7 @@ class Told:
 
 
 def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str = "") -> Shelf:
-    with hydra_over():
-        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
-    request = on_its_fabric(composed.request)
+    request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
     assert means is not None
@@ -81,26 +80,14 @@ def times_beside(records: list[Record]) -> list[float | str | None]:
 
 def test_predictions_are_made_between_the_sizes_when_nothing_is_timed() -> None:
     shelf = predicted_job(Shelf(), Script(), "sizes=[8,16]", "timing.predict=true")
-    assert shelf.events[3:11] == [
-        "measure 8",
-        "predicting 3 cases of 8 B in the simulator",
-        "predict 8 one_shot",
-        "predict 8 two_shot",
-        "predict 8 nccl",
-        "keep 8 one_shot",
-        "keep 8 two_shot",
-        "keep 8 nccl",
-    ]
+    same_text("\n".join(shelf.events[3:11]))
     assert shelf.events.index("measure 16") > shelf.events.index("keep 8 nccl")
     assert times_beside(shelf.records) == [4.0, 4.0, "a library's"] * 2
     assert all(one.status is Status.PASSED and one.timing is not None for one in shelf.records)
-
-
-def test_nothing_is_predicted_unasked_and_records_stay_as_they_were() -> None:
-    shelf = predicted_job(Shelf(), Script(), "sizes=8")
-    assert times_beside(shelf.records) == [None] * 3
-    assert not any(one.startswith("predict") for one in shelf.events)
-    assert all("prediction" not in json.loads(one.to_json()) for one in shelf.records)
+    unasked = predicted_job(Shelf(), Script(), "sizes=8")
+    assert times_beside(unasked.records) == [None] * 3
+    assert not any(one.startswith("predict") for one in unasked.events)
+    assert all("prediction" not in json.loads(one.to_json()) for one in unasked.records)
 
 
 def test_only_what_has_a_time_is_predicted() -> None:
@@ -122,21 +109,13 @@ def test_an_interrupted_prediction_keeps_all_times() -> None:
 
 
 def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs of an unknown type: the records have the reason, and no case fails."""
+    """GPUs of an unknown type, and whatever breaks while the type is looked up: the records have all times and the
+    reason, and no case fails."""
     monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     (reason,) = {str(one) for one in times_beside(shelf.records)}
     assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"
-
-
-def test_no_error_of_a_prediction_costs_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever breaks while the type of GPU is looked up: all times are kept, with the reason."""
-
-    def fails(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
-    monkeypatch.setattr(of_request, "type_beside", fails)
+    monkeypatch.setattr(of_request, "type_beside", Mock(side_effect=MemoryError))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     assert times_beside(shelf.records) == ["not simulated: MemoryError"] * 3
     assert all(one.timing is not None for one in shelf.records)

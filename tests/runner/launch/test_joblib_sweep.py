@@ -170,16 +170,8 @@ def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> Non
         composed = compose_jobs(SWEEP, True)
     command = prepare((), composed)
     cases = {job.composed.number: frozenset(case.id for case in job.cases) for job in command.jobs}
-    content = Content(
-        Asked("20260101T000000Z-x-00000000", (), 4, {}),
-        tuple(map(_portable, command.jobs)),
-        cases,
-        None,
-        "submitit_slurm",
-        0,
-        2,
-        1,
-    )
+    asked, jobs = Asked("20260101T000000Z-x-00000000", (), 4, {}), tuple(map(_portable, command.jobs))
+    content = Content(asked, jobs, cases, None, "submitit_slurm", 0, 2, 1)
     returned = Supervisor(MODULE, pickle.dumps(content), str(tmp_path / "20260101T000000Z-x-00000000"), "token")(1)
     assert returned.state.how == "finished", returned.state
     store = Store(tmp_path / "kept")

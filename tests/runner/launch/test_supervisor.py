@@ -52,6 +52,11 @@ def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> No
     assert (tmp_path / "did-5.json").read_text() == "2,3"
 
 
+def launched(folder: Path, *steps: tuple[Any, ...]) -> Supervisor:
+    LaunchFiles(folder).create("a token")
+    return Supervisor(STUB, pickle.dumps(list(steps)), str(folder), "a token")
+
+
 def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path) -> None:
     state = supervised(tmp_path, [("code", 1)]).state
     assert state.how == "its process ended with exit code 1: what it said last"
@@ -60,12 +65,18 @@ def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path)
 
 def test_a_worker_that_is_started_again_counts_it(tmp_path: Path) -> None:
     """A scheduler requeues a job: the same worker begins again, and keeps what was lost before."""
-    files = LaunchFiles(tmp_path)
-    files.create("a token")
-    launch = Supervisor(STUB, pickle.dumps([("die", 1), ("job", 2)]), str(tmp_path), "a token")
+    launch = launched(tmp_path, ("die", 1), ("job", 2))
     assert launch(0).state.starts == 1
     again = launch(0).state
     assert (again.starts, sorted(again.lost), again.how) == (2, [1], "finished")
+
+
+def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
+    """And not without end: what kills each of them may be the machine."""
+    killed = [("killed",)] * MOST_STARTS_BETWEEN
+    assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).state.how == "finished"
+    assert (tmp_path / "one" / "did-1.json").exists()
+    assert launched(tmp_path / "other", *killed)(1).state.how == "its process was ended by SIGKILL"
 
 
 def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
@@ -102,15 +113,3 @@ def test_a_folder_of_another_launch_is_not_this_ones(tmp_path: Path, token: str)
     launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path), "a token")
     assert list(launch(0).files) == ["did-7.json"]
     assert not (tmp_path / "did-7.json").exists()
-
-
-def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
-    """And not without end: what kills each of them may be the machine."""
-    LaunchFiles(tmp_path).create("a token")
-    steps = [("killed",)] * (MOST_STARTS_BETWEEN - 1) + [("job", 1)]
-    launch = Supervisor(STUB, pickle.dumps(steps), str(tmp_path), "a token")
-    assert launch(0).state.how == "finished"
-    assert (tmp_path / "did-1.json").exists()
-    steps = [("killed",)] * MOST_STARTS_BETWEEN
-    launch = Supervisor(STUB, pickle.dumps(steps), str(tmp_path), "a token")
-    assert launch(1).state.how == "its process was ended by SIGKILL"

@@ -53,26 +53,11 @@ def test_every_job_is_possible_and_every_case_is_new(name: str) -> None:
     assert all(cases for _, cases in jobs)
     ids = Counter(case.id for _, cases in jobs for case in cases)
     assert [case for case, times in ids.items() if times > 1] == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_its_line_in_the_help_says_how_many_jobs(name: str) -> None:
     text = experiments()[name]
     assert text
     assert not text.endswith(".")
     said = re.search(r"\((\w+) jobs\)", text)
-    jobs = len(expanded(f"+exp={name}"))
-    assert jobs == (1 if said is None else NUMBERS.get(said[1]) or int(said[1]))
-
-
-def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms() -> None:
-    missing = set(OPS)
-    for name in NAMES:
-        for job, cases in expanded(f"+exp={name}"):
-            algorithms = {spec.algorithm for spec in SPECS if spec.op == job.request.op}
-            if algorithms <= {case.algorithm for case in cases} and name.startswith((job.request.op, "allreduce")):
-                missing.discard(job.request.op)
-    assert missing == set()
+    assert len(jobs) == (1 if said is None else NUMBERS.get(said[1]) or int(said[1])), "as its line in the help says"
 
 
 def test_ops_with_a_root_have_one_that_is_not_the_first_rank() -> None:
@@ -81,21 +66,21 @@ def test_ops_with_a_root_have_one_that_is_not_the_first_rank() -> None:
         assert roots == {3}
 
 
-def test_data_that_only_moves_has_neither_accumulator_nor_reduction() -> None:
+def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms() -> None:
+    """What only moves data has neither accumulator nor reduction; 8 bits run where multimem has them."""
+    missing = set(OPS)
     for name in NAMES:
-        for _, cases in expanded(f"+exp={name}"):
+        for job, cases in expanded(f"+exp={name}"):
+            algorithms = {spec.algorithm for spec in SPECS if spec.op == job.request.op}
+            if algorithms <= {case.algorithm for case in cases} and name.startswith((job.request.op, "allreduce")):
+                missing.discard(job.request.op)
+            if job.request.dtype.startswith("float8") and any(one.algorithm.startswith("multimem") for one in cases):
+                assert job.request.fabric.arch == "sm_100a"
             for case in cases:
                 moves = case.op == CUSTOM or not collective(case.op).reduces
                 assert (case.reduction == "none") == moves
                 assert case.accumulator == "library" or (case.accumulator == "none") == moves
-
-
-def test_what_is_for_8_bits_runs_where_multimem_has_them() -> None:
-    for name in NAMES:
-        for job, cases in expanded(f"+exp={name}"):
-            multimem = any(case.algorithm.startswith("multimem") for case in cases)
-            if multimem and job.request.dtype.startswith("float8"):
-                assert job.request.fabric.arch == "sm_100a"
+    assert missing == set()
 
 
 def test_the_readme_names_no_experiment_that_is_not_there() -> None:
