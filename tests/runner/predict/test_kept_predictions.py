@@ -24,6 +24,7 @@ from runner.predict.predicting import simulator_digest
 from runner.predict.stored_score import stored
 from runner.request.validate import CONF
 from symlab.__main__ import main
+from tests.golden import same_text
 
 REQUEST = (
     "op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,16K]", "algorithms=[one_shot,two_shot]",
@@ -100,7 +101,7 @@ def test_what_is_kept_is_what_was_printed(kept, compiled, capsys):
 def test_a_kept_prediction_is_not_replaced(kept, compiled, capsys):
     before = kept.read_bytes()
     assert main(["predict", *REQUEST, f"cache_dir={compiled}", "--keep", str(kept.parent)]) == 2
-    assert f"{kept} is kept already, and is not replaced (--keep), give another folder" in capsys.readouterr().err
+    same_text(capsys.readouterr().err)
     assert kept.read_bytes() == before
 
 
@@ -117,8 +118,7 @@ def test_of_two_calls_at_once_the_first_is_kept(compiled, tmp_path, monkeypatch,
 
     monkeypatch.setattr(command, "series_of", meanwhile)
     assert main(["predict", *REQUEST, "sizes=[1K]", f"cache_dir={compiled}", "--keep", str(folder)]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert f"{folder / NAME} is kept already, and is not replaced (--keep), give another folder" in error
+    same_text(capsys.readouterr().err.splitlines()[-1])
     assert [(one.name, one.read_text()) for one in folder.iterdir()] == [(NAME, "the other's")]
 
 
@@ -140,22 +140,16 @@ def test_lines_of_a_request_are_kept_without_paths_of_this_machine(compiled, tmp
 def test_an_empty_path_is_refused(option, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["predict", *REQUEST, option, ""]) == 2
-    error = capsys.readouterr().err
-    assert f"the path is empty ({option}), name a folder" in error
-    assert error.count("\n") == 1
+    same_text(capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_places_that_cannot_keep_predictions_are_refused(kept, compiled, capsys, tmp_path):
     words = (*REQUEST, f"cache_dir={compiled}")
-    assert main(["predict", *words, "--keep", str(kept)]) == 2
-    assert f"{kept} is no folder (--keep), give one" in capsys.readouterr().err
-    assert main(["predict", *words, "--keep", str(kept / "below")]) == 2
-    assert "--keep" in capsys.readouterr().err
-    double = ("-m", *words, "seed=1,2", "--keep", str(tmp_path / "two"))
-    assert main(["predict", *double]) == 2
-    assert f"two jobs would both be kept as {NAME} (--keep)" in capsys.readouterr().err
+    for asked, place in ((words, kept), (words, kept / "below"), (("-m", *words, "seed=1,2"), tmp_path / "two")):
+        assert main(["predict", *asked, "--keep", str(place)]) == 2
+        same_text(capsys.readouterr().err.splitlines()[-1])
     assert not (tmp_path / "two").exists()
 
 
@@ -187,7 +181,7 @@ def test_kept_predictions_are_compared_with_published_records(kept, capsys):
 def test_a_comparison_is_shown_in_four_forms(kept, capsys):
     said = {}
     for form in ("text", "markdown", "csv", "json"):
-        assert main(["predict", "--kept", str(kept.parent), PUBLISHED, "--format", form]) == 0
+        assert _compared(kept, "--format", form) == 0
         said[form] = capsys.readouterr().out
     assert "all_reduce bfloat16, 2 ranks of h200" in said["text"]
     assert "measured before the prediction was made: 4 of 4 cases" in said["text"]
@@ -198,20 +192,15 @@ def test_a_comparison_is_shown_in_four_forms(kept, capsys):
 
 
 def test_what_was_measured_later_is_not_called_earlier(kept, capsys):
-    _changed(kept, lambda document: document.update(made="2026-01-01T00:00:00+00:00"))
-    assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 0
-    text = capsys.readouterr().out
-    assert "measured before" not in text
-    assert "predicted on 2026-01-01" in text
-
-
-def test_time_zones_of_kept_predictions_count(kept, capsys):
-    """The published records began at 08:2x UTC on 2026-11-21: that is after 10:00 of a zone four hours ahead."""
-    began = min(one.started for one in read([PUBLISHED]))
-    for made, is_earlier in ((f"{began[:19]}-04:00", True), (f"{began[:19]}+04:00", False)):
+    """Time zones count: the published records began at 08:2x UTC on 2026-11-21, after 10:00 of a zone four hours
+    ahead."""
+    began = min(one.started for one in read([PUBLISHED]))[:19]
+    for made, is_earlier in (("2026-01-01T00:00:00+00:00", False), (f"{began}-04:00", True), (f"{began}+04:00", False)):
         _changed(kept, lambda document, made=made: document.update(made=made))
-        assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 0
-        assert ("measured before" in capsys.readouterr().out) == is_earlier
+        assert _compared(kept) == 0
+        said = capsys.readouterr().out
+        assert ("measured before" in said) == is_earlier
+        assert f"predicted on {made[:10]}" in said
 
 
 @pytest.mark.parametrize(
@@ -239,7 +228,7 @@ def test_time_zones_of_kept_predictions_count(kept, capsys):
 )
 def test_a_damaged_kept_file_is_named(kept, capsys, change):
     _changed(kept, change)
-    assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 2
+    assert _compared(kept) == 2
     error = capsys.readouterr().err
     assert f"{kept}: not a kept prediction (" in error
     assert error.count("\n") == 1
@@ -248,30 +237,29 @@ def test_a_damaged_kept_file_is_named(kept, capsys, change):
 def test_a_kept_file_that_is_nested_too_deeply_is_named(kept, capsys):
     for text in ("[" * 100_000 + "]" * 100_000, '{"symlab_predicted": 1e400}', "\ufeff{}"):
         kept.write_text(text)
-        assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 2
+        assert _compared(kept) == 2
         error = capsys.readouterr().err
         assert f"{kept}: not a kept prediction (" in error
         assert error.count("\n") == 1
 
 
 def test_wrong_comparisons_say_what_is_right(kept, capsys, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    other = str(CONF.parent / PLACE / "h200-x4" / "collectives-world1.jsonl.xz")
-    for words, said in (
-        ((str(kept.parent),), "no records to compare with (--kept), give folders or bundles"),
-        ((str(empty), PUBLISHED), f"{empty}: no predictions here, symlab predict --keep writes them"),
-        ((str(tmp_path / "none"), PUBLISHED), "none: no such folder"),
-        ((str(kept.parent), other), "is among the predictions"),
-        ((str(kept.parent), str(tmp_path / "nowhere")), "nowhere"),
-        ((str(kept.parent), PUBLISHED, "--explain"), "--kept compares records with what was predicted (--kept)"),
-        ((str(kept.parent), "--score"), "--score and --kept exclude each other (--kept), give one of them"),
+    (tmp_path / "empty").mkdir()
+    here, other = str(kept.parent), str(CONF.parent / PLACE / "h200-x4" / "collectives-world1.jsonl.xz")
+    for words in (
+        (here,),
+        (str(tmp_path / "empty"), PUBLISHED),
+        (str(tmp_path / "none"), PUBLISHED),
+        (here, other),
+        (here, str(tmp_path / "nowhere")),
+        (here, PUBLISHED, "--explain"),
+        (here, "--score"),
     ):
         assert main(["predict", "--kept", *words]) == 2
-        assert said in capsys.readouterr().err
+        same_text(capsys.readouterr().err)
     (kept.parent / "copy.predicted.json").write_bytes(kept.read_bytes())
-    assert main(["predict", "--kept", str(kept.parent), PUBLISHED]) == 2
-    assert "is kept in another file, too" in capsys.readouterr().err
+    assert _compared(kept) == 2
+    same_text(capsys.readouterr().err)
 
 
 def test_rows_count_errors_intervals_and_choices(kept):
@@ -373,3 +361,7 @@ def test_the_published_predictions_for_4_are_compared_as_the_readme_says(capsys)
     told = f"{every['cases']} cases, median {every['median']:.1%}, 95th percentile {every['p95']:.1%}, "
     told += f"{every['within']:.0%} within their interval"
     assert told.replace("%", " %") in " ".join(said.split())
+
+
+def _compared(kept, *words):
+    return main(["predict", "--kept", str(kept.parent), PUBLISHED, *words])

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
 from symlab.__main__ import main
+from tests.golden import same_text
 from tests.patience import NEVER_S, SOON_S
 
 REQUEST = (
@@ -49,23 +51,22 @@ def _asked(cache, *words):
 
 @pytest.mark.slow
 def test_text_csv_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
-    assert _asked(cache, "fabric.gpu=h200", FLAGGED) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of h200")
-    assert _asked(cache, "fabric.gpu=h200", FLAGGED, "--format", "json") == 0
-    lines = json.loads(capsys.readouterr().out)
-    assert _asked(cache, "fabric.gpu=h200", FLAGGED, "--format", "csv") == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    said = {}
+    for form in ("text", "json", "csv"):
+        assert _asked(cache, "fabric.gpu=h200", FLAGGED, "--format", form) == 0
+        said[form] = capsys.readouterr().out
+    lines, rows = json.loads(said["json"]), list(csv.DictReader(io.StringIO(said["csv"])))
+    assert said["text"].startswith("PREDICTED, not measured: all_reduce bfloat16, accumulator float32, sum, 2 ranks of")
     assert [row["time_us"] for row in rows] == ["" if one["time_us"] is None else str(one["time_us"]) for one in lines]
     assert {row["predicted"] for row in rows} == {"True"}
     assert {one["predicted"] for one in lines} == {True}
     for one in (one for one in lines if not one["refused"]):
         assert one["low_us"] < one["high_us"]
-        assert f"{one['time_us']:.2f} (" in text
+        assert f"{one['time_us']:.2f} (" in said["text"]
         assert one["busbw_gbps"] == pytest.approx(one["size_bytes"] / one["time_us"] / 1e3)
     small = [one for one in lines if one["size_bytes"] == 1024]
     assert [(one["algorithm"], one["rank"]) for one in small] == [("ll", 1), ("one_shot", 2)]
-    assert "refused: all_reduce/ll 1M" in text
+    assert "refused: all_reduce/ll 1M" in said["text"]
 
 
 def test_predictions_are_near_what_was_measured_on_2_h200(cache, capsys):
@@ -78,40 +79,50 @@ def test_predictions_are_near_what_was_measured_on_2_h200(cache, capsys):
 
 
 def test_an_uncalibrated_type_gives_the_order_and_says_why(cache, capsys):
-    assert _asked(cache, "fabric.gpu=a100", "fabric.arch=sm_80", "algorithms=[one_shot]", "sizes=[1K]") == 2
-    capsys.readouterr()
-    assert _asked(cache, "fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K]") == 0
-    capsys.readouterr()
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+    assert _asked(cache, *SMALL, "fabric.gpu=a100", "fabric.arch=sm_80") == 2
+    same_text(capsys.readouterr().err)
     known = rates_of(gpu_type("b200"))
     assert not known.is_calibrated
-    small = predicted(case, find(case.name), known, stored(), "sm_90a", cache, 1)
+    small = predicted(ONE, find(ONE.name), known, stored(), "sm_90a", cache, 1)
     assert not small.is_worth_telling
     assert small.remarks == ("uncalibrated: no floors of b200, launches and waits are those of h200",)
+    found = explaining.explained(ONE, known, cache, "sm_90a")
+    lines = list(found.lines())
+    assert "in order, for b200 has no floors:" in lines[0]
+    assert lines[1].startswith("  steps: ")
+    assert [int(line.split(".")[0]) for line in lines[2:]] == list(range(1, len(lines) - 1)), "by number"
+    assert " us " not in "\n".join(lines)
+    assert {(step["from_us"], step["to_us"]) for step in found.document()["steps"]} == {(None, None)}
 
 
-def test_a_profile_is_simulated_once(cache, monkeypatch):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
-    first = predicting.work_of(case, find(case.name), "sm_90a", cache)
-    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated again"))
-    assert predicting.work_of(case, find(case.name), "sm_90a", cache) == first
+def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
+    first = predicting.work_of(ONE, find(ONE.name), "sm_90a", cache)
+    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated anew"))
+    assert predicting.work_of(ONE, find(ONE.name), "sm_90a", cache) == first
+    monkeypatch.setattr(predicting, "simulator_digest", lambda: "sha256:other")
+    monkeypatch.setattr(predicting, "least_steps", lambda *_: {})
+    with pytest.raises(pytest.fail.Exception, match="simulated anew"):
+        predicting.work_of(ONE, find(ONE.name), "sm_90a", cache)
 
 
 def test_the_interval_is_that_of_the_regime(cache):
     intervals = {"latency": (0.5, 2.0), "mixed": (0.9, 1.1), "bandwidth": (0.95, 1.05)}
     score = Stored("h200", 1, Fitted(0.4, 0.9), intervals)
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
-    one = predicted(case, find(case.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
+    one = predicted(ONE, find(ONE.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 
 
 def test_explain_tells_the_path_step_by_step(cache, capsys):
-    assert _asked(cache, "fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K]", "--explain") == 0
+    assert _asked(cache, *SMALL, "--explain") == 0
     text = capsys.readouterr().out
     assert "path of all_reduce/one_shot 1K out_of_place, by the floors of h200:" in text
-    assert "remote_load" in text
-    assert " hop " in text
-    assert "stored at PTX line" in text
+    assert all(word in text for word in ("remote_load", " hop ", "stored at PTX line"))
+    assert _asked(cache, *SMALL, "--explain", "--format", "json") == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    path = line["path"]
+    assert path["floors_of"] == "h200"
+    assert path["counts"]["hop"] == sum(step["kind"] == "hop" for step in path["steps"])
+    assert path["steps"][-1]["to_us"] > path["steps"][0]["from_us"] >= 0
 
 
 def test_a_path_ends_with_the_terms_that_make_the_predicted_time(cache, capsys):
@@ -134,64 +145,46 @@ def test_a_path_ends_with_the_terms_that_make_the_predicted_time(cache, capsys):
 
 def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
     waited = Segment("barrier", 0, 2, 3, 1.0, 1.5, line=90, awaited=(0, 2, 5, 81))
-    assert explaining._told(waited).endswith("; waited for warp 5, last at PTX line 81")
-    other = dataclasses.replace(waited, kind="cluster_barrier", awaited=(0, 1, 5, 81))
-    assert explaining._told(other).endswith("; waited for block 1 warp 5, last at PTX line 81")
-    assert explaining._told(dataclasses.replace(waited, awaited=(0, 2, 3, 81))).endswith("; came last")
-    assert explaining._told(dataclasses.replace(waited, kind="hop")).endswith(
-        "; rank 0 block 2 warp 5 stored at PTX line 81"
-    )
+    for changes in ({}, {"kind": "cluster_barrier", "awaited": (0, 1, 5, 81)}, {"awaited": (0, 2, 3, 81)}):
+        same_text(explaining._told(dataclasses.replace(waited, **changes)))
+    same_text(explaining._told(dataclasses.replace(waited, kind="hop")))
 
 
 def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 20, 2)
+    case = dataclasses.replace(ONE, size_bytes=1 << 20)
     monkeypatch.setattr("runner.predict.profiling.WHOLE_BYTES", 64 << 10)
     heading = next(explaining.explained(case, rates_of(gpu_type("h200")), cache, "sm_90a").lines())
     assert "shown by 64K on " in heading
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "words",
     [
-        ((), "a prediction is of a type of GPU (fabric.gpu), name one: fabric.gpu=h200"),
-        (("fabric.gpu=h999",), "unknown GPU 'h999'"),
-        (("fabric.gpu=h200", "--write"), "--write has no effect without --score"),
-        (("fabric.gpu=h200", "--score"), "(--score), give folders or bundles of timed records"),
-        (("fabric.gpu=h200", "algorithms=[lamport]", "sizes=[4M]"), "nothing can be predicted: all_reduce/lamport 4M"),
-        (
-            ("fabric.gpu=h200", "timing.mode=eager"),
-            "timing.mode=eager is not predicted (timing.mode), leave it",
-        ),
-        (("fabric.gpu=h200", "timing.mode=none"), "timing.mode=none is not predicted (timing.mode), leave it at graph"),
-        (
-            ("fabric.gpu=h200", "timing.window=entry_barrier"),
-            "timing.window=entry_barrier is not predicted (timing.window), leave it at kernel",
-        ),
-        (("fabric.gpu=h200", "timing.l2=hot"), "timing.l2=hot is not predicted (timing.l2), leave it at rotate"),
-        (("fabric.gpu=h200", "stress=late_rank"), "stress=late_rank is not predicted (stress), leave it at none"),
-        (
-            ("fabric.gpu=h200", "timing.dependent_launch=true"),
-            "dependent launches are not predicted (timing.dependent_launch), leave it false",
-        ),
-        (
-            ("fabric.gpu=h200", "algorithms=[one_shot,lamport@d]"),
-            "dependent launches are not predicted: lamport@d (algorithms), give it without d",
-        ),
-        (
-            ("fabric.gpu=h200", "algorithms=[one_shot@t512b64l8d]"),
-            "launches are not predicted: one_shot@t512",
-        ),
-        (("fabric.gpu=h200", "baselines=[nccl]"), "nccl is a library's, and the model is of the catalogue's kernels"),
-        (("fabric.gpu=h200", "algorithms=[nccl]"), "kernels (algorithms), name kernels of the catalogue"),
-        (("fabric.gpu=h200", "algorithms=best"), "there is no table of choices for h200 GPUs (algorithms=best)"),
-        (("fabric.gpu=h200", "world_size=16"), "world_size is 16, and 8 GPUs of h200 reach each other"),
-        (("fabric.gpu=h200", "world_size=1"), "world_size is 1, and the model is of kernels between GPUs (world_size)"),
-        (("fabric.gpu=h200", "--explain", "--format", "csv"), "a path is no line of CSV (--explain)"),
+        ["fabric.gpu=null"],
+        ["fabric.gpu=h999"],
+        ["--write"],
+        ["--score"],
+        ["algorithms=[lamport]", "sizes=[4M]"],
+        ["timing.mode=eager"],
+        ["timing.mode=none"],
+        ["timing.window=entry_barrier"],
+        ["timing.l2=hot"],
+        ["stress=late_rank"],
+        ["timing.dependent_launch=true"],
+        ["algorithms=[one_shot,lamport@d]"],
+        ["algorithms=[one_shot@t512b64l8d]"],
+        ["baselines=[nccl]"],
+        ["algorithms=[nccl]"],
+        ["algorithms=best"],
+        ["world_size=16"],
+        ["world_size=1"],
+        ["--explain", "--format", "csv"],
     ],
+    ids=" ".join,
 )
-def test_wrong_requests_say_what_is_right(cache, capsys, words, said):
-    assert _asked(cache, *words) == 2
-    assert said in capsys.readouterr().err
+def test_wrong_requests_say_what_is_right(cache, capsys, words):
+    assert _asked(cache, "fabric.gpu=h200", *words) == 2
+    same_text(capsys.readouterr().err)
 
 
 FLOORS = (
@@ -239,11 +232,11 @@ def test_floors_of_a_file_of_ones_own_count(one, tmp_path):
     assert (usual["gpu"], usual["remark"]) == ("h200", "")
 
 
-def test_a_description_without_floors_is_refused(cache, capsys, tmp_path):
+def test_a_description_without_floors_is_refused(cache, capsys):
     limits = dataclasses.replace(gpu_type("h200").limits, name="other")
     text = ", ".join(f"{key}: {value}" for key, value in dataclasses.asdict(limits).items())
     assert _asked(cache, f"fabric.gpu={{{text}}}") == 2
-    assert "unknown GPU 'other' (fabric.gpu)" in capsys.readouterr().err
+    same_text(capsys.readouterr().err)
 
 
 @pytest.mark.slow
@@ -266,11 +259,10 @@ def test_placements_are_told_apart(cache, capsys):
 
 
 def test_equal_times_have_one_rank_and_one_mark(cache):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
     known = rates_of(gpu_type("h200"))
-    first = predicted(case, find(case.name), known, stored(), "sm_90a", cache, 1)
+    first = predicted(ONE, find(ONE.name), known, stored(), "sm_90a", cache, 1)
     names = ("one_shot", "two_shot", "ll")
-    same = [dataclasses.replace(first, case=dataclasses.replace(case, algorithm=name)) for name in names]
+    same = [dataclasses.replace(first, case=dataclasses.replace(ONE, algorithm=name)) for name in names]
     later = dataclasses.replace(same[2], time_us=first.time_us * 2)
     series = shown.Series(known, (later, *same[:2]), {})
     assert [rank for rank, _ in series.ranked()] == [1, 1, 3]
@@ -305,21 +297,8 @@ def test_lines_have_the_refusals_and_what_was_assumed(cache, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_every_remark_is_said(one):
-    said = one("fabric.gpu=h100", "world_size=3", "algorithms=[multimem_one_shot]")["remark"]
-    assert said.split("; ") == [
-        "constants and interval of h200, floors of h100",
-        "multimem: the cases that the model is fitted to have none, its waits are assumed and may be 2 times as long "
-        "or as short",
-        "3 ranks: the interval is of cases on 2 and 4 GPUs",
-    ]
+    same_text(one("fabric.gpu=h100", "world_size=3", "algorithms=[multimem_one_shot]")["remark"])
     assert "ranks" not in one("fabric.gpu=h200", "world_size=4")["remark"]
-
-
-def test_json_has_the_path(one):
-    path = one("fabric.gpu=h200", "--explain")["path"]
-    assert path["floors_of"] == "h200"
-    assert path["counts"]["hop"] == sum(step["kind"] == "hop" for step in path["steps"])
-    assert path["steps"][-1]["to_us"] > path["steps"][0]["from_us"] >= 0
 
 
 @pytest.mark.slow
@@ -332,16 +311,6 @@ def test_a_path_is_weighed_by_the_floors_of_the_type(one, tmp_path):
     assert measured is not None
     assert max(hops[0]) == pytest.approx(measured.relaxed_us)
     assert max(hops[1]) == pytest.approx(7.0)
-
-
-def test_a_path_on_a_type_without_floors_has_an_order_and_no_times(cache):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
-    found = explaining.explained(case, rates_of(gpu_type("b200")), cache, "sm_90a")
-    text = "\n".join(found.lines())
-    assert "in order, for b200 has no floors:" in text
-    assert "  steps: " in text
-    assert " us " not in text
-    assert {(step["from_us"], step["to_us"]) for step in found.document()["steps"]} == {(None, None)}
 
 
 @pytest.mark.slow
@@ -365,42 +334,26 @@ def test_best_is_what_the_table_has(one, tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_to_costs_the_cache_alone(tmp_path, monkeypatch):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
     tmp_path.chmod(0o700)
 
     def full(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(predicting, "replacing", full)
-    assert predicting.work_of(case, find(case.name), "sm_90a", tmp_path).least
+    assert predicting.work_of(ONE, find(ONE.name), "sm_90a", tmp_path).least
     assert not list(tmp_path.glob("profile-*"))
-
-
-def test_another_simulator_finds_no_profile_of_this_one(cache, monkeypatch):
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
-    predicting.work_of(case, find(case.name), "sm_90a", cache)
-    monkeypatch.setattr(predicting, "simulator_digest", lambda: "sha256:other")
-    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated anew"))
-    monkeypatch.setattr(predicting, "least_steps", lambda *_: {})
-    with pytest.raises(pytest.fail.Exception, match="simulated anew"):
-        predicting.work_of(case, find(case.name), "sm_90a", cache)
 
 
 def test_score_prints_the_table(capsys, monkeypatch):
     kept = json.loads(command.stored.__globals__["PLACE"].read_text())
-
-    class Kept:
-        def document(self):
-            return kept
-
-    monkeypatch.setattr(command, "scored", lambda _: Kept())
+    monkeypatch.setattr(command, "scored", lambda _: SimpleNamespace(document=lambda: kept))
     monkeypatch.setattr(command.published, "evidence", lambda _: ())
     assert main(["predict", "--score"]) == 0
     assert "unseen op x algorithm" in capsys.readouterr().out
     assert main(["predict", "--score", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == kept
     assert main(["predict", "--score", "--format", "csv"]) == 2
-    assert "a score has no CSV (--score), give --format json or text" in capsys.readouterr().err
+    same_text(capsys.readouterr().err)
 
 
 def _slow(name):
@@ -449,8 +402,8 @@ def test_a_simulation_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch, c
     assert late in said.err
 
 
-def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch):
-    """deadline_s, of which no simulation has less than DEADLINE_S."""
+def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch, capsys):
+    """deadline_s, of which no simulation has less than DEADLINE_S. What is unfinished or failed is said at once."""
     given = []
 
     def noted(case, *rest):
@@ -459,7 +412,9 @@ def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch):
 
     monkeypatch.setattr(asking, "predicted", noted)
     for words in ((), ("deadline_s=1800",)):
-        _asked(tmp_path, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]", *words)
+        assert _asked(tmp_path, *SMALL, "algorithms=[lamport]", *words) == 1
+        said = capsys.readouterr()
+        assert (said.out, said.err.splitlines()[-1]) == ("", "symlab: all_reduce/lamport 1K: noted")
     assert given == [asking.DEADLINE_S, 1800]
 
 
@@ -470,11 +425,10 @@ def test_a_kernel_that_ends_its_steps_fails_whatever_the_time(monkeypatch, compi
         raise WorldFailure("TIMEOUT", 0, "rank 0: the step limit")
 
     monkeypatch.setattr(profiling.ThreadWorld, "run", failing)
-    case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
-    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", compile_cache)
-    with pytest.raises(WorldFailure, match="the step limit") as raised:
+    runnable = predicting.runnable_of(ONE, find(ONE.name), "sm_90a", compile_cache)
+    with pytest.raises(WorldFailure) as raised:
         profiling.clocked(runnable, H200_TRIAL)
-    assert type(raised.value) is WorldFailure
+    assert (type(raised.value), raised.value.message) == (WorldFailure, "rank 0: the step limit")
 
 
 def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, monkeypatch, capsys):
@@ -511,15 +465,16 @@ def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(asking, "predicted", interrupted)
-    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines()[-1] == (
-        "symlab: interrupted; while predicting; nothing is printed or written, the profiles of finished cases are in "
-        "cache_dir"
-    )
-    monkeypatch.undo()
-    monkeypatch.setattr(command, "document", interrupted)
-    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
-    assert "interrupted; while writing; the files that are said to be written are whole" in capsys.readouterr().err
+    for module, name in ((asking, "predicted"), (command, "document")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, interrupted)
+            assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]") == 130
+        said = capsys.readouterr()
+        assert said.out == ""
+        same_text(said.err.splitlines()[-1])
+
+
+ONE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1 << 10, 2)
+
+
+SMALL = ("fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K]")

@@ -35,6 +35,9 @@ from runner.request.validate import CONF
 from symlab.command import main
 from tests.runner.publish.test_publish_sets import Machine
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 ROOT = CONF.parent
 SETS = ("h200-x2", "h200-x4")
 H100, H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
@@ -80,7 +83,7 @@ def real() -> dict[str, list[Record]]:
 
 
 @pytest.fixture
-def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: Patch) -> Path:
     """A project in the working folder, with a part of each real set and the page that says the commands."""
     root = tmp_path / "project"
     for name, records in real.items():
@@ -131,7 +134,7 @@ class GPUs(Machine):
 
 
 @pytest.fixture
-def scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[Score]:
+def scores(project: Path, monkeypatch: Patch) -> list[Score]:
     """What --derive keeps instead of the committed score; its audits write an empty level."""
     kept: list[Score] = []
 
@@ -148,7 +151,7 @@ Means = derived.Means
 
 
 @pytest.fixture
-def with_gpus(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[GPUs], None]:
+def with_gpus(project: Path, monkeypatch: Patch) -> Callable[[GPUs], None]:
     def here(gpus: GPUs) -> None:
         monkeypatch.setattr(command, "Seams", lambda: gpus.seams(root=project))
 
@@ -183,11 +186,7 @@ def test_the_page_has_four_commands() -> None:
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
-    project: Path,
-    real: dict[str, list[Record]],
-    scores: list[Score],
-    with_gpus: Callable[[GPUs], None],
-    capsys: pytest.CaptureFixture[str],
+    project: Path, real: dict[str, list[Record]], scores: list[Score], with_gpus: Callable[[GPUs], None], capsys: Said
 ) -> None:
     place = project / tables.PLACE
     with_gpus(GPUs(records=real["h200-x2"], factor=1.1))
@@ -230,7 +229,7 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
 
 @pytest.mark.slow
 def test_deriving_again_changes_nothing_and_makes_what_is_missing(
-    project: Path, scores: list[Score], capsys: pytest.CaptureFixture[str]
+    project: Path, scores: list[Score], capsys: Said
 ) -> None:
     place = project / tables.PLACE / "h200-x4"
     assert main(["publish", "--derive"]) == 0
@@ -252,7 +251,7 @@ def test_deriving_again_changes_nothing_and_makes_what_is_missing(
 
 @pytest.mark.slow
 def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(
-    project: Path, scores: list[Score], capsys: pytest.CaptureFixture[str]
+    project: Path, scores: list[Score], capsys: Said
 ) -> None:
     """This project is in no repository of git, so that no commit can be compiled."""
     (project / tables.PLACE / "h200-x4" / recorded_kernels.NAME).unlink()
@@ -268,7 +267,7 @@ def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(
 
 @pytest.mark.slow
 def test_a_case_that_does_not_end_in_the_simulator_is_named(
-    project: Path, scores: list[Score], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Path, scores: list[Score], monkeypatch: Patch, capsys: Said
 ) -> None:
     """On a busy host, say: what was simulated before it is kept, and the same command goes on."""
 
@@ -286,7 +285,7 @@ def test_a_case_that_does_not_end_in_the_simulator_is_named(
 
 @pytest.mark.slow
 def test_other_records_in_the_place_of_a_fitted_set_are_no_evidence(
-    project: Path, real: dict[str, list[Record]], scores: list[Score], capsys: pytest.CaptureFixture[str]
+    project: Path, real: dict[str, list[Record]], scores: list[Score], capsys: Said
 ) -> None:
     """The constants would be fitted to what they are to predict."""
     later = measured_today(real["h200-x2"], H200, 1.03, 1)
@@ -298,7 +297,7 @@ def test_other_records_in_the_place_of_a_fitted_set_are_no_evidence(
     assert not scores
 
 
-def test_a_set_below_another_is_said(project: Path, scores: list[Score], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_below_another_is_said(project: Path, scores: list[Score], capsys: Said) -> None:
     """`mv` puts a folder into one that is there, where it was not seen."""
     place = project / tables.PLACE / "h200-x2"
     shutil.copytree(place, place / "h200-x2")
@@ -311,7 +310,7 @@ def test_a_set_below_another_is_said(project: Path, scores: list[Score], capsys:
 
 
 @pytest.mark.parametrize("words", [["--derive", "records/x"], ["--derive", "--plan"], ["--derive", "-e", "barrier"]])
-def test_deriving_takes_nothing_else(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_deriving_takes_nothing_else(words: list[str], capsys: Said) -> None:
     assert main(["publish", *words]) == 2
     assert "--derive is of all that is published (--derive), give it alone" in capsys.readouterr().err
     assert main(["publish", "-e", "barrier"]) == 2

@@ -31,6 +31,9 @@ from symlab.command import main
 from tests.golden import refused, same_text
 from tests.reports.synthetic import KIB, MIB, record, study
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 ASKED = ("fabric=simulator", "world_size=4")
 
 
@@ -100,9 +103,7 @@ def names_of(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(machine: Machine, capsys: Said) -> None:
     machine.is_timed = True
     assert machine.publish("barrier", "allreduce_bf16") == 0
     worlds = {f"{name}-world{number}.jsonl.xz" for name in ("barrier", "allreduce_bf16") for number in (1, 2)}
@@ -187,7 +188,7 @@ def test_a_copy_of_the_folder_goes_on_elsewhere_after_a_kill(machine: Machine, t
 
 
 @pytest.mark.slow
-def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: Said) -> None:
     machine.outcomes[1] = Ran((), 1, "rank 2 was lost")
     assert machine.publish(worlds=3) == 1
     assert len(machine.ran) == 3
@@ -209,7 +210,7 @@ def test_a_refused_experiment_is_asked_once_a_call(machine: Machine) -> None:
     assert [arguments[0] for _, arguments in machine.ran] == ["+exp=barrier", *["+exp=allreduce_bf16"] * 2]
 
 
-def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: Said) -> None:
     """What failed is a result: another run would hide it."""
     bad = record("one_shot", KIB, world=1, is_timed=False, status=Status.FAILED, check=None, reason="it hung")
     machine.outcomes[1] = Ran((*invented(1)[1:], bad), 1)
@@ -221,7 +222,7 @@ def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: pytest.Capture
     assert line.endswith("| 4 | 3 | 0 | 1 |")
 
 
-def test_a_world_of_another_machine_is_not_mixed_in(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_world_of_another_machine_is_not_mixed_in(machine: Machine, capsys: Said) -> None:
     other = FabricInfo("nvshmem", "sm_100a", 4, 1 << 33, False, "no", False, "other GPUs")
     machine.outcomes[1] = Ran(invented(1, fabric=other), 0)
     assert machine.publish() == 1
@@ -241,7 +242,7 @@ def test_simulated_worlds_of_other_settings_are_of_one_machine_without_times(mac
 
 
 @pytest.mark.slow
-def test_no_world_begins_that_would_end_after_the_limit(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_world_begins_that_would_end_after_the_limit(machine: Machine, capsys: Said) -> None:
     """A world takes a minute: the third one would end at 180 s, the limit is 170 s."""
     assert machine.publish(worlds=5, limit_s=170.0) == LATER
     assert len(machine.ran) == 2
@@ -262,9 +263,7 @@ def test_a_limit_that_is_too_short_for_a_world_is_refused(machine: Machine) -> N
     assert len(machine.ran) == 2
 
 
-def test_the_audit_does_not_begin_after_the_limit(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch: Patch, capsys: Said) -> None:
     """Nor are kernels compiled; the next call does both."""
     compiled: list[Path] = []
     monkeypatch.setattr("runner.publish.pages.write_kernels", lambda place, *rest: compiled.append(place))
@@ -294,7 +293,7 @@ def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> Non
     assert machine.plan.seconds == {"barrier-world1": 60.0}
 
 
-def test_plan_shows_what_runs_and_writes_nothing(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_shows_what_runs_and_writes_nothing(machine: Machine, capsys: Said) -> None:
     assert machine.publish(plan=True) == 0
     same_text(capsys.readouterr().out, NOTE)
     assert not machine.folder.exists()
@@ -322,7 +321,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(
-    machine: Machine, repository: Path, capsys: pytest.CaptureFixture[str]
+    machine: Machine, repository: Path, capsys: Said
 ) -> None:
     """Of its records no kernels could be compiled later, which was known only once they had been published."""
     (repository / "untracked").write_text("")
@@ -337,7 +336,7 @@ def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(
 
 @pytest.mark.slow
 def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(
-    machine: Machine, repository: Path, capsys: pytest.CaptureFixture[str]
+    machine: Machine, repository: Path, capsys: Said
 ) -> None:
     machine.is_timed = True
     seen: list[str] = []
@@ -495,9 +494,7 @@ def test_a_folder_of_something_else_is_left_alone(machine: Machine, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_finding_of_the_audit_is_said_and_leaves_no_level(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finding_of_the_audit_is_said_and_leaves_no_level(machine: Machine, capsys: Said) -> None:
     """Invented records are of a commit that no audit finds, and name no configuration that composes."""
     assert machine.publish(worlds=1, rerun=0, seams=machine.seams(level=write_level)) == 1
     said = capsys.readouterr().out
@@ -518,7 +515,7 @@ def test_two_calls_at_once_are_refused(machine: Machine) -> None:
 
 
 def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: Patch
 ) -> None:
     """The plan is written with the lock held: of a plan that this call read before it, the other's worlds are gone."""
     assert machine.publish() == 0
@@ -549,9 +546,7 @@ def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path: Path) ->
         read([tmp_path])
 
 
-def test_the_command_line_reaches_it_and_names_wrong_options(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path: Path, capsys: Said) -> None:
     folder = str(tmp_path / "set")
     assert main(["publish", folder, "-e", "barrier", "--worlds", "1", "--plan", *ASKED]) == 0
     same_text(capsys.readouterr().out, NOTE)

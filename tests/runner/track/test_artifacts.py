@@ -22,6 +22,9 @@ from tests.reports.synthetic import KIB, MIB, record, refused
 from tests.runner.conftest import Script, record_files
 from tests.runner.track.conftest import Sent, kept
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 
 def artifacts(sent: Sent, place: str = "") -> list[str]:
     from mlflow import MlflowClient
@@ -54,7 +57,7 @@ def test_a_command_attaches_its_report_its_table_and_all_records(sent: Sent, tmp
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_drawn_twice(sent: Sent, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_measured_is_drawn_twice(sent: Sent, tmp_path: Path, capsys: Said) -> None:
     records = [record(name, size) for name in ("one_shot", "nccl") for size in (KIB, MIB)]
     assert sent.later(kept(tmp_path / "timed", records)) == 0
     assert "not attached" not in capsys.readouterr().out
@@ -62,7 +65,7 @@ def test_what_was_measured_is_drawn_twice(sent: Sent, tmp_path: Path, capsys: py
 
 
 @pytest.mark.slow
-def test_a_picture_that_fails_is_a_warning(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_fails_is_a_warning(sent: Sent, monkeypatch: Patch) -> None:
     def broken(*_: Any) -> None:
         raise MemoryError("no room for\na canvas")
 
@@ -80,10 +83,7 @@ def test_a_picture_that_fails_is_a_warning(sent: Sent, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("interrupted", "names", "outcome"),
-    [
-        ("two_shot", ["report.html"], "2 cases: 1 passed, 1 did not run"),
-        ("", [], "2 cases: 2 did not run"),
-    ],
+    [("two_shot", ["report.html"], "2 cases: 1 passed, 1 did not run"), ("", [], "2 cases: 2 did not run")],
 )
 def test_an_interrupted_command_has_its_report_if_it_did_something(
     sent: Sent, script: Script, interrupted: str, names: list[str], outcome: str
@@ -131,9 +131,7 @@ def test_an_experiment_has_its_views_and_a_users_tags_stay(sent: Sent) -> None:
 
 
 @pytest.mark.slow
-def test_bundles_are_sent_like_the_folders_they_are_of(
-    sent: Sent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bundles_are_sent_like_the_folders_they_are_of(sent: Sent, tmp_path: Path, capsys: Said) -> None:
     records = sent.symlab("-m", "world_size=2,3", "sizes=[8]").folder / "records"
     path = tmp_path / "all.jsonl.xz"
     bundle.write(bundle.read([records]), path)
@@ -144,9 +142,7 @@ def test_bundles_are_sent_like_the_folders_they_are_of(
 
 
 @pytest.mark.slow
-def test_a_bundle_beside_its_records_counts_once(
-    sent: Sent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bundle_beside_its_records_counts_once(sent: Sent, tmp_path: Path, capsys: Said) -> None:
     records = [record(size_bytes=KIB), refused()]
     folder = kept(tmp_path / "both", records)
     bundle.write(records, folder / "all.jsonl.xz")
@@ -157,7 +153,7 @@ def test_a_bundle_beside_its_records_counts_once(
 
 @pytest.mark.slow
 def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
-    sent: Sent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sent: Sent, monkeypatch: Patch, capsys: Said
 ) -> None:
     with monkeypatch.context() as before:
         before.setattr(send, "LAYOUT", "1")
@@ -169,7 +165,7 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
 
 
 @pytest.mark.slow
-def test_contents_are_compared_and_not_names(sent: Sent, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contents_are_compared_and_not_names(sent: Sent, tmp_path: Path, capsys: Said) -> None:
     made = [record(size_bytes=KIB), record(size_bytes=2 * KIB)]
     assert sent.later(kept(tmp_path / "first", made)) == 0
     run = sent.parent.info.run_id
@@ -187,7 +183,7 @@ def test_contents_are_compared_and_not_names(sent: Sent, tmp_path: Path, capsys:
 
 
 @pytest.mark.slow
-def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, monkeypatch: Patch) -> None:
     done = sent.symlab("sizes=[8,16]", "algorithms=one_shot")
     first, second = sorted(record_files(done.folder))
     assert sent.later(first) == 0

@@ -23,6 +23,8 @@ from runner.track.send import send_folder
 from tests.patience import NEVER_S, PATIENCE_S, pressed, within
 from tests.reports.synthetic import KIB, MIB, record
 
+Patch = pytest.MonkeyPatch
+
 Runs = Callable[[str], dict[str, list[Any]]]
 
 
@@ -53,7 +55,7 @@ class Experiment:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_of_many_at_once_one_sends(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_at_once_one_sends(seed: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(claim, "_LOOK_S", 0.002)
     server = Experiment(seed)
     claims = [Claim(server, "1", "c1") for _ in range(5)]
@@ -70,7 +72,7 @@ def test_of_many_at_once_one_sends(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert server.tags == {}
 
 
-def test_a_sender_that_died_here_is_noticed_at_once(server: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_that_died_here_is_noticed_at_once(server: Experiment, monkeypatch: Patch) -> None:
     monkeypatch.setattr(claim, "SILENT_S", NEVER_S)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     name = claim._process(str(gone.pid)) or f"{gone.pid}.1"
@@ -88,15 +90,13 @@ def test_a_number_that_another_process_has_now_is_not_the_sender() -> None:
     assert not Ticket(1, "elsewhere", f"{os.getpid()}.1").is_dead
 
 
-def test_a_silent_sender_of_another_machine_loses_its_turn(server: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_sender_of_another_machine_loses_its_turn(server: Experiment, monkeypatch: Patch) -> None:
     monkeypatch.setattr(claim, "SILENT_S", 0.1)
     other(server, "elsewhere", "1.1")
     assert Claim(server, "1", "c1").take()
 
 
-def test_a_sender_of_another_machine_that_beats_keeps_its_turn(
-    server: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sender_of_another_machine_that_beats_keeps_its_turn(server: Experiment, monkeypatch: Patch) -> None:
     monkeypatch.setattr(claim, "BEAT_S", 0.01)
     monkeypatch.setattr(claim, "_machine", lambda: "elsewhere")
     earlier = Claim(server, "1", "c1")
@@ -106,9 +106,7 @@ def test_a_sender_of_another_machine_that_beats_keeps_its_turn(
     earlier.give_back()
 
 
-def test_a_server_that_deletes_no_tag_keeps_none_that_counts(
-    server: Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_deletes_no_tag_keeps_none_that_counts(server: Experiment, monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "delete_experiment_tag", lambda *_: 1 / 0)
     for _ in range(2):
         one = Claim(server, "1", "c1")
@@ -144,7 +142,7 @@ def test_senders_at_once_give_one_set_of_runs(command: str, tmp_path: Path, data
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 7.0])
-def test_patience_ends_when_it_is_over(server: Experiment, patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_ends_when_it_is_over(server: Experiment, patience_s: float, monkeypatch: Patch) -> None:
     now = [100.0]
 
     def sleep(seconds: float) -> None:
@@ -162,7 +160,7 @@ def test_patience_ends_when_it_is_over(server: Experiment, patience_s: float, mo
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+def server(monkeypatch: Patch) -> Experiment:
     """A server, which claims look at often."""
     monkeypatch.setattr(claim, "_LOOK_S", 0.01)
     return Experiment()

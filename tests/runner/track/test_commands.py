@@ -18,6 +18,9 @@ from symlab.command import main
 from tests.golden import same_text
 from tests.patience import until
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
@@ -28,18 +31,18 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_starts(monkeypatch: Patch) -> None:
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
 
 
-def test_the_command_is_printed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_is_printed(database: Path, capsys: Said) -> None:
     assert main(["dashboard", "--print", "--port", "5055"]) == 0
     said = capsys.readouterr().out
     assert said.endswith(f"ui --backend-store-uri sqlite:///{database} --port 5055\n")
     assert said.count("\n") == 1
 
 
-def test_a_server_of_the_users_own_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_of_the_users_own_is_named(capsys: Said) -> None:
     assert main(["dashboard", "--uri", "http://somewhere:5000"]) == 0
     assert capsys.readouterr().out == "http://somewhere:5000\n"
 
@@ -47,9 +50,7 @@ def test_a_server_of_the_users_own_is_named(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("is_empty", [False, True])
 @pytest.mark.parametrize("arguments", [[], ["--print"], ["--uri", "mlruns"], ["--port", "0"]])
-def test_wrong_requests(
-    arguments: list[str], is_empty: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_requests(arguments: list[str], is_empty: bool, tmp_path: Path, capsys: Said) -> None:
     """An empty file is no database, and none is made."""
     if is_empty:
         (tmp_path / "mlflow.db").touch()
@@ -60,9 +61,7 @@ def test_wrong_requests(
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0] * is_empty
 
 
-def test_it_becomes_mlflows_server(
-    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_becomes_mlflows_server(database: Path, monkeypatch: Patch, capsys: Said) -> None:
     started: list[tuple[str, list[str], str | None]] = []
     monkeypatch.delenv(JOBS, raising=False)
     monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words, os.environ.get(JOBS))))
@@ -79,9 +78,7 @@ def test_it_becomes_mlflows_server(
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_browser_opens_once_the_server_answers(
-    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_browser_opens_once_the_server_answers(is_terminal: bool, tmp_path: Path, monkeypatch: Patch) -> None:
     browser, visited = tmp_path / "browser", tmp_path / "visited"
     browser.write_text(f'#!/bin/sh\necho "$1" > {visited}.part && mv {visited}.part {visited}\n')
     browser.chmod(0o700)
@@ -105,7 +102,7 @@ def test_a_browser_opens_once_the_server_answers(
 
 
 @pytest.mark.usefixtures("database", "nothing_starts")
-def test_a_port_in_use_is_named_and_nothing_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_named_and_nothing_starts(capsys: Said) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["dashboard", "--port", str(port)]) == 2
@@ -119,5 +116,5 @@ def test_the_advice_is_the_command_that_the_pages_teach(database: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def elsewhere(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -62,14 +62,7 @@ def test_a_command_counts_its_cases() -> None:
     metrics = command_metrics([record(), refused()], 3)
     assert {
         name: metrics[f"cases/{name}"] for name in ("run", "requested", "not_run", "passed", "refused", "wrong")
-    } == {
-        "run": 2,
-        "requested": 5,
-        "not_run": 3,
-        "passed": 1,
-        "refused": 1,
-        "wrong": 0,
-    }
+    } == {"run": 2, "requested": 5, "not_run": 3, "passed": 1, "refused": 1, "wrong": 0}
 
 
 def test_an_algorithm_has_the_colour_of_the_pictures() -> None:

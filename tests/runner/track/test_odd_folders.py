@@ -18,14 +18,15 @@ from runner.track.dashboard import open_command
 from symlab.command import main as symlab
 from tests.runner.conftest import Script
 
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
 NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
 EVERYTHING = "a?b#c%41 d'e\"f"
 
 
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
-def test_an_address_leads_to_its_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_address_leads_to_its_folder(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
     """Also by the command that symlab dashboard prints."""
     folder = tmp_path / name
     folder.mkdir()
@@ -49,13 +50,7 @@ def test_a_plain_address_is_left_and_another_working_folder_is_not_asked(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
-def test_a_run_in_an_odd_folder(
-    name: str,
-    tmp_path: Path,
-    script: Script,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_in_an_odd_folder(name: str, tmp_path: Path, script: Script, monkeypatch: Patch, capsys: Said) -> None:
     folder = tmp_path / name
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -75,9 +70,7 @@ def test_a_run_in_an_odd_folder(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reading_makes_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reading_makes_nothing(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
     folder = tmp_path / name
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -92,9 +85,7 @@ def test_reading_makes_nothing(
     assert sorted(tmp_path.rglob("*")) == [folder, folder / "mlflow.db"]
 
 
-def test_the_command_that_opens_the_dashboard_can_be_called_from_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_command_that_opens_the_dashboard_can_be_called_from_here(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -109,10 +100,7 @@ def test_the_command_that_opens_the_dashboard_can_be_called_from_here(
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes UTF-8 only")
 def test_a_folder_that_is_not_utf_8_keeps_records(
-    tmp_path: Path,
-    script: Script,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, script: Script, monkeypatch: Patch, capsys: Said
 ) -> None:
     folder = tmp_path / os.fsdecode(b"u\xffv")
     folder.mkdir()

@@ -13,6 +13,7 @@ from runner.__main__ import main as run_main
 from runner.command.joined import command_of
 from runner.request.compose import compose_jobs, hydra_over
 from symlab.command import main
+from tests.golden import refused
 from tests.kernels.tuned.test_tuned_table import TABLE
 
 
@@ -49,10 +50,9 @@ def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning() -> None:
         jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
     words = command_of(jobs).vocabulary
     spec = find("all_reduce/two_shot@t512b64l8p")
-    assert words.read(words.written(spec)) is spec
-    forged = words.written(spec).replace("two_shot@t512b64l8p", "two_shot@t500b64l8p")
-    with pytest.raises(ValueError, match="in whole warps, not 500"):
-        words.read(forged)
-    other = words.written(spec).replace("two_shot@", "one_shot@").replace("l8p", "l8")
-    with pytest.raises(ValueError, match="other sources here than on rank 0"):
-        words.read(other)
+    text = words.written(spec)
+    assert words.read(text) is spec
+    other = text.replace("two_shot@", "one_shot@").replace("l8p", "l8")
+    for forged in (text.replace("@t512b64l8p", "@t500b64l8p"), other):
+        with refused(ValueError):
+            words.read(forged)

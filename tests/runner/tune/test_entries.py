@@ -63,6 +63,9 @@ def test_what_has_no_tuning_in_its_name_is_no_choice() -> None:
     assert found.choice.name == "two_shot@t512b64l8"
     assert found.runner_up is None
     assert options_of(CASE, [kept("nccl", 1.0)]) == []
+    failed = record("two_shot@t512b64l8", is_timed=False, status=Status.FAILED, reason="it fell", check=None)
+    assert (figure_of(failed), score_of(failed)) == (None, None)
+    assert options_of(CASE, [Kept(failed, "")]) == []
 
 
 @pytest.mark.parametrize(
@@ -82,11 +85,24 @@ def test_a_choice_has_to_win_in_both_halves_of_the_turns() -> None:
     assert made([own, lucky]).choice.name == "two_shot"
     assert made([own, turns("two_shot@t512b4l8p", 10.5, 9.0)]).choice.name == "two_shot"
     assert made([own, turns("two_shot@t512b4l8p", 9.5, 9.0)]).choice.name == "two_shot@t512b4l8p"
+    # Where each of the catalogue's own loses once, the turns that choose decide.
+    assert made([turns("two_shot", 10.0, 11.0), turns("one_shot", 11.0, 10.0)]).choice.name == "two_shot"
 
 
-def test_where_each_of_the_catalogues_own_loses_once_the_turns_that_choose_decide() -> None:
-    one, other = turns("two_shot", 10.0, 11.0), turns("one_shot", 11.0, 10.0)
-    assert made([one, other]).choice.name == "two_shot"
+def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases() -> None:
+    for count in (1, 2, 5, 6, 20, 21, 50, 51, 200):
+        low, high = median_interval(count)
+        assert 0 <= low <= high == count - 1 - low
+    low, high = median_interval(50)
+    assert (low, high) == (17, 32), "the 18th and the 33rd: tables of the sign test have the same"
+    draw = random.Random(7)
+    samples = [sorted(draw.expovariate(1.0) for _ in range(50)) for _ in range(2000)]
+    hits = sum(values[low] <= 0.6931 <= values[high] for values in samples)
+    assert hits / 2000 == pytest.approx(0.967, abs=0.015), statistics.NormalDist().cdf(1.96)
+    # Half of it is a share of the median.
+    assert half_width([100.0 + number for number in range(-25, 25)]) == pytest.approx((high - low) / 2 / 99.5)
+    assert half_width([3.0] * 6) == 0.0
+    assert half_width([3.0] * 5) == float("inf"), "five samples have no 95 %"
 
 
 def test_two_choices_lose_between_their_sizes_to_what_is_second_at_both() -> None:
@@ -101,21 +117,16 @@ def test_two_choices_lose_between_their_sizes_to_what_is_second_at_both() -> Non
 
 
 def test_of_two_ties_the_one_is_taken_that_does_not_lose_in_between() -> None:
-    """Both are as quick at the second size; after one of them two_shot would have been better on the way."""
-    sizes = [[Option("lamport", 2.0, 8)], [Option("one_shot", 4.0, 8), Option("two_shot", 4.02, 64)]]
+    """Both are as quick at the last size; after one of them two_shot would have been better on the way."""
+    ties = [Option("one_shot", 4.0, 8), Option("two_shot", 4.02, 64)]
+    sizes = [[Option("ll", 1.0, 8)], [Option("lamport", 2.0, 8)], ties]
     finals = [
+        [kept("ll", 1.0), kept("one_shot", 1.5), kept("lamport", 2.0)],
         [kept("lamport", 2.0), kept("two_shot", 2.2), kept("one_shot", 6.0)],
         [kept("lamport", 10.0), kept("two_shot", 4.02), kept("one_shot", 4.0)],
     ]
-    assert chosen_names([(), ()], sizes) == ["lamport", "one_shot"]
-    assert chosen_names([(), ()], sizes, measured=finals) == ["lamport", "two_shot"]
-
-
-def test_what_did_not_pass_has_no_figure() -> None:
-    failed = record("two_shot@t512b64l8", is_timed=False, status=Status.FAILED, reason="it fell", check=None)
-    assert figure_of(failed) is None
-    assert score_of(failed) is None
-    assert options_of(CASE, [Kept(failed, "")]) == []
+    assert chosen_names([()] * 3, sizes) == ["ll", "lamport", "one_shot"]
+    assert chosen_names([()] * 3, sizes, measured=finals) == ["ll", "lamport", "two_shot"]
 
 
 def turns(name: str, first: float, second: float, count: int = 10) -> Kept:
@@ -173,32 +184,6 @@ def test_a_simulated_record_gives_a_count_and_no_time() -> None:
     figure = figure_of(simulated)
     assert figure is not None
     assert (figure.value, figure.low, figure.high, figure.samples) == (1234.0, 1234.0, 1234.0, 1)
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 6, 20, 21, 50, 51, 200])
-def test_the_interval_has_the_median(count: int) -> None:
-    low, high = median_interval(count)
-    assert 0 <= low <= high == count - 1 - low
-    if count == 50:
-        assert (low, high) == (17, 32), "the 18th and the 33rd: tables of the sign test have the same"
-
-
-def test_the_interval_covers_the_true_median_in_95_of_100_cases() -> None:
-    draw = random.Random(7)
-    hits = 0
-    for _ in range(2000):
-        values = sorted(draw.expovariate(1.0) for _ in range(50))
-        low, high = median_interval(50)
-        hits += values[low] <= 0.6931 <= values[high]
-    assert hits / 2000 == pytest.approx(0.967, abs=0.015), statistics.NormalDist().cdf(1.96)
-
-
-def test_half_the_interval_is_a_share_of_the_median() -> None:
-    samples = [100.0 + number for number in range(-25, 25)]
-    low, high = median_interval(50)
-    assert half_width(samples) == pytest.approx((high - low) / 2 / 99.5)
-    assert half_width([3.0] * 6) == 0.0
-    assert half_width([3.0] * 5) == float("inf"), "five samples have no 95 %"
 
 
 def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:

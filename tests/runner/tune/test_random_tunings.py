@@ -11,11 +11,9 @@ from kernels.spec import Case
 from kernels.tuned_name import has_tuning, step_of
 from memory.fabric import Traits
 from runner.tune.candidates import MOST_LOADS, Candidates
-from runner.tune.command import Options, Seams, tune
+from runner.tune.command import Options, tune
 from runner.tune.sample import drawn, shares
-from runner.world.fabrics import HostOffer
-from symlab.command import main
-from tests.runner.tune.test_tune_on_gpus import GPU, Clocked, Finals, Place
+from tests.runner.tune.test_tune_on_gpus import Finals, on_gpus
 
 ALGORITHMS = ("one_shot", "two_shot", "lamport")
 
@@ -48,26 +46,11 @@ def test_a_sample_is_spread_over_all_sizes(count: int, places: int, each: list[i
 
 
 def test_a_sample_is_run_beside_the_catalogues_own(tmp_path: Path) -> None:
-    asked = (
-        "op=all_reduce", f"algorithms=[{','.join(ALGORITHMS)}]", "dtype=bfloat16", "fabric=nvshmem",
-        "sizes=[16K,1M]", "timing.warmup=7",
-    )  # fmt: skip
     finals = Finals(tmp_path)
-    seams = Seams(
-        bench=lambda worlds, request, compiler: Clocked(),
-        worlds=lambda request, say: Place(),  # type: ignore[arg-type,return-value]
-        finals=finals,
-        machine=lambda: HostOffer(2, "", True),
-        gpu=lambda: GPU,
-    )
+    asked, seams = on_gpus(finals, "sizes=[16K,1M]", "timing.warmup=7", algorithms=ALGORITHMS)
     assert tune(Options(asked, sample=9, seed=1, processes=1), asked, seams) == 0
     small, large = (job.request for job in finals.composed)
     assert small.algorithms[:3] == ALGORITHMS
     assert large.algorithms[:2] == ("one_shot", "two_shot"), "lamport takes 256 KiB at most"
     assert [sum(map(has_tuning, one.algorithms)) for one in (small, large)] == [5, 4]
     assert (small.timing.samples, small.timing.warmup, small.baselines) == (8, 7, ())
-
-
-def test_a_sample_excludes_other_wishes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", "--sample", "3", "--unseen"]) == 2
-    assert "--sample only runs tunings (--sample), leave other options out" in capsys.readouterr().err

@@ -12,28 +12,28 @@ from kernels.catalogue import OPS, collective
 from reports.record.record import Record
 from runner.request.compose import compose_jobs, hydra_over
 from runner.tune.regret import SIZES, regrets, report, unseen_sizes
+from tests.golden import refused
 from tests.reports.synthetic import record, with_request
 
 
-def chosen(name: str, size_bytes: int, us: float, searched: int = 4096) -> Record:
-    made = beside(name, size_bytes, us)
+def chosen(name: str, size_bytes: int, us: float, searched: int = 4096, world: int = 0) -> Record:
     what = {"by": "best", "algorithm": name, "searched": {"size_bytes": searched}}
-    return with_request(made, kernel={"chosen": what})
+    return with_request(timed(name, size_bytes, us, world), kernel={"chosen": what})
 
 
-def beside(name: str, size_bytes: int, us: float, world: int = 0) -> Record:
-    return record(name, size_bytes, samples_us=[[us] * 5] * 4, world=world)
+def timed(name: str, size_bytes: int, us: float, world: int = 0) -> Record:
+    return record(name, size_bytes, samples_us=[[us] * 6] * 4, world=world)
 
 
 def test_the_regret_is_over_the_quickest_of_the_same_size_and_world() -> None:
     records = [
         chosen("lamport@t128b4l8", 3000, 4.04),
-        beside("ll", 3000, 4.0),
-        beside("nccl", 3000, 12.0),
+        timed("ll", 3000, 4.0),
+        timed("nccl", 3000, 12.0),
         chosen("two_shot@t512b64l8", 70_000, 9.0),
-        beside("two_shot", 70_000, 9.5),
-        beside("two_shot", 70_000, 1.0, world=1),  # of another command: not measured in turns with it
-        beside("two_shot", 3000, 1.0, world=1),
+        timed("two_shot", 70_000, 9.5),
+        timed("two_shot", 70_000, 1.0, world=1),  # of another command: not measured in turns with it
+        timed("two_shot", 3000, 1.0, world=1),
     ]
     found = regrets(records)
     assert [(one.record.case.size_bytes, one.quickest) for one in found] == [
@@ -59,35 +59,28 @@ def test_the_half_that_names_the_quickest_does_not_judge() -> None:
 
 @pytest.mark.parametrize(("us", "is_small"), [(4.0, True), (4.11, True), (4.13, False), (4.2, False)])
 def test_one_large_regret_among_many_small_ones_is_told(us: float, is_small: bool) -> None:
-    records = [
-        one for size in range(3000, 3010) for one in (chosen("ll@t128b4l8", size, 4.0), beside("nccl", size, 4.0))
-    ]
-    assert report(regrets(records))[1]
-    records += [chosen("ll@t128b4l8", 9000, us), beside("nccl", 9000, 4.0)]
-    said, found = report(regrets(records))
+    """And half of them may not be above 1 %."""
+
+    def many(us: float) -> list[Record]:
+        return [one for size in range(3000, 3010) for one in (chosen(NAME, size, us), timed("nccl", size, 4.0))]
+
+    assert report(regrets(many(4.0)))[1]
+    said, found = report(regrets([*many(4.0), chosen(NAME, 9000, us), timed("nccl", 9000, 4.0)]))
     assert found == is_small
     assert ("9000 surely above 3%" in said) != is_small
-
-
-def test_half_of_the_sizes_may_not_be_above_one_percent() -> None:
-    records = [
-        one for size in range(3000, 3010) for one in (chosen("ll@t128b4l8", size, 4.05), beside("nccl", size, 4.0))
-    ]
-    said, is_small = report(regrets(records))
-    assert not is_small
+    said, found = report(regrets(many(4.05)))
+    assert not found
     assert "the median is above 1%" in said
+
+
+NAME = "ll@t128b4l8"
 
 
 def in_worlds(mine: Sequence[float], other: Sequence[float], beside: str = "ll") -> list[Record]:
     """A choice and another contestant at one size, with their times in each world."""
     found = []
     for world, (us, its) in enumerate(zip(mine, other, strict=True)):
-        what = {"by": "best", "algorithm": "lamport@t128b4l8", "searched": {"size_bytes": 4096}}
-        made = record("lamport@t128b4l8", 3000, samples_us=[[us] * 6] * 4, world=world)
-        found += [
-            with_request(made, kernel={"chosen": what}),
-            record(beside, 3000, samples_us=[[its] * 6] * 4, world=world),
-        ]
+        found += [chosen("lamport@t128b4l8", 3000, us, world=world), timed(beside, 3000, its, world)]
     return found
 
 
@@ -107,14 +100,14 @@ def test_worlds_are_pooled_and_what_differs_among_them_is_the_interval() -> None
 
 
 def test_what_is_slower_in_every_world_is_slower() -> None:
-    (one,) = regrets(in_worlds([101.0, 101.1, 100.9], [100.0] * 3))
-    assert one.faults == ["surely slower than ll"]
-    (one,) = regrets(in_worlds([101.0, 101.1, 100.9], [100.0] * 3, "nccl"))
-    assert one.faults == [], "1 % behind a library is no fault of a size"
-    (one,) = regrets(in_worlds([104.0, 104.1, 103.9], [100.0] * 3, "nccl"))
-    assert one.faults == ["surely above 3%"]
-    (one,) = regrets(in_worlds([104.0, 100.0, 110.0], [100.0] * 3, "nccl"))
-    assert one.faults == [], "worlds differ too much to say so"
+    for mine, other, faults in (
+        ([101.0, 101.1, 100.9], "ll", ["surely slower than ll"]),
+        ([101.0, 101.1, 100.9], "nccl", []),  # 1 % behind a library is no fault of a size
+        ([104.0, 104.1, 103.9], "nccl", ["surely above 3%"]),
+        ([104.0, 100.0, 110.0], "nccl", []),  # worlds differ too much to say so
+    ):
+        (one,) = regrets(in_worlds(mine, [100.0] * 3, other))
+        assert one.faults == faults
 
 
 def test_a_verdict_on_records_needs_three_worlds() -> None:
@@ -126,7 +119,7 @@ def test_a_verdict_on_records_needs_three_worlds() -> None:
 
 
 def test_sizes_of_the_search_itself_prove_nothing() -> None:
-    found = regrets([chosen("ll@t128b4l8", 4096, 4.0), beside("ll", 4096, 4.0)])
+    found = regrets([chosen("ll@t128b4l8", 4096, 4.0), timed("ll", 4096, 4.0)])
     said, is_small = report(found)
     assert not is_small
     assert "all sizes are the search's own" in said
@@ -134,8 +127,8 @@ def test_sizes_of_the_search_itself_prove_nothing() -> None:
 
 def test_a_choice_that_ran_alone_has_no_regret() -> None:
     assert regrets([chosen("ll@t128b4l8", 3000, 4.0)]) == []
-    assert regrets([beside("ll", 3000, 4.0), beside("nccl", 3000, 5.0)]) == []
-    with pytest.raises(ValueError, match="no record has a time of a table's choice"):
+    assert regrets([timed("ll", 3000, 4.0), timed("nccl", 3000, 5.0)]) == []
+    with refused(ValueError):
         report([])
 
 

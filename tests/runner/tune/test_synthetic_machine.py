@@ -26,13 +26,12 @@ from runner.predict.profiles import Found
 from runner.records.store import Store
 from runner.request.compose import ComposedJob
 from runner.tune.candidates import Candidates
-from runner.tune.command import SIZES, Options, Seams, tune
+from runner.tune.command import SIZES, Options, tune
 from runner.tune.regret import unseen_sizes
 from runner.tune.sample import BLOCKS, LOADS, THREADS
 from runner.tune.search import Measured
-from runner.world.fabrics import HostOffer
 from tests.reports.synthetic import record, with_environment, with_request
-from tests.runner.tune.test_tune_on_gpus import GPU, Place
+from tests.runner.tune.test_tune_on_gpus import GPU, on_gpus
 
 ALGORITHMS = ("one_shot", "two_shot", "lamport")
 LATENCY_US = {"push": 0.3, "pull": 0.9}
@@ -179,16 +178,9 @@ def searched(
     folder: Path, kind: str, algorithms: Sequence[str] = ALGORITHMS, *more: str
 ) -> tuple[Table, Bench, Finals]:
     """Run symlab tune on the machine, with a model of some kind."""
-    asked = ("op=all_reduce", f"algorithms=[{','.join(algorithms)}]", "dtype=bfloat16", "fabric=nvshmem", *more)
     bench, finals = Bench(), Finals(folder / "finals")
-    seams = Seams(
-        bench=lambda worlds, request, compiler: bench,
-        worlds=lambda request, say: Place(),  # type: ignore[arg-type,return-value]
-        finals=finals,
-        machine=lambda: HostOffer(2, "", True),
-        gpu=lambda: GPU,
-        profiles=lambda cache_dir, arch, processes: Profiler(kind),
-    )
+    how = {"bench": lambda *_: bench, "profiles": lambda *_, **__: Profiler(kind)}
+    asked, seams = on_gpus(finals, *more, algorithms=algorithms, **how)
     assert tune(Options(asked, output=folder / "t.json", processes=1), asked, seams) == 0
     return read(folder / "t.json"), bench, finals
 

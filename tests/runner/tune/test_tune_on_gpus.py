@@ -22,6 +22,7 @@ from runner.tune.command import SIZES, Options, Seams, tune
 from runner.tune.regret import SIZES as UNSEEN
 from runner.tune.search import Measured
 from runner.world.fabrics import HostOffer
+from tests.golden import refused
 from tests.reports.synthetic import record, with_environment, with_request
 
 GPU = "NVIDIA H200"
@@ -96,20 +97,23 @@ class Finals:
 def tuned(
     tmp_path: Path, *more: str, worse: float = 1.0, finals: Finals | None = None, **options: Any
 ) -> tuple[int, Finals]:
-    asked = ("op=all_reduce", "algorithms=[lamport,two_shot]", "dtype=bfloat16", "fabric=nvshmem", *more)
     finals = finals or Finals(tmp_path, worse=worse)
-    seams: dict[str, Any] = {
-        "bench": lambda worlds, request, compiler: Clocked(),
-        "worlds": lambda request, say: Place(),
-        "finals": finals,
-        "machine": lambda: HostOffer(2, "", True),
-        "gpu": lambda: GPU,
-    }
-    wishes = Options(
-        (*asked,),
-        **{"output": tmp_path / "h200.json", "processes": 1, "exhaustive": not options.get("unseen")} | options,
-    )
-    return tune(wishes, asked, Seams(**seams)), finals
+    asked, seams = on_gpus(finals, *more)
+    usual = {"output": tmp_path / "h200.json", "processes": 1, "exhaustive": not options.get("unseen")}
+    return tune(Options(asked, **usual | options), asked, seams), finals
+
+
+@pytest.mark.slow
+def test_one_size_leaves_none_unseen_and_a_table_of_other_gpus_is_left_alone(tmp_path: Path) -> None:
+    tuned(tmp_path, "sizes=[1K]")
+    with refused(RequestError) as caught:
+        tuned(tmp_path, "sizes=[1K]", unseen=True)
+    assert "sizes.list" not in str(caught.value)
+    text = (tmp_path / "h200.json").read_text().replace(GPU, "NVIDIA H100")
+    (tmp_path / "h200.json").write_text(text)
+    with refused(ValueError):
+        tuned(tmp_path, "sizes=[1K]")
+    assert (tmp_path / "h200.json").read_text() == text
 
 
 @pytest.mark.slow
@@ -170,26 +174,6 @@ def test_libraries_are_run_beside_choices_as_asked(tmp_path: Path) -> None:
     assert finals.composed[0].request.baselines == ("nccl",)
 
 
-@pytest.mark.slow
-def test_one_size_leaves_none_unseen(tmp_path: Path) -> None:
-    tuned(tmp_path, "sizes=[1K]")
-    with pytest.raises(RequestError) as caught:
-        tuned(tmp_path, "sizes=[1K]", unseen=True)
-    said = str(caught.value)
-    assert "has no sizes of all_reduce that were not searched, between 1K and 1K (--unseen), search a range" in said
-    assert "sizes.list" not in said
-
-
-@pytest.mark.slow
-def test_a_table_of_other_gpus_is_left_alone(tmp_path: Path) -> None:
-    tuned(tmp_path, "sizes=[1K]")
-    text = (tmp_path / "h200.json").read_text().replace(GPU, "NVIDIA H100")
-    (tmp_path / "h200.json").write_text(text)
-    with pytest.raises(ValueError, match="is of NVIDIA H100, measured by GPUs' clocks, and this search is of NVIDIA"):
-        tuned(tmp_path, "sizes=[1K]")
-    assert (tmp_path / "h200.json").read_text() == text
-
-
 class Stops(Finals):
     """Finals whose second command is interrupted."""
 
@@ -215,3 +199,18 @@ def test_finals_that_were_run_before_an_interrupt_are_not_run_again(
     table = read(tmp_path / "h200.json")
     assert [one.size_bytes for one in table.entries] == FINALS[:5]
     assert table.made["records"] == "run0, run1"
+
+
+def on_gpus(
+    finals: Finals, *more: str, algorithms: Sequence[str] = ("lamport", "two_shot"), **seams: Any
+) -> tuple[tuple[str, ...], Seams]:
+    """Overrides of a search on two GPUs, and what stands for these; seams: what is otherwise."""
+    asked = ("op=all_reduce", f"algorithms=[{','.join(algorithms)}]", "dtype=bfloat16", "fabric=nvshmem", *more)
+    usual: dict[str, Any] = {
+        "bench": lambda worlds, request, compiler: Clocked(),
+        "worlds": lambda request, say: Place(),
+        "finals": finals,
+        "machine": lambda: HostOffer(2, "", True),
+        "gpu": lambda: GPU,
+    }
+    return asked, Seams(**usual | seams)
