@@ -57,7 +57,8 @@ def test_a_vector_counts_for_the_key_it_runs_only() -> None:
 )
 def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
-    bench = Bench([one for one in bench_of("integer").vectors if one.entry == key])
+    family = "comparison" if key.startswith("setp") else "integer"
+    bench = Bench([one for one in FAMILIES[family]() if one.entry == key])
     bench.ptx += f"// {key} replaced\n"  # decoded programs are kept by their text
     with pytest.raises(AssertionError, match=f"vectors of 1 keys differ: {re.escape(key)}\n.* differs in"):
         compare_all(bench.vectors, bench.run("range"), "range")
