@@ -161,6 +161,45 @@ def get(fabric: SimulatorFabric, region: Region, dtype: str) -> npt.NDArray[Any]
     return fabric.read(region, 0, region.size_bytes).numpy().view(dtype)
 
 
+PEER, RANK = object(), object()
+"""Values of launching: the address of the next rank's first buffer, and the rank's own number."""
+
+
+def launching(
+    kernel: Executable | str,
+    grid: Extent = 1,
+    block: Extent = 1,
+    values: Sequence[Any] = (),
+    at: int | None = None,
+    **how: Any,
+) -> Program:
+    """A program that launches a kernel, or a module's, once on every rank.
+
+    values: numbers, PEER, RANK, and arrays, for each of which a rank has a buffer named like the parameter.
+    It returns the 32-bit words of the last buffer (None: there is none), or the word at a place. how: see start.
+    """
+    code = executable(kernel) if isinstance(kernel, str) else kernel
+    names = [one.name.removeprefix("kernel_") for one in parse_kernel(code.ptx, code.entry).parameters]
+
+    def program(fabric: SimulatorFabric) -> Any:
+        regions = {
+            place: put(fabric, names[place], one) for place, one in enumerate(values) if isinstance(one, np.ndarray)
+        }
+        given = [regions[place].address if place in regions else one for place, one in enumerate(values)]
+        if any(one is PEER for one in values):
+            fabric.barrier()
+            far = fabric.peer_address(regions[min(regions)], (fabric.rank + 1) % fabric.world_size)
+            given = [far if one is PEER else one for one in given]
+        start(fabric, code, grid, block, [fabric.rank if one is RANK else one for one in given], **how)
+        fabric.synchronize()
+        if any(one is PEER for one in values):
+            fabric.barrier()
+        words = get(fabric, regions[max(regions)], "u4").tolist() if regions else None
+        return words if words is None or at is None else words[at]
+
+    return program
+
+
 def simple(
     body: str,
     inputs: Sequence[npt.NDArray[Any]] = (),

@@ -13,6 +13,7 @@ from simulator.clock.extend import extended, summary_of
 from simulator.clock.profile import Copies, LaunchProfile, Lines, Path, Phase, Segment, Span, Traffic
 from simulator.clock.text import explained
 from simulator.clock.trace import trace_of
+from tests.golden import refused, same_text
 
 COSTS = Costs()
 
@@ -47,7 +48,7 @@ def test_the_json_form_comes_back() -> None:
     assert document["form"] == 1
     assert document["clock_us"] == 1.0
     assert document["counts"] == {"own_load": 2, "hop": 1, "store": 1, "instruction": 8}
-    with pytest.raises(ValueError, match="form 2; this version reads form 1"):
+    with refused(ValueError):
         LaunchProfile.of({**document, "form": 2})
 
 
@@ -82,7 +83,7 @@ def test_a_long_path_shows_both_ends() -> None:
     lines = explained(launch(100), most=10).splitlines()
     assert len(lines) == 13
     assert lines[6] == "  .. 92 more steps .."
-    assert "waits for rank 0's store" in lines[-2]
+    same_text(lines[-2])
 
 
 def test_the_trace_is_what_perfetto_reads() -> None:
@@ -124,13 +125,13 @@ def test_counts_go_on_along_a_line() -> None:
 def test_what_is_on_no_line_is_refused() -> None:
     simulated = {size: launch(size // 100) for size in (100, 200, 400)}
     bent = {**simulated, 400: launch(4, extra=64)}
-    with pytest.raises(ValueError, match=r"op/one: phase 0's accesses of lanes read 0->0 is 320 at 400 bytes, .* 256"):
+    with refused(ValueError):
         extended(bent, 800)
     with pytest.raises(ValueError, match="3 or more"):
         extended({100: simulated[100], 200: simulated[200]}, 800)
     with pytest.raises(ValueError, match="above the simulated 400"):
         extended(simulated, 300)
-    with pytest.raises(ValueError, match="grid is 2 at 100 bytes and 4 at 400"):
+    with refused(ValueError):
         extended({**simulated, 400: replace(simulated[400], grid=4)}, 800)
-    with pytest.raises(ValueError, match="1 phases at 100 bytes and 0 at 400"):
+    with refused(ValueError):
         extended({**simulated, 400: replace(simulated[400], phases=())}, 800)

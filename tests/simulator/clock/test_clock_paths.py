@@ -11,6 +11,7 @@ from simulator_harness import executable, make_world, module, put, start, succee
 from simulator.clock.costs import KINDS, Costs
 from simulator.clock.profile import LaunchProfile
 from simulator.fabric import SimulatorFabric
+from tests.golden import refused
 
 COSTS = Costs(
     own_load=0.25,
@@ -327,7 +328,7 @@ def test_instructions_cost_what_they_cost() -> None:
 def test_costs_are_checked() -> None:
     with pytest.raises(ValueError, match="hop"):
         Costs(hop=-1.0)
-    with pytest.raises(ValueError, match="unknown kinds of cost: hops"):
+    with refused(ValueError):
         Costs.of({"hops": 1.0})
     assert Costs.of(COSTS.document()) == COSTS
     assert set(COSTS.document()) == set(KINDS)

@@ -42,7 +42,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "space": space.family,
     "warp": warp.family,
     "bits": bits.family,
-    "comparison": bits.family_comparisons,
+    "comparison": lambda: list(sets.comparisons()),
     "sets": sets.family,
     "modes": modes.family,
     "convert_modes": modes.family_conversions,

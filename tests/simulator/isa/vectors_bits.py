@@ -1,4 +1,4 @@
-"""Vectors of bits.py: counting, masks, carries, dot products, combined comparisons. The oracle is Python's integers."""
+"""Vectors of bits.py: counting, masks, carries, dot products. The oracle is Python's integers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import FORMATS, signed, wrap
-from simulator_vectors_float import column
-from simulator_vectors_integer import COMPARE, flags, register_class, samples, vectors_of, width
+from simulator_bench import Vector
+from simulator_oracle import signed, wrap
+from simulator_vectors_integer import samples, vectors_of, width
 
 
 def counting() -> Iterator[Vector]:
@@ -24,8 +22,8 @@ def counting() -> Iterator[Vector]:
             "clz": lambda a, bits=bits: bits - a.bit_length(),  # type: ignore[misc]
         }
         for word, function in words.items():
-            yield from vectors_of(f"{word}.{kind}", f"{word}.{kind}", function, 32, (bits,))
-        yield from vectors_of(f"brev.{kind}", f"brev.{kind}", lambda a, bits=bits: reverse(a, bits), bits, (bits,))
+            yield from vectors_of(f"{word}.{kind}", function, 32, (bits,))
+        yield from vectors_of(f"brev.{kind}", lambda a, bits=bits: reverse(a, bits), bits, (bits,))
     for kind in ("u32", "s32", "u64", "s64"):
         bits = width(kind)
 
@@ -34,11 +32,11 @@ def counting() -> Iterator[Vector]:
             a = ~a if a < 0 else a
             return a.bit_length() - 1
 
-        yield from vectors_of(f"bfind.{kind}", f"bfind.{kind}", find, 32, (bits,))
+        yield from vectors_of(f"bfind.{kind}", find, 32, (bits,))
         key = f"bfind.shiftamt.{kind}"
-        yield from vectors_of(key, key, lambda a, f=find, bits=bits: -1 if f(a) < 0 else bits - 1 - f(a), 32, (bits,))
+        yield from vectors_of(key, lambda a, f=find, bits=bits: -1 if f(a) < 0 else bits - 1 - f(a), 32, (bits,))
     for kind in ("b16", "b32", "b64"):
-        yield from vectors_of(f"cnot.{kind}", f"cnot.{kind}", lambda a: int(a == 0), width(kind), (width(kind),))
+        yield from vectors_of(f"cnot.{kind}", lambda a: int(a == 0), width(kind), (width(kind),))
 
 
 def masks() -> Iterator[Vector]:
@@ -52,7 +50,7 @@ def masks() -> Iterator[Vector]:
         def mask(a: int, b: int, cut: Any = cut) -> int:
             return ((1 << cut(b)) - 1) << cut(a)
 
-        yield from vectors_of(f"bmsk.{word}.b32", f"bmsk.{word}.b32", mask, 32, (32, 32), [places, lengths])
+        yield from vectors_of(f"bmsk.{word}.b32", mask, 32, (32, 32), [places, lengths])
         for kind in ("u32", "s32"):
 
             def extend(a: int, b: int, kind: str = kind, cut: Any = cut) -> int:
@@ -60,7 +58,7 @@ def masks() -> Iterator[Vector]:
                 return signed(field, cut(b)) if kind == "s32" and cut(b) else field
 
             key = f"szext.{word}.{kind}"
-            yield from vectors_of(key, key, extend, 32, (32, 32), [samples(32, 2), lengths])
+            yield from vectors_of(key, extend, 32, (32, 32), [samples(32, 2), lengths])
     for table in (0x00, 0x96, 0xE8, 0xFE, 0x80, 0x1B, 0xFF):
 
         def logic(a: int, b: int, c: int, table: int = table) -> int:
@@ -87,8 +85,8 @@ def sums() -> Iterator[Vector]:
         def apart(a: int, b: int, c: int, n: Any = number) -> int:
             return abs(n(a) - n(b)) + c
 
-        yield from vectors_of(f"mad.hi.{kind}", f"mad.hi.{kind}", high, bits, (bits,) * 3)
-        yield from vectors_of(f"sad.{kind}", f"sad.{kind}", apart, bits, (bits,) * 3)
+        yield from vectors_of(f"mad.hi.{kind}", high, bits, (bits,) * 3)
+        yield from vectors_of(f"sad.{kind}", apart, bits, (bits,) * 3)
     for kind in ("u32", "s32"):
 
         def low24(a: int, kind: str = kind) -> int:
@@ -99,14 +97,14 @@ def sums() -> Iterator[Vector]:
             def product(a: int, b: int, c: int = 0, n: Any = low24, shift: int = shift) -> int:
                 return (n(a) * n(b) >> shift) + c
 
-            yield from vectors_of(f"mul24.{word}.{kind}", f"mul24.{word}.{kind}", product, 32, (32, 32))
-            yield from vectors_of(f"mad24.{word}.{kind}", f"mad24.{word}.{kind}", product, 32, (32,) * 3)
+            yield from vectors_of(f"mul24.{word}.{kind}", product, 32, (32, 32))
+            yield from vectors_of(f"mad24.{word}.{kind}", product, 32, (32,) * 3)
     for opcode, sign in (("add", 1), ("sub", -1)):
 
         def clipped(a: int, b: int, sign: int = sign) -> int:
             return max(-(1 << 31), min((1 << 31) - 1, signed(a, 32) + sign * signed(b, 32)))
 
-        yield from vectors_of(f"{opcode}.sat.s32", f"{opcode}.sat.s32", clipped, 32, (32, 32))
+        yield from vectors_of(f"{opcode}.sat.s32", clipped, 32, (32, 32))
     yield from pairs()
 
 
@@ -125,13 +123,13 @@ def pairs() -> Iterator[Vector]:
                     return out
 
                 key = f"{opcode}{relu}.{kind}"
-                yield from vectors_of(key, key, both, 32, (32, 32))
+                yield from vectors_of(key, both, 32, (32, 32))
     for opcode in ("min", "max"):
 
         def single(a: int, b: int, function: Any = functions[opcode]) -> int:
             return max(0, function(signed(a, 32), signed(b, 32)))
 
-        yield from vectors_of(f"{opcode}.relu.s32", f"{opcode}.relu.s32", single, 32, (32, 32))
+        yield from vectors_of(f"{opcode}.relu.s32", single, 32, (32, 32))
 
 
 def carries() -> Iterator[Vector]:
@@ -199,113 +197,16 @@ def dots() -> Iterator[Vector]:
             def four(a: int, b: int, c: int, k: Any = (a_kind, b_kind), part: Any = part) -> int:
                 return c + sum(part(a, n, 8, k[0]) * part(b, n, 8, k[1]) for n in range(4))
 
-            yield from vectors_of(f"dp4a.{a_kind}.{b_kind}", f"dp4a.{a_kind}.{b_kind}", four, 32, (32,) * 3)
+            yield from vectors_of(f"dp4a.{a_kind}.{b_kind}", four, 32, (32,) * 3)
             for way, start in (("lo", 0), ("hi", 2)):
 
                 def two(a: int, b: int, c: int, k: Any = (a_kind, b_kind), s: int = start, part: Any = part) -> int:
                     return c + sum(part(a, n, 16, k[0]) * part(b, n + s, 8, k[1]) for n in range(2))
 
                 key = f"dp2a.{way}.{a_kind}.{b_kind}"
-                yield from vectors_of(key, key, two, 32, (32,) * 3)
-
-
-JOIN: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
-
-
-def float_answers(word: str, kind: str, a: Array, b: Array, flush: bool) -> list[int]:
-    form = FORMATS[kind]
-
-    def cleared(one: int) -> int:
-        return one & form.sign if flush and not one & form.infinity else one
-
-    answers = []
-    for x, y in zip(a.tolist(), b.tolist(), strict=True):
-        x, y = cleared(x), cleared(y)
-        unordered = oracle.is_nan(x, form) or oracle.is_nan(y, form)
-        if word in ("num", "nan"):
-            answers.append(int(unordered == (word == "nan")))
-            continue
-        if unordered:
-            answers.append(int(word.endswith("u")))
-            continue
-
-        def place(one: int) -> int:
-            return -(one ^ form.sign) if one & form.sign else one
-
-        answers.append(int(COMPARE[word.removesuffix("u")](place(x), place(y))))
-    return answers
-
-
-def comparisons() -> Iterator[Vector]:
-    """Comparisons that are combined with a predicate, with two destinations, and of flushed numbers."""
-    whole = [
-        (word, kind)
-        for kind in ("u16", "s16", "u32", "s32", "u64", "s64")
-        for word in ("eq", "ne", "lt", "le", "gt", "ge")
-    ]
-    whole += [(word, kind) for kind in ("b16", "b32", "b64") for word in ("eq", "ne")]
-    whole += [(word, kind) for kind in ("u16", "u32", "u64") for word in ("lo", "ls", "hi", "hs")]
-    ordered = ("eq", "ne", "lt", "le", "gt", "ge")
-    floats = [*ordered, *(f"{word}u" for word in ordered), "num", "nan"]
-    given = flags(3)
-    for word, kind in whole:
-        bits = width(kind)
-        a, b = samples(bits, 0), np.where(given == 1, samples(bits, 1), samples(bits, 0))
-        pairs = [
-            (signed(x, bits), signed(y, bits)) if kind[0] == "s" else (x, y)
-            for x, y in zip(a.tolist(), b.tolist(), strict=True)
-        ]
-        found = [int(COMPARE[word](*pair)) for pair in pairs]
-        yield from _combined(word, "", kind, register_class(bits), a, b, found)
-        if kind[0] == "u" and word in ("lo", "ls", "hi", "hs") and bits == 16:
-            inputs = (("a", "b16", a), ("b", "b16", b))
-            yield Vector(
-                f"setp.{word}.{kind}",
-                "alone",
-                f"setp.{word}.{kind} d, a, b;",
-                inputs,
-                (("d", "pred", np.array(found)),),
-            )
-    for kind in ("f16", "bf16", "f32", "f64"):
-        a, b = column(FORMATS[kind], 0), column(FORMATS[kind], 1)
-        for word in floats:
-            for flush in ("", ".ftz") if kind in ("f16", "f32") else ("",):
-                found = float_answers(word, kind, a, b, bool(flush))
-                yield from _combined(word, flush, kind, f"b{FORMATS[kind].bits}", a, b, found)
-                if flush:
-                    home = f"b{FORMATS[kind].bits}"
-                    inputs = (("a", home, a), ("b", home, b))
-                    text = f"setp.{word}.ftz.{kind} d, a, b;"
-                    yield Vector(f"setp.{word}.ftz.{kind}", "alone", text, inputs, (("d", "pred", np.array(found)),))
-
-
-def _combined(word: str, flush: str, kind: str, home: str, a: Array, b: Array, found: list[int]) -> Iterator[Vector]:
-    given = flags(6)
-    inputs = (("a", home, a), ("b", home, b), ("c", "pred", given))
-    for join, function in JOIN.items():
-        yes = [function(one, int(c)) for one, c in zip(found, given, strict=True)]
-        no = [function(1 - one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
-        text = f"setp.{word}.{join}{flush}.{kind} d, a, b, c; setp.{word}.{join}{flush}.{kind} _|e, a, b, !c;"
-        outputs = (("d", "pred", np.array(yes)), ("e", "pred", np.array(no)))
-        if kind.endswith("f16"):
-            text, outputs = f"setp.{word}.{join}{flush}.{kind} d, a, b, c;", outputs[:1]
-        yield Vector(f"setp.{word}.{join}{flush}.{kind}", "combined", text, inputs, outputs)
-    if kind.endswith("f16"):
-        return
-    outputs = (("d", "pred", np.array(found)), ("e", "pred", 1 - np.array(found)))
-    text = f"setp.{word}{flush}.{kind} d|e, a, b;"
-    yield Vector(f"setp.{word}{flush}.{kind}", "both", text, inputs[:2], outputs)
+                yield from vectors_of(key, two, 32, (32,) * 3)
 
 
 def family() -> list[Vector]:
     parts = (counting(), masks(), sums(), carries(), dots())
     return [vector for part in parts for vector in part]
-
-
-def family_comparisons() -> list[Vector]:
-    assert len(flags(3)) == SAMPLES
-    return list(comparisons())

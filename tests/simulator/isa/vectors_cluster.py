@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from simulator_bench import SAMPLES, Array, Store, Vector
-from simulator_oracle import signed, wrap
 from simulator_vectors_atomic import bits_of, cells, function_of, operands
 from simulator_vectors_integer import samples
-from simulator_vectors_memory import COUNTS, TYPES, homes
+from simulator_vectors_memory import COUNTS, TYPES, homes, round_trip
 
 CLUSTER = 2
 SHARED = "  .shared .align 16 .b8 pool[16384];\n  .shared .align 8 .b8 pool_barriers[1024];\n"
@@ -124,11 +123,8 @@ def accesses() -> Iterator[Vector]:
 def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
     """What a sample stores to its neighbour's block it loads from there; and the first of it the neighbour has."""
     size = bits_of(kind) // 8
-    columns = [samples(home, one) for one in range(count)]
-    stores, loads = ([f"{letter}{one}" for one in range(count)] for letter in "ad")
-    kept = [[wrap(int(v), 8 * size) for v in column] for column in columns]
-    back = [[wrap(signed(v, 8 * size) if kind[0] == "s" else v, home) for v in column] for column in kept]
-    s, d = (one[0] if not vector else "{" + ", ".join(one) + "}" for one in (stores, loads))
+    s, d, inputs, outputs = round_trip(count, kind, home, "ad")
+    sent = inputs[0][2].astype(f"u{size}").astype(f"u{max(2, size)}")
     orders = (
         [("", ""), ("relaxed.cluster.", "acquire.cluster.")]
         if vector
@@ -138,9 +134,7 @@ def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vecto
         body = f"st.{store}shared::cluster.{vector}{kind} [r+16], {s}; {SYNC} ld.{load}shared::cluster.{vector}{kind} {d}, [r+16]; "
         width = max(16, 8 * size)
         mine = f"ld.shared.b{8 * size} got, [s+16]; "
-        inputs = tuple((n, f"b{home}", c) for n, c in zip(stores, columns, strict=True))
-        outputs = tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(loads, back, strict=True))
-        rows = np.array(kept[0], np.uint64).astype(f"u{width // 8}").reshape(-1, 1).view(np.uint8)
+        rows = sent.reshape(-1, 1).view(np.uint8)
         place = {"to": Store(rows, np.arange(SAMPLES, dtype=np.int64) * (width // 8), SAMPLES * width // 8)}
         text = PLACES + SYNC + body + mine + SYNC + to_neighbour(width)
         for opcode in ("st", "ld"):

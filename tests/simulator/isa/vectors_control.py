@@ -8,6 +8,7 @@ import numpy as np
 from simulator_bench import SAMPLES, Store, Vector
 from simulator_oracle import signed, wrap
 from simulator_vectors_integer import GUARD, samples
+from simulator_vectors_memory import TYPES, bits_of, held
 
 SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
 BEFORE = """
@@ -167,19 +168,10 @@ def parameters() -> list[Vector]:
 
 def struct_parts() -> Iterator[Vector]:
     """Every type and vector loads its part of a struct by value, from the places that its width divides."""
-    for kind in ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
-        size = int(kind[1:]) // 8
+    for kind in TYPES:
+        size = bits_of(kind) // 8
         for count in (1, 2, 4) if size < 8 else (1, 2):
             at = max(size * count, 64 // (size * count) // 2 * size * count)
-            parts = [STRUCT[first : first + size] for first in range(at, at + size * count, size)]
-            values = [int.from_bytes(part, "little", signed=kind[0] == "s") for part in parts]
-            registers = [f"d{number}" for number in range(count)]
-            home = max(size * 8, 16)
-            target = f"{{{', '.join(registers)}}}" if count > 1 else registers[0]
-            vector = f"v{count}." if count > 1 else ""
-            outputs = tuple(
-                (register, f"b{home}", np.full(SAMPLES, wrap(value, home), np.uint64))
-                for register, value in zip(registers, values, strict=True)
-            )
-            text = f"ld.param.{vector}{kind} {target}, [kernel_struct+{at}];"
-            yield Vector(f"ld.param.{vector}{kind}", f"struct_at_{at}", text, (), outputs)
+            target, outputs = held(STRUCT, at, count, kind)
+            key = f"ld.param.{f'v{count}.' if count > 1 else ''}{kind}"
+            yield Vector(key, f"struct_at_{at}", f"{key} {target}, [kernel_struct+{at}];", (), outputs)

@@ -9,7 +9,7 @@ import numpy as np
 import simulator_oracle as oracle
 from simulator_bench import SAMPLES, Array, Vector
 from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
-from simulator_vectors_float import column, random_bits
+from simulator_vectors_float import column
 from simulator_vectors_integer import GUARD, samples, vectors_of, width
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -36,7 +36,7 @@ def integers() -> Iterator[Vector]:
                 for origin in sorted({register(from_bits), 32 if from_bits <= 32 else 64, 64}):
                     key = f"cvt.{target}.{source}"
                     literals = {0: [("100", 100), ("-3", wrap(-3, origin))]} if origin == register(from_bits) else {}
-                    for one in vectors_of(key, key, function, home, (origin,), [samples(origin, 0)], literals):
+                    for one in vectors_of(key, function, home, (origin,), [samples(origin, 0)], literals):
                         if one.name != "plain" and home != register(to_bits):
                             continue  # the other dresses once a target
                         yield Vector(key, f"{one.name}_r{origin}_to_r{home}", one.text, one.inputs, one.outputs)
@@ -62,102 +62,50 @@ def from_integers() -> Iterator[Vector]:
 
             key = f"cvt.rn.{target.name}.{source}"
             literal = {0: [("16777217", 16777217)]}
-            yield from vectors_of(key, key, function, target.bits, (bits,), [values], literal)
+            yield from vectors_of(key, function, target.bits, (bits,), [values], literal)
 
 
-def to_integers() -> Iterator[Vector]:
-    """Towards zero, clamped; NaN gives 0, where either type has 64 bits the top bit."""
-    for source in (F32, F64):
-        rng = random.Random(f"rzi {source.name}")
-        values = column(source, 0).copy()
-        for number in range(0, SAMPLES, 2):
-            exponent = source.bias + rng.randrange(-2, 68 if number % 4 else 36)
-            mantissa = rng.getrandbits(source.mantissa_bits)
-            values[number] = rng.getrandbits(1) << (source.bits - 1) | exponent << source.mantissa_bits | mantissa
-        for target in ("u32", "s32", "u64", "s64"):
-            bits = width(target)
-            low, high = (0, (1 << bits) - 1) if target[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-            def function(a: int, low: int = low, high: int = high, bits: int = bits, source: Format = source) -> int:
-                if oracle.is_nan(a, source):
-                    return 0 if source is F32 and bits == 32 else 1 << (bits - 1)
-                if oracle.is_infinite(a, source):
-                    return low if a & source.sign else high
-                return max(low, min(high, int(oracle.value(a, source))))
-
-            key = f"cvt.rzi.{target}.{source.name}"
-            yield from vectors_of(key, key, function, bits, (source.bits,), [values])
-
-
-def near_ties(kind: oracle.Format) -> Array:
-    """float32 patterns on, just below and just above the middle between two neighbours of a narrower format."""
-    rng = random.Random(f"ties {kind.name}")
-    out = []
-    for number in range(SAMPLES):
-        bits = rng.getrandbits(kind.bits) & ~kind.sign
-        if bits >= kind.infinity or number % 5 == 0:
-            bits = rng.choice([0, 1, 2, kind.infinity - 1, (1 << kind.mantissa_bits) - 1, 1 << kind.mantissa_bits])
-        here = oracle.value(bits, kind)
-        above = (
-            oracle.value(bits + 1, kind) if bits + 1 < kind.infinity else here + (here - oracle.value(bits - 1, kind))
-        )
-        middle = oracle.nearest((here + above) / 2, F32)
-        out.append(max(0, middle + rng.choice((-1, 0, 0, 1))) | rng.getrandbits(1) << 31)
-    return np.array(out, np.uint32)
+def near_ties(narrow: Format, wide: Format) -> Array:
+    """Anything, and patterns on, just below and just above the middle between two neighbours of a narrower format."""
+    rng = random.Random(f"ties {narrow.name} {wide.name}")
+    values = column(wide, 0).copy()
+    ends = [0, 1, 2, narrow.infinity - 1, (1 << narrow.mantissa_bits) - 1, 1 << narrow.mantissa_bits]
+    for number in range(0, SAMPLES, 2):
+        here = rng.getrandbits(narrow.bits - 1)
+        if here >= narrow.infinity or number % 5 == 0:
+            here = rng.choice(ends)
+        middle = (oracle.value(here, narrow) + oracle.value(here + 1, narrow)) / 2
+        near = max(0, oracle.nearest(middle, wide) + rng.choice((-1, 0, 0, 1)))
+        values[number] = near | (wide.sign if rng.random() < 0.5 else 0)
+    return values
 
 
 def floats() -> Iterator[Vector]:
-    for source, target in ((F16, F32), (BF16, F32), (F32, F64), (F16, F64), (BF16, F64)):
-        key = f"cvt.{target.name}.{source.name}"
-        yield from vectors_of(
-            key,
-            key,
-            lambda a, source=source, target=target: oracle.convert(a, source, target),
-            target.bits,
-            (source.bits,),
-            [column(source, 0)],
-        )
-    for target in (F32, F16, BF16):
-        key = f"cvt.rn.{target.name}.f64"
-        yield from vectors_of(
-            key, key, lambda a, target=target: oracle.convert(a, F64, target), target.bits, (64,), [_doubles(target)]
-        )
+    forms = [
+        (f"cvt.{to.name}", to, source) for to, source in ((F32, F16), (F32, BF16), (F64, F32), (F64, F16), (F64, BF16))
+    ]
+    narrowing = ((F32, F64), (F16, F64), (BF16, F64), (F16, F32), (BF16, F32))
+    forms += [(f"cvt.rn.{to.name}", to, source) for to, source in narrowing]
+    for form, target, source in forms:
+
+        def converted(a: int, source: Format = source, target: Format = target) -> int:
+            return oracle.convert(a, source, target)
+
+        values = near_ties(target, source) if ".rn" in form else column(source, 0)
+        yield from vectors_of(f"{form}.{source.name}", converted, target.bits, (source.bits,), [values])
     for kind in (F16, BF16):
 
-        def narrow(a: int, kind: oracle.Format = kind) -> int:
-            return oracle.convert(a, F32, kind)
+        def two(high: int, low: int, kind: Format = kind) -> int:
+            return oracle.convert(high, F32, kind) << 16 | oracle.convert(low, F32, kind)
 
-        key = f"cvt.rn.{kind.name}.f32"
-        for name, values in (("", column(F32, 0)), ("ties_", near_ties(kind))):
-            for one in vectors_of(key, key, narrow, 16, (32,), [values]):
-                yield Vector(key, name + one.name, one.text, one.inputs, one.outputs)
-        yield from vectors_of(
-            f"cvt.rn.{kind.name}x2.f32",
-            f"cvt.rn.{kind.name}x2.f32",
-            lambda high, low, narrow=narrow: narrow(high) << 16 | narrow(low),
-            32,
-            (32, 32),
-            [column(F32, 0), near_ties(kind)],
-            {1: [("0f3FC00000", 0x3FC00000)], 0: [("0f7FC00001", 0x7FC00001)]},
-        )
-
-
-def _doubles(kind: Format) -> Array:
-    """Random doubles, and doubles at the ties of a narrower format, subnormal ones too."""
-    rng = random.Random(f"doubles {kind.name}")
-    values = column(F64, 0).copy()
-    for number in range(0, SAMPLES, 2):
-        here = random_bits(kind, rng) & ~kind.sign
-        if here >= kind.infinity - 1:
-            here = rng.getrandbits(kind.mantissa_bits - 3)
-        middle = (oracle.value(here, kind) + oracle.value(here + 1, kind)) / 2
-        values[number] = (oracle.nearest(middle, F64) + rng.choice((-1, 0, 1))) | rng.getrandbits(1) << 63
-    return values
+        columns = [column(F32, 0), near_ties(kind, F32)]
+        literals = {1: [("0f3FC00000", 0x3FC00000)], 0: [("0f7FC00001", 0x7FC00001)]}
+        yield from vectors_of(f"cvt.rn.{kind.name}x2.f32", two, 32, (32, 32), columns, literals)
 
 
 def addresses() -> Iterator[Vector]:
     for key in ("cvta.global.u64", "cvta.to.global.u64"):
-        yield from vectors_of(key, key, lambda a: a, 64, (64,))
+        yield from vectors_of(key, lambda a: a, 64, (64,))
 
 
 def canonical_only_where_seen() -> Iterator[Vector]:
@@ -179,5 +127,5 @@ def canonical_only_where_seen() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (integers(), from_integers(), to_integers(), floats(), addresses(), canonical_only_where_seen())
+    parts = (integers(), from_integers(), floats(), addresses(), canonical_only_where_seen())
     return [vector for part in parts for vector in part]

@@ -83,7 +83,6 @@ def wide_floats() -> Iterator[Vector]:
         for opcode, function in WIDE.items():
             yield from vectors_of(
                 f"{opcode}.{name}",
-                f"{opcode}.{name}",
                 lambda a, b, function=function, kind=kind: function(a, b, kind),
                 kind.bits,
                 (kind.bits,) * 2,
@@ -95,7 +94,6 @@ def wide_floats() -> Iterator[Vector]:
         one = kind.bias << kind.mantissa_bits
         yield from vectors_of(
             f"rcp.rn.{name}",
-            f"rcp.rn.{name}",
             lambda a, one=one, kind=kind: oracle.quotient(one, a, kind),
             kind.bits,
             (kind.bits,),
@@ -103,7 +101,6 @@ def wide_floats() -> Iterator[Vector]:
         )
         for opcode, function in (("neg", lambda a, k: a ^ k.sign), ("abs", lambda a, k: a & ~k.sign)):
             yield from vectors_of(
-                f"{opcode}.{name}",
                 f"{opcode}.{name}",
                 lambda a, function=function, kind=kind: function(a, kind),
                 kind.bits,
@@ -144,10 +141,10 @@ def fused() -> Iterator[Vector]:
 
         columns, key, bits = fused_columns(kind), f"fma.rn.{kind.name}", kind.bits
         constants = {1: literals(kind), 2: literals(kind)} if bits > 16 else {}
-        yield from vectors_of(key, key, one, bits, (bits,) * 3, columns, constants)
+        yield from vectors_of(key, one, bits, (bits,) * 3, columns, constants)
         if bits == 16:
             pairs = [x.astype(np.uint32) | np.roll(x, 1).astype(np.uint32) << 16 for x in columns]
-            yield from vectors_of(f"{key}x2", f"{key}x2", two, 32, (32,) * 3, pairs)
+            yield from vectors_of(f"{key}x2", two, 32, (32,) * 3, pairs)
 
 
 def half_floats() -> Iterator[Vector]:
@@ -162,13 +159,13 @@ def half_floats() -> Iterator[Vector]:
                 return one(a & 0xFFFF, b & 0xFFFF) | one(a >> 16, b >> 16) << 16
 
             columns = [column(kind, 0), column(kind, 1)]
-            yield from vectors_of(f"{opcode}.{name}", f"{opcode}.{name}", one, 16, (16, 16), columns)
+            yield from vectors_of(f"{opcode}.{name}", one, 16, (16, 16), columns)
             pairs = [
                 column(kind, role).astype(np.uint32) | column(kind, role + 3).astype(np.uint32) << 16 for role in (0, 1)
             ]
             key = f"{opcode}.{name}x2"
             constant = [("0x3F804000", 0x3F804000), ("0x7C00FF80", 0x7C00FF80)]
-            yield from vectors_of(key, key, two, 32, (32, 32), pairs, {1: constant, 0: constant})
+            yield from vectors_of(key, two, 32, (32, 32), pairs, {1: constant, 0: constant})
             yield _spelled_out(opcode, kind, function, columns)
             yield Vector(
                 key,

@@ -41,7 +41,7 @@ def widening() -> Iterator[Vector]:
             return oracle.widened(a & 255, kind, F16) | oracle.widened(a >> 8, kind, F16) << 16
 
         key = f"cvt.rn.f16x2.{kind.name}x2"
-        yield from vectors_of(key, key, function, 32, (16,), [pairs], {0: [("0x7E81", 0x7E81)]})
+        yield from vectors_of(key, function, 32, (16,), [pairs], {0: [("0x7E81", 0x7E81)]})
 
 
 def narrowing() -> Iterator[Vector]:
@@ -56,10 +56,10 @@ def narrowing() -> Iterator[Vector]:
         key = f"cvt.rn.satfinite.{kind.name}x2.f32"
         columns = [near_codes(F32, kind, 0), near_codes(F32, kind, 1)]
         constants = {0: [("0fFF800000", 0xFF800000)], 1: [("0f7FC00001", 0x7FC00001)]}
-        yield from vectors_of(key, key, from_f32, 16, (32, 32), columns, constants)
+        yield from vectors_of(key, from_f32, 16, (32, 32), columns, constants)
         halves = [near_codes(F16, kind, salt).astype(np.uint32) for salt in (0, 1)]
         key = f"cvt.rn.satfinite.{kind.name}x2.f16x2"
-        yield from vectors_of(key, key, from_f16, 16, (32,), [halves[0] | halves[1] << 16])
+        yield from vectors_of(key, from_f16, 16, (32,), [halves[0] | halves[1] << 16])
 
 
 def family() -> list[Vector]:

@@ -1,4 +1,4 @@
-"""Vectors of integer arithmetic, shifts, logic, comparison and selection. The oracle is Python's own integers."""
+"""Vectors of integer arithmetic, shifts, logic and selection. The oracle is Python's own integers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def register_class(bits: int) -> str:
 
 def vectors_of(
     key: str,
-    mnemonic: str,
     function: Function,
     to_bits: int,
     from_bits: tuple[int, ...],
@@ -99,15 +98,15 @@ def vectors_of(
     inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
     to = register_class(to_bits)
     good = apply(function, columns, to_bits)
-    yield Vector(key, "plain", f"{mnemonic} d, {', '.join(names)};", inputs, (("d", to, good),))
-    yield from _guarded(key, mnemonic, names, inputs, to, good)
+    yield Vector(key, "plain", f"{key} d, {', '.join(names)};", inputs, (("d", to, good),))
+    yield from _guarded(key, names, inputs, to, good)
     same = [position for position, bits in enumerate(from_bits) if bits == to_bits]
     for position in same:
-        text = f"{move(to)} d, {names[position]}; {mnemonic} d, {', '.join('d' if p == position else n for p, n in enumerate(names))};"
+        text = f"{move(to)} d, {names[position]}; {key} d, {', '.join('d' if p == position else n for p, n in enumerate(names))};"
         yield Vector(key, f"in_place_{names[position]}", text, inputs, (("d", to, good),))
     if len(same) == len(names) > 1:
         every = apply(function, [columns[0]] * len(names), to_bits)
-        text = f"{move(to)} d, a; {mnemonic} d, {', '.join('d' for _ in names)};"
+        text = f"{move(to)} d, a; {key} d, {', '.join('d' for _ in names)};"
         yield Vector(key, "all_one_register", text, inputs[:1], (("d", to, every),))
     for position, choices in (literals or {}).items():
         for text, bits in choices:
@@ -117,17 +116,17 @@ def vectors_of(
             yield Vector(
                 key,
                 f"literal_{names[position]}={text}",
-                f"{mnemonic} d, {written};",
+                f"{key} d, {written};",
                 kept,
                 (("d", to, apply(function, fixed, to_bits)),),
             )
 
 
-def _guarded(key: str, mnemonic: str, names: list[str], inputs: Any, to: str, good: Array) -> Iterator[Vector]:
+def _guarded(key: str, names: list[str], inputs: Any, to: str, good: Array) -> Iterator[Vector]:
     old = flags(5) if to == "pred" else samples(width(to), 5)
     for sign, mark in (("", "where"), ("!", "where_not")):
         runs = GUARD.astype(bool) if not sign else ~GUARD.astype(bool)
-        text = f"{move(to)} d, old; @{sign}g {mnemonic} d, {', '.join(names)};"
+        text = f"{move(to)} d, old; @{sign}g {key} d, {', '.join(names)};"
         extra = (("old", to, old), ("g", "pred", GUARD))
         yield Vector(key, f"guarded_{mark}", text, (*inputs, *extra), (("d", to, np.where(runs, good, old)),))
 
@@ -171,15 +170,12 @@ def arithmetic() -> Iterator[Vector]:
         }
         literals = {1: literals_for(kind), 0: literals_for(kind)[:2]}
         for name, function in functions.items():
-            yield from vectors_of(f"{name}.{kind}", f"{name}.{kind}", function, bits, (bits,) * 2, literals=literals)
+            yield from vectors_of(f"{name}.{kind}", function, bits, (bits,) * 2, literals=literals)
         mad = {1: literals_for(kind)[:2], 2: literals_for(kind)[:2]}
-        yield from vectors_of(
-            f"mad.lo.{kind}", f"mad.lo.{kind}", lambda a, b, c: a * b + c, bits, (bits,) * 3, literals=mad
-        )
+        yield from vectors_of(f"mad.lo.{kind}", lambda a, b, c: a * b + c, bits, (bits,) * 3, literals=mad)
         if bits < 64:
             wide = 2 * bits
             yield from vectors_of(
-                f"mul.wide.{kind}",
                 f"mul.wide.{kind}",
                 lambda a, b, of=of: of(a) * of(b),
                 wide,
@@ -188,15 +184,14 @@ def arithmetic() -> Iterator[Vector]:
             )
             yield from vectors_of(
                 f"mad.wide.{kind}",
-                f"mad.wide.{kind}",
                 lambda a, b, c, of=of: of(a) * of(b) + c,
                 wide,
                 (bits, bits, wide),
                 literals={1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]},
             )
         if kind[0] == "s":
-            yield from vectors_of(f"neg.{kind}", f"neg.{kind}", lambda a: -a, bits, (bits,))
-            yield from vectors_of(f"abs.{kind}", f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
+            yield from vectors_of(f"neg.{kind}", lambda a: -a, bits, (bits,))
+            yield from vectors_of(f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
 
 
 def shifts() -> Iterator[Vector]:
@@ -214,9 +209,7 @@ def shifts() -> Iterator[Vector]:
             amounts = samples(32, 1)
             fixed = [(str(n), n) for n in (0, 1, bits - 1, bits, bits + 1, 300)] + [("0xFFFFFFFF", 0xFFFFFFFF)]
             values = {0: [("3", 3), (hex((1 << bits) - 5), (1 << bits) - 5)], 1: fixed}
-            yield from vectors_of(
-                f"{opcode}.{kind}", f"{opcode}.{kind}", function, bits, (bits, 32), [samples(bits, 0), amounts], values
-            )
+            yield from vectors_of(f"{opcode}.{kind}", function, bits, (bits, 32), [samples(bits, 0), amounts], values)
 
 
 def logic() -> Iterator[Vector]:
@@ -225,38 +218,8 @@ def logic() -> Iterator[Vector]:
         bits = 1 if kind == "pred" else width(kind)
         for name, function in functions.items():
             literals = {} if bits == 1 else {1: [*literals_for(kind), (hex((1 << bits) - 16), (1 << bits) - 16)]}
-            yield from vectors_of(f"{name}.{kind}", f"{name}.{kind}", function, bits, (bits, bits), literals=literals)
-        yield from vectors_of(f"not.{kind}", f"not.{kind}", lambda a: ~a, bits, (bits,))
-
-
-COMPARE: dict[str, Function] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "lo": lambda a, b: a < b,
-    "ls": lambda a, b: a <= b,
-    "hi": lambda a, b: a > b,
-    "hs": lambda a, b: a >= b,
-}
-
-
-def comparisons() -> Iterator[Vector]:
-    forms = [(word, kind) for kind in INTEGERS for word in ("eq", "ne", "lt", "le", "gt", "ge")]
-    forms += [(word, kind) for kind in ("b16", "b32", "b64") for word in ("eq", "ne")]
-    forms += [(word, kind) for kind in ("u32", "u64") for word in ("lo", "ls", "hi", "hs")]
-    for word, kind in forms:
-        bits = width(kind)
-
-        def function(a: int, b: int, word: str = word, kind: str = kind, bits: int = bits) -> int:
-            pair = (signed(a, bits), signed(b, bits)) if kind[0] == "s" else (a, b)
-            return int(COMPARE[word](*pair))
-
-        yield from vectors_of(
-            f"setp.{word}.{kind}", f"setp.{word}.{kind}", function, 1, (bits, bits), literals={1: literals_for(kind)}
-        )
+            yield from vectors_of(f"{name}.{kind}", function, bits, (bits, bits), literals=literals)
+        yield from vectors_of(f"not.{kind}", lambda a: ~a, bits, (bits,))
 
 
 def selections() -> Iterator[Vector]:
@@ -265,7 +228,6 @@ def selections() -> Iterator[Vector]:
         number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
         value = {"f32": 0x7FC12345, "f64": 0xFFF8000000000001}.get(kind, 77)
         yield from vectors_of(
-            f"selp.{kind}",
             f"selp.{kind}",
             lambda a, b, p: a if p else b,
             bits,
@@ -291,7 +253,7 @@ def permutations() -> Iterator[Vector]:
         ("0xBA98", 0xBA98),
         ("0x12345678", 0x12345678),
     ]
-    yield from vectors_of("prmt.b32", "prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
+    yield from vectors_of("prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
 
 
 PERMUTED = {
@@ -313,7 +275,7 @@ def permutations_by_mode() -> Iterator[Vector]:
             return int.from_bytes(bytes(source[int(one)] for one in table[selector & 3]), "big")
 
         key = f"prmt.b32.{mode}"
-        yield from vectors_of(key, key, permute, 32, (32, 32, 32), literals={2: [("1", 1), ("7", 7)], 1: [("0", 0)]})
+        yield from vectors_of(key, permute, 32, (32, 32, 32), literals={2: [("1", 1), ("7", 7)], 1: [("0", 0)]})
 
 
 def selections_by_sign() -> Iterator[Vector]:
@@ -333,7 +295,7 @@ def selections_by_sign() -> Iterator[Vector]:
                           0xFFC00000, 0x7F800001, 0x3F800000]  # fmt: skip
             columns = [samples(bits, 0), samples(bits, 4), signs]
             key = f"slct{form}.{kind}.{by}"
-            yield from vectors_of(key, key, select, bits, (bits, bits, 32), columns)
+            yield from vectors_of(key, select, bits, (bits, bits, 32), columns)
 
 
 def fields() -> Iterator[Vector]:
@@ -351,7 +313,7 @@ def fields() -> Iterator[Vector]:
 
         constants = {1: [("8", 8), ("0", 0)], 2: [("8", 8), ("0", 0), ("64", 64)]}
         columns = [samples(bits, 0), places, lengths]
-        yield from vectors_of(f"bfe.{kind}", f"bfe.{kind}", extract, bits, (bits, 32, 32), columns, constants)
+        yield from vectors_of(f"bfe.{kind}", extract, bits, (bits, 32, 32), columns, constants)
     for kind in ("b32", "b64"):
         bits = width(kind)
 
@@ -362,7 +324,7 @@ def fields() -> Iterator[Vector]:
 
         constants = {2: [("8", 8)], 3: [("8", 8), ("0", 0), ("64", 64)]}
         columns = [samples(bits, 0), samples(bits, 4), places, lengths]
-        yield from vectors_of(f"bfi.{kind}", f"bfi.{kind}", insert, bits, (bits, bits, 32, 32), columns, constants)
+        yield from vectors_of(f"bfi.{kind}", insert, bits, (bits, bits, 32, 32), columns, constants)
     for way in ("l", "r"):
         for mode in ("wrap", "clamp"):
 
@@ -373,10 +335,10 @@ def fields() -> Iterator[Vector]:
             key = f"shf.{way}.{mode}.b32"
             columns = [samples(32, 0), samples(32, 4), samples(32, 1)]
             constants = {2: [("0", 0), ("8", 8), ("32", 32), ("40", 40)]}
-            yield from vectors_of(key, key, funnel, 32, (32, 32, 32), columns, constants)
+            yield from vectors_of(key, funnel, 32, (32, 32, 32), columns, constants)
 
 
 def family() -> list[Vector]:
-    parts = (arithmetic(), shifts(), logic(), comparisons(), selections(), permutations(), fields())
+    parts = (arithmetic(), shifts(), logic(), selections(), permutations(), fields())
     parts = (*parts, permutations_by_mode(), selections_by_sign())
     return [vector for part in parts for vector in part]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from simulator_bench import SAMPLES, Array, Store, Vector
@@ -74,13 +74,12 @@ def _load(key: str, words: str, pattern: str, kind: str, count: int, width: int,
     table, at = data(width), offsets(pattern, width)
     rows = table[at[:, None] + np.arange(width)]
     names = [f"d{one}" for one in range(count)]
-    target = names[0] if count == 1 else "{" + ", ".join(names) + "}"
     outputs = []
     for name, column in zip(names, fields(rows, count), strict=True):
         extended = [wrap(signed(v, bits_of(kind)) if kind[0] == "s" else v, home) for v in column]
         outputs.append((name, f"b{home}", np.array(extended, np.uint64)))
     head, rest = key.split(".", 1)
-    text = f"add.s64 p, at, %in; {head}.{words}{rest} {target}, [p+{{data}}];"
+    text = f"add.s64 p, at, %in; {head}.{words}{rest} {listed(names)}, [p+{{data}}];"
     return Vector(
         key,
         f"{pattern}_r{home}_{words or 'bare'}",
@@ -122,7 +121,7 @@ def _store(key: str, words: str, pattern: str, kind: str, count: int, home: int,
     names = [f"s{one}" for one in range(count)]
     columns = [samples(home, one) for one in range(count)]
     rows = np.concatenate([c.astype(f"u{size}").reshape(-1, 1).view(np.uint8) for c in columns], axis=1)
-    source = names[0] if count == 1 else "{" + ", ".join(names) + "}"
+    source = listed(names)
     head, rest = key.split(".", 1)
     inputs = [("at", "b64", at), *((n, f"b{home}", c) for n, c in zip(names, columns, strict=True))]
     text = f"add.s64 p, at, %out; {head}.{words}{rest} [p+{{to}}], {source};"
@@ -131,7 +130,7 @@ def _store(key: str, words: str, pattern: str, kind: str, count: int, home: int,
         bits = {"f64": 0x4030000000000000, "f32": 0x41800000}.get(kind, 16)
         constant = np.tile(np.array([bits], f"u{size}").view(np.uint8), count)
         rows = np.where(GUARD[:, None] != 0, rows, constant)
-        zeros = literal if count == 1 else "{" + ", ".join([literal] * count) + "}"
+        zeros = listed([literal] * count)
         inputs.append(("g", "pred", GUARD))
         text = f"add.s64 p, at, %out; @g {key} [p+{{to}}], {source}; @!g {key} [p+{{to}}], {zeros};"
     name = f"{pattern}_r{home}_{words or 'bare'}{'_guarded' if guard else ''}"
@@ -180,18 +179,42 @@ def shared() -> Iterator[Vector]:
                     yield from _shared(opcode, vector, count, kind, home)
 
 
+def listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
+
+
+Registers = tuple[tuple[str, str, Array], ...]
+
+
+def round_trip(count: int, kind: str, home: int, names: str = "sd") -> tuple[str, str, Registers, Registers]:
+    """What is stored and what comes back: operands s0, .. and d0, .. as text, and their registers with values."""
+    bits = bits_of(kind)
+    s, d = ([f"{letter}{one}" for one in range(count)] for letter in names)
+    columns = [samples(home, one) for one in range(count)]
+    back = [[wrap(signed(v, bits) if kind[0] == "s" else wrap(v, bits), home) for v in c.tolist()] for c in columns]
+    inputs = tuple((n, f"b{home}", c) for n, c in zip(s, columns, strict=True))
+    return (
+        listed(s),
+        listed(d),
+        inputs,
+        tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(d, back, strict=True)),
+    )
+
+
+def held(contents: bytes, at: int, count: int, kind: str) -> tuple[str, Registers]:
+    """What a load of bytes that are the same for all samples gives: operands d0, .. as text, and their registers."""
+    size, home = bits_of(kind) // 8, homes(kind)[0]
+    parts = [contents[first : first + size] for first in range(at, at + size * count, size)]
+    values = [wrap(int.from_bytes(part, "little", signed=kind[0] == "s"), home) for part in parts]
+    outputs = tuple((f"d{one}", f"b{home}", np.full(SAMPLES, value, np.uint64)) for one, value in enumerate(values))
+    return listed([name for name, _, _ in outputs]), outputs
+
+
 def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
     size = bits_of(kind) // 8
-    names = [f"s{one}" for one in range(count)]
-    back = [f"d{one}" for one in range(count)]
-    columns = [samples(home, one) for one in range(count)]
-    group = (lambda words: words[0]) if count == 1 else (lambda words: "{" + ", ".join(words) + "}")
-    inputs = tuple((n, f"b{home}", c) for n, c in zip(names, columns, strict=True))
-    stored = [[wrap(int(v), size * 8) for v in c] for c in columns]
-    loaded = [[wrap(signed(v, size * 8) if kind[0] == "s" else v, home) for v in c] for c in stored]
-    outputs = tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(back, loaded, strict=True))
+    s, d, inputs, outputs = round_trip(count, kind, home)
     place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {size * count}; mov.u32 q, buffer; add.u32 p, p, q;"
-    text = f"{place} st.{space}{vector}{kind} [p], {group(names)}; ld.{space}{vector}{kind} {group(back)}, [p];"
+    text = f"{place} st.{space}{vector}{kind} [p], {s}; ld.{space}{vector}{kind} {d}, [p];"
     declared = ".reg .b32 p, q;"
     for opcode in ("st", "ld"):
         yield Vector(f"{opcode}.{space}{vector}{kind}", f"r{home}", text, inputs, outputs, registers=declared)
@@ -199,13 +222,12 @@ def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterat
         return
     # The same bytes one by one: what a store left, and where.
     bytes_out = tuple(
-        (f"e{one * size + byte}", "b32", np.array([v >> 8 * byte & 255 for v in stored[one]], np.uint32))
-        for one in range(count)
+        (f"e{one * size + byte}", "b32", (values >> 8 * byte & 255).astype(np.uint32))
+        for one, (_, _, values) in enumerate(inputs)
         for byte in range(size)
     )
     reads = " ".join(f"ld.{space}u8 {name}, [p+{number}];" for number, (name, _, _) in enumerate(bytes_out))
-    wide = text.split(" ld.")[0].replace("u32 p", "u64 p").replace("u32 q", "u64 q")
-    wide = f"{place} cvt.u64.u32 w, p; st.{space}{vector}{kind} [w], {group(names)}; {reads.replace('[p', '[w')}"
+    wide = f"{place} cvt.u64.u32 w, p; st.{space}{vector}{kind} [w], {s}; {reads.replace('[p', '[w')}"
     yield Vector(
         f"st.{space}{vector}{kind}", f"bytes_r{home}", wide, inputs, bytes_out, registers=declared + " .reg .b64 w;"
     )

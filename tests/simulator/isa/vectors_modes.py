@@ -6,6 +6,7 @@ Of approximations the vectors have points whose exact results are floats; test_a
 from __future__ import annotations
 
 import math
+import random
 import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -142,20 +143,21 @@ def _all_plus(word: str, row: tuple[int, ...], kind: Format) -> bool:
 COUNTS = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "mad": 3, "div": 2, "rcp": 1, "sqrt": 1}
 
 
+def results(word: str, kind: Format, direction: str, flush: str, last: str) -> tuple[list[Array], Array]:
+    """Operands of an operation, and what it makes of them."""
+    columns = [column(kind, role) for role in range(COUNTS[word])]
+    return columns, each(lambda *row: computed(word, row, kind, direction, bool(flush), last), *columns)
+
+
 def modes() -> Iterator[Vector]:
-    for word, count in COUNTS.items():
-        for name in ("f32", "f64"):
-            kind = FORMATS[name]
-            for direction, flush, sat in product(DIRECTIONS, ("", ".ftz"), ("", ".sat")):
-                if (name == "f64" and (flush or sat)) or (sat and word in ("div", "rcp", "sqrt")):
-                    continue
-                spelled = f"{word}.{direction}{flush}{sat}.{name}"
-                way = "" if word in ("add", "sub", "mul") and direction == "rn" else f".{direction}"
-                if word == "mad" and name == "f32" and not spelled:
-                    continue
-                columns = [column(kind, role) for role in range(count)]
-                found = each(lambda *row, h=(kind, direction, bool(flush), sat), w=word: computed(w, row, *h), *columns)
-                yield _vector(f"{word}{way}{flush}{sat}.{name}", spelled, columns, found, f"b{kind.bits}")
+    forms = product(COUNTS, ("f32", "f64"), DIRECTIONS, ("", ".ftz"), ("", ".sat"))
+    for word, name, direction, flush, sat in forms:
+        if (name == "f64" and (flush or sat)) or (sat and word in ("div", "rcp", "sqrt")):
+            continue
+        way = "" if word in ("add", "sub", "mul") and direction == "rn" else f".{direction}"
+        columns, found = results(word, FORMATS[name], direction, flush, sat)
+        ending = f"{flush}{sat}.{name}"
+        yield _vector(f"{word}{way}{ending}", f"{word}.{direction}{ending}", columns, found, f"b{name[1:]}")
 
 
 def _vector(key: str, spelled: str, columns: list[Array], found: Array, home: str, source: str = "") -> Vector:
@@ -165,86 +167,55 @@ def _vector(key: str, spelled: str, columns: list[Array], found: Array, home: st
 
 
 def flushed() -> Iterator[Vector]:
-    kind = FORMATS["f32"]
-    a, b = column(kind, 0), column(kind, 1)
-    signs: dict[str, Callable[[int], int]] = {"neg": lambda x: x ^ kind.sign, "abs": lambda x: x & ~kind.sign}
-    plain = np.where((a & 0x7FFFFFFF) > 0x7F800000, 0x3F800000, a).astype(np.uint32)  # of NaN any bits may come
-    for word, function in signs.items():
-        found = np.array([function(cleared(x, kind)) for x in plain.tolist()], np.uint64)
-        yield _vector(f"{word}.ftz.f32", f"{word}.ftz.f32", [plain], found, "b32")
-    for word, nan in product(("min", "max"), ("", ".NaN")):
-        pairs = zip(a.tolist(), b.tolist(), strict=True)
-        found = np.array(
-            [oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan)) for x, y in pairs],
-            np.uint64,
-        )
-        yield _vector(f"{word}.ftz{nan}.f32", f"{word}.ftz{nan}.f32", [a, b], found, "b32")
+    for name in ("f32", "f16"):
+        kind = FORMATS[name]
+        a, b = column(kind, 0), column(kind, 1)
+        plain = np.where((a & (kind.sign - 1)) > kind.infinity, ONE[name], a).astype(
+            a.dtype
+        )  # of NaN any bits may come
+        made = {
+            "neg.ftz": ([plain], each(lambda x, k=kind: cleared(x, k) ^ k.sign, plain)),
+            "abs.ftz": ([plain], each(lambda x, k=kind: cleared(x, k) & ~k.sign, plain)),
+        }
+        for word, nan in product(("min", "max"), ("", ".NaN")):
+
+            def pick(x: int, y: int, kind: Format = kind, word: str = word, nan: str = nan) -> int:
+                return oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan))
+
+            made[f"{word}.ftz{nan}"] = [a, b], each(pick, a, b)
+        for form, (columns, found) in made.items():
+            if name == "f32":
+                yield _vector(f"{form}.f32", f"{form}.f32", columns, found, "b32")
+            else:
+                yield from _halves_of(f"{form}.f16", columns, found)
 
 
-def flushed_halves() -> Iterator[Vector]:
-    kind = FORMATS["f16"]
-    a, b = column(kind, 0), column(kind, 1)
-    plain = np.where((a & 0x7FFF) > kind.infinity, 0x3C00, a).astype(np.uint16)
-    for word, function in {"neg": lambda x: x ^ kind.sign, "abs": lambda x: x & ~kind.sign}.items():
-        found = each(lambda x, f=function: f(cleared(x, kind)), plain)
-        yield from _halves_of(f"{word}.ftz.f16", [plain], found)
-    for word, nan in product(("min", "max"), ("", ".NaN")):
-
-        def pick(x: int, y: int, word: str = word, nan: str = nan) -> int:
-            return oracle.extreme(cleared(x, kind), cleared(y, kind), kind, word == "max", bool(nan))
-
-        yield from _halves_of(f"{word}.ftz{nan}.f16", [a, b], each(pick, a, b))
-
-
-def _halves_of(key: str, columns: list[Array], found: Array) -> Iterator[Vector]:
-    yield _vector(key, key, columns, found, "b16")
+def _halves_of(key: str, columns: list[Array], found: Array, spelled: str = "") -> Iterator[Vector]:
+    """One half, and two side by side."""
+    yield _vector(key, spelled or key, columns, found, "b16")
     both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
-    yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
+    yield _vector(f"{key}x2", f"{spelled or key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
 
 
 def halves() -> Iterator[Vector]:
-    for name in ("f16", "bf16"):
-        kind = FORMATS[name]
-        if name == "f16":
-            forms = [
-                (word, flush, sat)
-                for word, flush, sat in product(("add", "sub", "mul"), ("", ".ftz"), ("", ".sat"))
-                if flush or sat
-            ]
-            forms += [
-                ("fma", flush, last) for flush, last in product(("", ".ftz"), ("", ".sat", ".relu")) if flush or last
-            ]
-        else:
-            forms = [("fma", "", ".relu")]
-            for direction, last in product(("rz", "rm", "rp"), ("", ".relu")):
-                columns = [column(kind, role) for role in range(3)]
-                found = each(lambda *row, h=(kind, direction, False, last): computed("fma", row, *h), *columns)
-                key = f"fma.{direction}{last}.bf16"
-                yield _vector(key, key, columns, found, "b16")
-                both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
-                yield _vector(f"{key}x2", f"{key}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
-        for word, flush, last in forms:
-            columns = [column(kind, role) for role in range(COUNTS[word])]
-            found = each(lambda *row, h=(kind, "rn", bool(flush), last), w=word: computed(w, row, *h), *columns)
-            way = ".rn" if word == "fma" else ""
-            key = f"{word}{way}{flush}{last}.{name}"
-            spelled = f"{word}.rn{flush}{last}.{name}"
-            yield _vector(key, spelled, columns, found, "b16")
-            both = [one.astype(np.uint32) | np.roll(one, 5).astype(np.uint32) << np.uint32(16) for one in columns]
-            yield _vector(f"{key}x2", f"{spelled}x2", both, found | np.roll(found, 5) << np.uint64(16), "b32")
+    forms = [*product(("add", "sub", "mul"), ("rn",), ("", ".ftz"), ("", ".sat"), ("f16",))]
+    forms += product(("fma",), ("rn",), ("", ".ftz"), ("", ".sat", ".relu"), ("f16",))
+    forms = [one for one in forms if one[2] or one[3]] + [("fma", "rn", "", ".relu", "bf16")]
+    forms += product(("fma",), ("rz", "rm", "rp"), ("",), ("", ".relu"), ("bf16",))
+    for word, direction, flush, last, name in forms:
+        way = f".{direction}" if word == "fma" else ""
+        ending = f"{flush}{last}.{name}"
+        columns, found = results(word, FORMATS[name], direction, flush, last)
+        yield from _halves_of(f"{word}{way}{ending}", columns, found, f"{word}.{direction}{ending}")
 
 
 def side_by_side() -> Iterator[Vector]:
-    kind = FORMATS["f32"]
-    for word in ("add", "sub", "mul", "fma"):
-        columns = [column(kind, role) for role in range(COUNTS[word])]
+    for word, direction, flush in product(("add", "sub", "mul", "fma"), DIRECTIONS, ("", ".ftz")):
+        columns, found = results(word, FORMATS["f32"], direction, flush, "")
         wide = [one.astype(np.uint64) | np.roll(one, 3).astype(np.uint64) << np.uint64(32) for one in columns]
-        for direction, flush in product(DIRECTIONS, ("", ".ftz")):
-            found = each(lambda *row, h=(kind, direction, bool(flush), ""), w=word: computed(w, row, *h), *columns)
-            way = "" if word != "fma" and direction == "rn" else f".{direction}"
-            key = f"{word}{way}{flush}.f32x2"
-            spelled = f"{word}.{direction}{flush}.f32x2"
-            yield _vector(key, spelled, wide, found | np.roll(found, 3) << np.uint64(32), "b64")
+        way = "" if word != "fma" and direction == "rn" else f".{direction}"
+        both = found | np.roll(found, 3) << np.uint64(32)
+        yield _vector(f"{word}{way}{flush}.f32x2", f"{word}.{direction}{flush}.f32x2", wide, both, "b64")
 
 
 def single(number: float) -> int:
@@ -426,6 +397,17 @@ def _conversion(target: str, source: str, way: str, direction: str, flush: str, 
     return _vector(key, key, [a], found, f"b{FORMATS[target].bits}", f"b{FORMATS[source].bits}")
 
 
+def as_large_as_integers(kind: Format) -> Array:
+    """Anything, and numbers with fractions up to those of more than 64 bits."""
+    rng = random.Random(f"integers {kind.name}")
+    values = whole_column(kind, 1)[:DIFFERENT].copy()
+    for number in range(0, DIFFERENT, 2):
+        exponent = min(kind.bias + rng.randrange(-2, 68 if number % 4 else 36), 2 * kind.bias)
+        drawn = rng.getrandbits(1) << (kind.bits - 1) | rng.getrandbits(kind.mantissa_bits)
+        values[number] = drawn | exponent << kind.mantissa_bits
+    return np.tile(values, SAMPLES // DIFFERENT)
+
+
 def to_integers() -> Iterator[Vector]:
     for target, source, word, flush, last in product(
         INTEGERS, ("f16", "bf16", "f32", "f64"), WHOLE, ("", ".ftz"), ("", ".sat")
@@ -435,7 +417,7 @@ def to_integers() -> Iterator[Vector]:
         bits, kind = int(target[1:]), FORMATS[source]
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
         undefined = 0 if source != "f64" and bits <= 32 else 1 << (bits - 1)
-        a = column(kind, 1)
+        a = as_large_as_integers(kind)
         home = int(home_of(target)[1:])
         nothing = signed(undefined, bits) if target[0] == "s" else undefined
 
@@ -495,7 +477,7 @@ def saturating() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (modes(), flushed(), flushed_halves(), halves(), side_by_side(), approximations(), questions())
+    parts = (modes(), flushed(), halves(), side_by_side(), approximations(), questions())
     return [vector for part in parts for vector in part]
 
 

@@ -13,7 +13,7 @@ KINDS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "
 
 
 def plain() -> Iterator[Vector]:
-    yield from vectors_of("mov.pred", "mov.pred", lambda a: a, 1, (1,), literals={0: [("1", 1), ("0", 0), ("-1", 1)]})
+    yield from vectors_of("mov.pred", lambda a: a, 1, (1,), literals={0: [("1", 1), ("0", 0), ("-1", 1)]})
     for kind in KINDS:
         bits = width(kind)
         top = (1 << bits) - 1
@@ -23,7 +23,7 @@ def plain() -> Iterator[Vector]:
             literals = [("0dFFF0000000000001", 0xFFF0000000000001), ("0D3FF0000000000000", 0x3FF0000000000000)]
         else:
             literals = [("-1", top), (hex(top // 3), top // 3), ("0XfF", 255), ("12U", 12), ("0", 0)]
-        yield from vectors_of(f"mov.{kind}", f"mov.{kind}", lambda a: a, bits, (bits,), literals={0: literals})
+        yield from vectors_of(f"mov.{kind}", lambda a: a, bits, (bits,), literals={0: literals})
 
 
 def special() -> Iterator[Vector]:

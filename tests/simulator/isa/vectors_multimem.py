@@ -6,8 +6,9 @@ st: samples are dealt out to the ranks, and all replicas hold all of them in the
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,36 +58,29 @@ def float_table(kind: Format, ranks: int, count: int) -> Array:
     rng = random.Random(f"{kind.name} {ranks}")
     out = np.zeros((ranks, count), np.uint64)
     near = range(kind.bias - 3, kind.bias + 4)
-    for number in range(count):
+    special = [kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1]
+
+    def among(exponents: Sequence[int]) -> int:
+        mantissa = rng.getrandbits(kind.mantissa_bits)
+        return rng.getrandbits(1) << (kind.bits - 1) | rng.choice(exponents) << kind.mantissa_bits | mantissa
+
+    for rank, number in itertools.product(range(ranks), range(count)):
         way = number % 7
-        for rank in range(ranks):
-            if way == 0:
-                bits = rng.choice(edges(kind)) if rng.random() < 0.2 else random_bits(kind, rng)
-            elif way == 1 and rank % 2 and rng.random() < 0.8:
-                bits = int(out[rank - 1, number]) ^ kind.sign
-            elif way == 3:
-                exponent = rng.randrange(1, (1 << kind.exponent_bits) - 8)
-                bits = (
-                    rng.getrandbits(1) << (kind.bits - 1)
-                    | exponent << kind.mantissa_bits
-                    | rng.getrandbits(kind.mantissa_bits)
-                )
-            elif way == 4:
-                bits = oracle.nearest(oracle.Fraction(rng.randrange(-3, 4)), kind)
-            elif way == 5:
-                bits = kind.sign
-            elif way == 6:
-                bits = rng.choice(
-                    [kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1]
-                )
-                bits = bits if rng.random() < 0.5 else 0
-            else:
-                bits = (
-                    rng.getrandbits(1) << (kind.bits - 1)
-                    | rng.choice(near) << kind.mantissa_bits
-                    | rng.getrandbits(kind.mantissa_bits)
-                )
-            out[rank, number] = bits
+        if way == 0:
+            bits = rng.choice(edges(kind)) if rng.random() < 0.2 else random_bits(kind, rng)
+        elif way == 1 and rank % 2 and rng.random() < 0.8:
+            bits = int(out[rank - 1, number]) ^ kind.sign
+        elif way == 3:
+            bits = among(range(1, (1 << kind.exponent_bits) - 8))
+        elif way == 4:
+            bits = oracle.nearest(oracle.Fraction(rng.randrange(-3, 4)), kind)
+        elif way == 5:
+            bits = kind.sign
+        elif way == 6:
+            bits = rng.choice(special) if rng.random() < 0.5 else 0
+        else:
+            bits = among(near)
+        out[rank, number] = bits
     return out.astype(f"u{kind.bits // 8}")
 
 
@@ -152,12 +146,11 @@ def reduction(
 ) -> MultimemVector:
     registers = next(iter(good.values())).shape[1]
     names = [f"d{one}" for one in range(registers)]
-    target = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
     outputs = {
         name: (f"b{bits}", {model: values[:, one] for model, values in good.items()}) for one, name in enumerate(names)
     }
     inputs = {"at": ("b64", np.tile(at, (len(data), 1)))}
-    text = f"add.s64 p, at, %mcin; multimem.{mnemonic} {target}, [p+{{data}}];"
+    text = f"add.s64 p, at, %mcin; multimem.{mnemonic} {listed(names)}, [p+{{data}}];"
     return MultimemVector(key, f"{pattern}", text, inputs, outputs, data)
 
 
@@ -208,31 +201,48 @@ def reduce_integers(ranks: int) -> Iterator[MultimemVector]:
             )
 
 
+MINE = "add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0;"
+
+
+def dealt(at: Array, ranks: int) -> dict[str, tuple[str, Array]]:
+    """Samples are dealt out to the ranks."""
+    turn = (np.arange(COUNT)[None, :] % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
+    return {"at": ("b64", np.tile(at, (ranks, 1))), "mine": ("b32", turn)}
+
+
+def listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
+
+
+def sources(words: Array, bits: int, ranks: int) -> dict[str, tuple[str, Array]]:
+    """Registers s0, s1, .. that hold the columns of (COUNT, registers) words on every rank."""
+    return {f"s{one}": (f"b{bits}", np.tile(words[:, one], (ranks, 1))) for one in range(words.shape[1])}
+
+
 def stores(ranks: int) -> Iterator[MultimemVector]:
     forms = [(vector, name, 4) for name in ("f32", "f16x2", "bf16x2") for vector in ("", "v2.", "v4.")]
     forms += [(vector, name, 2) for name in ("f16", "bf16") for vector in ("v2.", "v4.", "v8.")]
     forms += [("", name, int(name[1:]) // 8) for name in ("b32", "b64", "u32", "s32", "u64", "s64", "f64")]
     for number, (vector, name, size) in enumerate(forms):
-        registers = int(vector[1] if vector else 1)
-        width = size * registers
-        at = places("scattered" if number % 2 else "affine", width)
-        rng = random.Random(f"st {vector}{name}")
-        values = np.frombuffer(rng.randbytes(COUNT * width), f"u{size}").reshape(COUNT, registers)
-        inputs = {f"s{one}": (f"b{size * 8}", np.tile(values[:, one], (ranks, 1))) for one in range(registers)}
-        turn = (np.arange(COUNT)[None, :] % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
-        inputs |= {"at": ("b64", np.tile(at, (ranks, 1))), "mine": ("b32", turn)}
-        names = [f"s{one}" for one in range(registers)]
-        source = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
-        after = np.full((1, 2 * COUNT * width), 0xA5, np.uint8)
-        after[0, (at[:, None] + np.arange(width)).reshape(-1)] = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
-        yield MultimemVector(
-            f"multimem.st.{vector}{name}",
-            "all_replicas",
-            f"add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0; @q multimem.st.{STORE_WORDS[number % 6]}{vector}{name} [p+{{cells}}], {source};",
-            inputs,
-            before=np.full((ranks, 2 * COUNT * width), 0xA5, np.uint8),
-            after=np.tile(after, (ranks, 1)),
-        )
+        yield store(ranks, f"{vector}{name}", int(vector[1] if vector else 1), size, number)
+
+
+def store(ranks: int, ending: str, registers: int, size: int, number: int) -> MultimemVector:
+    """All replicas hold what all ranks have stored in the end. size: bytes of a register."""
+    width = size * registers
+    at = places("scattered" if number % 2 else "affine", width)
+    values = np.frombuffer(random.Random(f"st {ending}").randbytes(COUNT * width), f"u{size}").reshape(COUNT, registers)
+    inputs = sources(values, 8 * size, ranks)
+    after = np.full((1, 2 * COUNT * width), 0xA5, np.uint8)
+    after[0, (at[:, None] + np.arange(width)).reshape(-1)] = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+    return MultimemVector(
+        f"multimem.st.{ending}",
+        "all_replicas",
+        f"{MINE} @q multimem.st.{STORE_WORDS[number % 6]}{ending} [p+{{cells}}], {listed(list(inputs))};",
+        {**inputs, **dealt(at, ranks)},
+        before=np.full((ranks, 2 * COUNT * width), 0xA5, np.uint8),
+        after=np.tile(after, (ranks, 1)),
+    )
 
 
 def reductions(ranks: int) -> Iterator[MultimemVector]:

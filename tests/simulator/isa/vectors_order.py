@@ -1,4 +1,4 @@
-"""Vectors of min and max, of comparisons that know NaN, and of signs: what depends on the order of floats."""
+"""Vectors of min and max, and of signs: what depends on the order of floats."""
 
 from __future__ import annotations
 
@@ -48,48 +48,11 @@ def extremes() -> Iterator[Vector]:
                     return oracle.extreme(a, b, kind, word == "max", bool(wins))
 
                 key = f"{word}.{wins}{kind.name}"
-                yield from vectors_of(key, key, function, bits, (bits, bits), columns, constants)
+                yield from vectors_of(key, function, bits, (bits, bits), columns, constants)
                 if bits == 16:
                     literal = {1: [("0x7FFF8000", 0x7FFF8000)]}
                     two = doubled(function)
-                    yield from vectors_of(f"{key}x2", f"{key}x2", two, 32, (32, 32), in_pairs(columns), literal)
-
-
-def comparisons() -> Iterator[Vector]:
-    """eq to ge: false wherever there is a NaN; equ to geu: true there; num and nan ask for just that."""
-    tests = {
-        "eq": lambda a, b: a == b,
-        "ne": lambda a, b: a != b,
-        "lt": lambda a, b: a < b,
-        "le": lambda a, b: a <= b,
-        "gt": lambda a, b: a > b,
-        "ge": lambda a, b: a >= b,
-    }
-    asked: dict[str, tuple[Function, bool]] = {word: (test, False) for word, test in tests.items()}
-    asked |= {f"{word}u": (test, True) for word, test in tests.items()}
-    asked |= {"num": (lambda a, b: True, False), "nan": (lambda a, b: False, True)}
-    for kind in FORMATS.values():
-
-        def rank(bits: int, kind: Format = kind) -> float | oracle.Fraction:
-            if oracle.is_infinite(bits, kind):
-                return float("-inf") if bits & kind.sign else float("inf")
-            return oracle.value(bits, kind)
-
-        for word, (test, with_nan) in asked.items():
-
-            def function(
-                a: int,
-                b: int,
-                test: Function = test,
-                with_nan: bool = with_nan,
-                kind: Format = kind,
-                rank: Function = rank,
-            ) -> int:
-                nan = oracle.is_nan(a, kind) or oracle.is_nan(b, kind)
-                return int(with_nan if nan else test(rank(a), rank(b)))
-
-            key, constants = f"setp.{word}.{kind.name}", {1: literals(kind)} if kind.bits > 16 else {}
-            yield from vectors_of(key, key, function, 1, (kind.bits, kind.bits), paired(kind), constants)
+                    yield from vectors_of(f"{key}x2", two, 32, (32, 32), in_pairs(columns), literal)
 
 
 def signs() -> Iterator[Vector]:
@@ -97,10 +60,10 @@ def signs() -> Iterator[Vector]:
     for name in ("f16", "bf16"):
         kind = FORMATS[name]
         for opcode, function in (("neg", lambda a: a ^ 0x8000), ("abs", lambda a: a & 0x7FFF)):
-            yield from vectors_of(f"{opcode}.{name}", f"{opcode}.{name}", function, 16, (16,), [column(kind, 2)])
+            yield from vectors_of(f"{opcode}.{name}", function, 16, (16,), [column(kind, 2)])
             key, two = f"{opcode}.{name}x2", doubled(function)
-            yield from vectors_of(key, key, two, 32, (32,), in_pairs([column(kind, 2)]))
+            yield from vectors_of(key, two, 32, (32,), in_pairs([column(kind, 2)]))
 
 
 def family() -> list[Vector]:
-    return [vector for part in (extremes(), comparisons(), signs()) for vector in part]
+    return [vector for part in (extremes(), signs()) for vector in part]

@@ -1,25 +1,37 @@
-"""Vectors of sets.py: comparisons as numbers, and those of two halves. The oracle is Python's integers."""
+"""Vectors of comparisons: as predicates, as numbers (sets.py), and those of two halves. The oracle is Python's integers."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
 import numpy as np
 from simulator_bench import Array, Vector
-from simulator_oracle import FORMATS, signed
-from simulator_vectors_bits import JOIN, float_answers
-from simulator_vectors_float import column
-from simulator_vectors_integer import COMPARE, flags, samples, width
+from simulator_oracle import FORMATS, is_nan, signed
+from simulator_vectors_float import literals
+from simulator_vectors_integer import Function, flags, literals_for, samples, vectors_of, width
+from simulator_vectors_order import paired
 
+COMPARE: dict[str, Function] = {
+    **{
+        "eq": operator.eq,
+        "ne": operator.ne,
+        "lt": operator.lt,
+        "le": operator.le,
+        "gt": operator.gt,
+        "ge": operator.ge,
+    },
+    **{"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge},
+}
+JOIN: dict[str, Function] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_WORDS = (*ORDERED, *(f"{word}u" for word in ORDERED), "num", "nan")
-UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 WORDS = {
     **dict.fromkeys(("b16", "b32", "b64"), ("eq", "ne")),
     **dict.fromkeys(("s16", "s32", "s64"), ORDERED),
-    **dict.fromkeys(("u16", "u32", "u64"), (*ORDERED, *UNSIGNED_NAMES)),
+    **dict.fromkeys(("u16", "u32", "u64"), tuple(COMPARE)),
     **dict.fromkeys(("f16", "bf16", "f32", "f64"), FLOAT_WORDS),
 }
 ONE = {"u32": 0xFFFFFFFF, "s32": 0xFFFFFFFF, "u16": 0xFFFF, "s16": 0xFFFF, "f32": 0x3F800000, "f16": 0x3C00}
@@ -38,29 +50,67 @@ def home(kind: str) -> str:
 
 @cache
 def operands(kind: str) -> tuple[Array, Array]:
-    """Two columns; of integers, half of the second are the first's, so that some are equal."""
+    """Two columns, some of whose pairs are equal; of floats edges against edges, too."""
     if kind in FORMATS:
-        return column(FORMATS[kind], 0), column(FORMATS[kind], 1)
+        a, b = paired(FORMATS[kind])
+        return a, b
     bits = width(kind)
     return samples(bits, 0), np.where(flags(3) == 1, samples(bits, 1), samples(bits, 0))
 
 
+def compared(word: str, kind: str, flush: bool, a: int, b: int) -> int:
+    """What setp answers of two patterns. eq to ge: false wherever there is a NaN; equ to geu: true there."""
+    if kind not in FORMATS:
+        a, b = (signed(one, width(kind)) if kind[0] == "s" else one for one in (a, b))
+        return int(COMPARE[word](a, b))
+    form = FORMATS[kind]
+    a, b = (one & form.sign if flush and not one & form.infinity else one for one in (a, b))
+    is_unordered = is_nan(a, form) or is_nan(b, form)
+    if word in ("num", "nan") or is_unordered:
+        return int(is_unordered == (word == "nan") if word in ("num", "nan") else word.endswith("u"))
+    a, b = (-(one ^ form.sign) if one & form.sign else one for one in (a, b))
+    return int(COMPARE[word.removesuffix("u")](a, b))
+
+
 @cache
-def answers(word: str, kind: str, flush: bool) -> tuple[int, ...]:
-    a, b = operands(kind)
-    if kind in FORMATS:
-        return tuple(float_answers(word, kind, a, b, flush))
-    compare = COMPARE[UNSIGNED_NAMES.get(word, word)]
-    bits = width(kind)
-    pairs = zip(a.tolist(), b.tolist(), strict=True)
-    read = (lambda one: signed(one, bits)) if kind[0] == "s" else (lambda one: one)
-    return tuple(int(compare(read(x), read(y))) for x, y in pairs)
+def answers(word: str, kind: str, flush: bool) -> Array:
+    rows = zip(*(one.tolist() for one in operands(kind)), strict=True)
+    return np.array([compared(word, kind, flush, *row) for row in rows])
+
+
+def flushes(kind: str) -> tuple[str, ...]:
+    return ("", ".ftz") if kind in ("f16", "f32") else ("",)
+
+
+def comparisons() -> Iterator[Vector]:
+    """Alone, combined with a predicate, and with two destinations."""
+    given = flags(6)
+    for kind, words in WORDS.items():
+        a, b = operands(kind)
+        inputs = (("a", home(kind), a), ("b", home(kind), b), ("c", "pred", given))
+        constants = [] if kind.endswith("f16") else literals(FORMATS[kind]) if kind in FORMATS else literals_for(kind)
+        for word, flush in product(words, flushes(kind)):
+
+            def function(a: int, b: int, how: tuple[str, str, bool] = (word, kind, bool(flush))) -> int:
+                return compared(*how, a, b)
+
+            key, bits = f"setp.{word}{flush}.{kind}", 8 * a.itemsize
+            yield from vectors_of(key, function, 1, (bits, bits), [a, b], {1: constants})
+            found = answers(word, kind, bool(flush))
+            both, shown = f"{key} d|e, a, b;", 1 if kind.endswith("f16") else 2
+            if shown == 2:
+                yield Vector(key, "both", both, inputs[:2], (("d", "pred", found), ("e", "pred", 1 - found)))
+            for join, joined in JOIN.items():
+                form = f"setp.{word}.{join}{flush}.{kind}"
+                outputs = (("d", "pred", joined(found, given)), ("e", "pred", joined(1 - found, 1 - given)))
+                text = f"{form} d, a, b, c;" + f" {form} _|e, a, b, !c;" * (shown - 1)
+                yield Vector(form, "combined", text, inputs, outputs[:shown])
 
 
 def numbers() -> Iterator[Vector]:
     """Each type of result by each type compared, with the comparisons in turn; each comparison at least once."""
     for source, words in WORDS.items():
-        for flush in ("", ".ftz") if source in ("f16", "f32") else ("",):
+        for flush in flushes(source):
             targets = [one for one in TARGETS[source] if not (flush and one == "bf16")]
             for turn in range(max(len(words), len(targets))):
                 word, target = words[turn % len(words)], targets[turn % len(targets)]
@@ -72,13 +122,12 @@ def number(word: str, join: str, flush: str, target: str, source: str) -> Vector
     a, b = operands(source)
     given = flags(6)
     found = answers(word, source, bool(flush))
-    yes = [JOIN[join](one, int(c)) for one, c in zip(found, given, strict=True)]
-    no = [JOIN[join](one, 1 - int(c)) for one, c in zip(found, given, strict=True)]
+    yes, no = JOIN[join](found, given), JOIN[join](found, 1 - given)
     kinds = f"{flush}.{target}.{source}"
     text = f"set.{word}{kinds} d, a, b; set.{word}.{join}{kinds} e, a, b, c; set.{word}.{join}{kinds} f, a, b, !c;"
     to = home(target)
     outputs = tuple(
-        (name, to, np.array(values, np.uint32) * np.uint32(ONE[target]))
+        (name, to, values.astype(np.uint32) * np.uint32(ONE[target]))
         for name, values in (("d", found), ("e", yes), ("f", no))
     )
     inputs = (("a", home(source), a), ("b", home(source), b), ("c", "pred", given))
@@ -97,18 +146,15 @@ def halves(kind: str) -> tuple[Array, Array]:
 def pairs() -> Iterator[Vector]:
     given = flags(6)
     for kind, word in product(("f16", "bf16"), FLOAT_WORDS):
-        for flush in ("", ".ftz") if kind == "f16" else ("",):
-            low = np.array(answers(word, kind, bool(flush)))
+        for flush in flushes(kind):
+            low = answers(word, kind, bool(flush))
             high = np.roll(low, 7)
             inputs = tuple(zip("ab", ("b32", "b32"), halves(kind), strict=True))
             outputs = (("d", "pred", low), ("e", "pred", high), ("f", "pred", low))
             text = f"setp.{word}{flush}.{kind}x2 d|e, a, b; setp.{word}{flush}.{kind}x2 f, a, b;"
             yield Vector(f"setp.{word}{flush}.{kind}x2", "both", text, inputs, outputs)
             for join, function in JOIN.items():
-                results = [
-                    np.array([function(int(one), int(c)) for one, c in zip(found, by, strict=True)])
-                    for found, by in ((low, given), (high, given), (high, 1 - given))
-                ]
+                results = function(low, given), function(high, given), function(high, 1 - given)
                 form = f"setp.{word}.{join}{flush}.{kind}x2"
                 text = f"{form} d|e, a, b, c; {form} _|f, a, b, !c;"
                 outputs = tuple((name, "pred", one) for name, one in zip("def", results, strict=True))
@@ -120,10 +166,9 @@ def numbers_of_pairs() -> Iterator[Vector]:
     for kind in ("f16", "bf16"):
         for turn, word in enumerate(FLOAT_WORDS):
             target, join = ("u32", "s32", f"{kind}x2")[turn % 3], list(JOIN)[turn % 3]
-            for flush in ("", ".ftz") if kind == "f16" else ("",):
-                low = np.array(answers(word, kind, bool(flush)))
-                joined = np.array([JOIN[join](int(one), int(c)) for one, c in zip(low, given, strict=True)])
-                upper = np.array([JOIN[join](int(one), int(c)) for one, c in zip(np.roll(low, 7), given, strict=True)])
+            for flush in flushes(kind):
+                low = answers(word, kind, bool(flush))
+                joined, upper = JOIN[join](low, given), JOIN[join](np.roll(low, 7), given)
                 true = 0xFFFF if target[1:] == "32" else ONE[kind]
                 outputs = tuple(
                     (name, "b32", (true * (one + (other << 16))).astype(np.uint32))

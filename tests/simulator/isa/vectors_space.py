@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from simulator_bench import SAMPLES, Store, Vector
-from simulator_oracle import signed, wrap
 from simulator_vectors_control import STRUCT
 from simulator_vectors_integer import samples
-from simulator_vectors_memory import COUNTS, TYPES, bits_of, homes
+from simulator_vectors_memory import COUNTS, TYPES, bits_of, held, homes, round_trip
 
 SHARED = "  .shared .align 16 .b8 words[512];\n"
 _RANDOM = random.Random("constants").randbytes(64)
@@ -24,10 +23,6 @@ BEFORE = (
 )
 
 
-def listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
-
-
 def round_trips() -> Iterator[Vector]:
     """What a thread stores in its local memory, or passes to a function that gives it back, it loads again."""
     for vector, count in COUNTS.items():
@@ -38,14 +33,7 @@ def round_trips() -> Iterator[Vector]:
 
 
 def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
-    size = bits_of(kind) // 8
-    stores, loads = ([f"{letter}{one}" for one in range(count)] for letter in "sd")
-    columns = [samples(home, one) for one in range(count)]
-    inputs = tuple((n, f"b{home}", c) for n, c in zip(stores, columns, strict=True))
-    kept = [[wrap(int(v), 8 * size) for v in c] for c in columns]
-    back = [[wrap(signed(v, 8 * size) if kind[0] == "s" else v, home) for v in c] for c in kept]
-    outputs = tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(loads, back, strict=True))
-    s, d = listed(stores), listed(loads)
+    s, d, inputs, outputs = round_trip(count, kind, home)
     local = f"mov.u64 w, depot; st.local.{vector}{kind} [w+32], {s}; ld.local.{vector}{kind} {d}, [w+32];"
     declared = ".local .align 32 .b8 depot[96]; .reg .b64 w;"
     for opcode in ("st", "ld"):
@@ -73,22 +61,13 @@ def constants() -> Iterator[Vector]:
                 if size * count > 16 or count == 8:
                     continue
                 at = 32 - size * count
-                values = [
-                    int.from_bytes(contents[first : first + size], "little", signed=kind[0] == "s")
-                    for first in range(at, at + size * count, size)
-                ]
-                home = homes(kind)[0]
-                names = [f"d{one}" for one in range(count)]
-                outputs = tuple(
-                    (n, f"b{home}", np.full(SAMPLES, wrap(v, home), np.uint64))
-                    for n, v in zip(names, values, strict=True)
-                )
+                d, outputs = held(contents, at, count, kind)
                 key = f"ld.{space}.{vector}{kind}"
-                yield Vector(key, "by_name", f"{key} {listed(names)}, [{name}+{at}];", (), outputs)
-                plain = f"mov.u64 w, {name}; add.u64 w, w, {at}; {key} {listed(names)}, [w];"
+                yield Vector(key, "by_name", f"{key} {d}, [{name}+{at}];", (), outputs)
+                plain = f"mov.u64 w, {name}; add.u64 w, w, {at}; {key} {d}, [w];"
                 yield Vector(key, "by_address", plain, (), outputs, registers=".reg .b64 w;")
                 conversion = "cvta.const.u64" if space == "const" else "cvta.param.u64"
-                generic = f"mov.u64 w, {name}; {conversion} w, w; ld.{vector}{kind} {listed(names)}, [w+{at}];"
+                generic = f"mov.u64 w, {name}; {conversion} w, w; ld.{vector}{kind} {d}, [w+{at}];"
                 yield Vector(conversion, f"{vector}{kind}", generic, (), outputs, registers=".reg .b64 w;")
 
 
@@ -140,16 +119,10 @@ def read_only() -> Iterator[Vector]:
             size = bits_of(kind) // 8
             if size * count > 32 or (count == 8 and size < 4):
                 continue
-            names = [f"d{one}" for one in range(count)]
-            parts = [_RANDOM[32 + one * size : 32 + (one + 1) * size] for one in range(count)]
-            values = [int.from_bytes(part, "little", signed=kind[0] == "s") for part in parts]
-            home = homes(kind)[0]
-            outputs = tuple(
-                (n, f"b{home}", np.full(SAMPLES, wrap(v, home), np.uint64)) for n, v in zip(names, values, strict=True)
-            )
+            d, outputs = held(_RANDOM, 32, count, kind)
             key = f"ld.global.nc.{vector}{kind}"
             for words in ("", "L1::no_allocate.L2::128B."):
-                text = f"ld.global.nc.{words}{vector}{kind} {listed(names)}, [initial+32];"
+                text = f"ld.global.nc.{words}{vector}{kind} {d}, [initial+32];"
                 yield Vector(key, words or "bare", text, (), outputs)
 
 

@@ -15,14 +15,18 @@ from simulator_oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Format, F
 from simulator_vectors_float import edges, random_bits
 from simulator_vectors_multimem import (
     COUNT,
+    MINE,
     RED_WORDS,
     REDUCE_WORDS,
-    STORE_WORDS,
     Array,
     MultimemVector,
     by_register,
+    dealt,
+    listed,
     places,
     reduction,
+    sources,
+    store,
 )
 
 PERIOD = 512
@@ -157,34 +161,8 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
 
 
 def stores(ranks: int) -> Iterator[MultimemVector]:
-    """Samples are dealt out to the ranks; all replicas hold all of them in the end."""
     for number, (name, (registers, packed)) in enumerate((kind.name, one) for kind in (E4M3, E5M2) for one in TINY):
-        width = registers * packed
-        at = places("affine" if number % 2 else "scattered", width)
-        values = np.frombuffer(random.Random(f"st {number}").randbytes(COUNT * width), f"u{packed}")
-        values = values.reshape(COUNT, registers)
-        names = [f"s{one}" for one in range(registers)]
-        inputs = {one: (f"b{8 * packed}", np.tile(values[:, n], (ranks, 1))) for n, one in enumerate(names)}
-        after = np.full((1, 2 * COUNT * width), 0xA5, np.uint8)
-        after[0, (at[:, None] + np.arange(width)).reshape(-1)] = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
-        source = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
-        ending = spelled(name, registers, packed)
-        yield MultimemVector(
-            f"multimem.st.{ending}",
-            "all_replicas",
-            f"{MINE} @q multimem.st.{STORE_WORDS[number % 6]}{ending} [p+{{cells}}], {source};",
-            {**inputs, **dealt(at, ranks)},
-            before=np.full((ranks, 2 * COUNT * width), 0xA5, np.uint8),
-            after=np.tile(after, (ranks, 1)),
-        )
-
-
-MINE = "add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0;"
-
-
-def dealt(at: Array, ranks: int) -> dict[str, tuple[str, Array]]:
-    turn = (np.arange(COUNT)[None, :] % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
-    return {"at": ("b64", np.tile(at, (ranks, 1))), "mine": ("b32", turn)}
+        yield store(ranks, spelled(name, registers, packed), registers, packed, number + 1)
 
 
 def additions(ranks: int) -> Iterator[MultimemVector]:
@@ -196,13 +174,9 @@ def additions(ranks: int) -> Iterator[MultimemVector]:
         elements, size = registers * packed, kind.bits // 8
         at = places("affine" if number % 2 else "scattered", elements * size)
         table = [rng.choice(edges(kind)) if rng.random() < 0.3 else random_bits(kind, rng) for _ in range(512)]
-
-        def picked(
-            rows: int, count: int, rng: random.Random = rng, table: list[int] = table, size: int = size
-        ) -> Array:
-            return np.array([rng.choices(table, k=count) for _ in range(rows)], np.uint64).astype(f"u{size}")
-
-        before, values = picked(ranks, 2 * COUNT * elements), picked(COUNT, elements)
+        drawn = rng.choices(table, k=(2 * ranks + 1) * COUNT * elements)
+        before, values = np.split(np.array(drawn, np.uint64).astype(f"u{size}"), [2 * ranks * COUNT * elements])
+        before, values = before.reshape(ranks, -1), values.reshape(COUNT, elements)
         after = before.copy()
         for sample, start in enumerate((at // size).tolist()):
             for one in range(elements):
@@ -210,14 +184,12 @@ def additions(ranks: int) -> Iterator[MultimemVector]:
                     old = int(before[replica, start + one])
                     after[replica, start + one] = oracle.add(old, int(values[sample, one]), kind)
         words = by_register(values, registers, kind.bits * packed)
-        names = [f"s{one}" for one in range(registers)]
-        inputs = {one: (f"b{kind.bits * packed}", np.tile(words[:, n], (ranks, 1))) for n, one in enumerate(names)}
-        source = names[0] if registers == 1 else "{" + ", ".join(names) + "}"
+        inputs = sources(words, kind.bits * packed, ranks)
         ending = spelled(kind.name, registers, packed)
         yield MultimemVector(
             f"multimem.red.add.{ending}",
             "once",
-            f"{MINE} @q multimem.red.{RED_WORDS[number % 6]}add.{ending} [p+{{cells}}], {source};",
+            f"{MINE} @q multimem.red.{RED_WORDS[number % 6]}add.{ending} [p+{{cells}}], {listed(list(inputs))};",
             {**inputs, **dealt(at, ranks)},
             before=before.view(np.uint8),
             after=after.view(np.uint8),

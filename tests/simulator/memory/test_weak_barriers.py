@@ -13,7 +13,7 @@ from simulator_harness import executable, make_world, module, run, start
 
 import simulator
 from simulator.fabric import SimulatorFabric
-from simulator.memory.clocks import Clocks
+from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
 
@@ -193,3 +193,17 @@ def test_an_observer_of_several_blocks_has_whole_clusters() -> None:
     clocks.begin(launched)
     found = clocks.observers_of(launched, np.arange(0, 12 * 1024, 1024))
     assert found.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_an_acquire_takes_only_what_was_observed_at_its_place() -> None:
+    """A strong read of a flag observes what the writer's fence releases: an acquire of another word, of other bytes or
+    through another address does not take it."""
+    clocks, scope = Clocks(1, 2), SCOPES["gpu"]
+    clocks.release_fence(0, scope)
+    released = clocks.heads_of_write(0, 7, 1, 0, scope, False)
+    clocks.observe(1, released, 7, 1, 0)
+    for place in ((8, 1, 0), (7, 2, 0), (7, 1, 1)):
+        clocks.acquire_read(1, *place, scope)
+        assert clocks.rows[1, BASE, 0] == 0
+    clocks.acquire_read(1, 7, 1, 0, scope)
+    assert clocks.rows[1, BASE, 0] == released[0].count > 0

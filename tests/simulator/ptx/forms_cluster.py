@@ -14,7 +14,13 @@ BITS = ("b8", "b16", "b32", "b64")
 
 def registers_for(kind: str) -> str:
     """The name of a bank of registers that hold a type."""
-    return "%r" if kind.endswith("x2") else {"8": "%h", "16": "%h", "32": "%r", "64": "%d"}[kind.lstrip("busf")]
+    special = {"pred": "%p", "f32x2": "%d", "8": "%h", "16": "%h", "32": "%r", "64": "%d"}
+    return special.get(kind) or ("%r" if kind.endswith("x2") else special[kind.lstrip("busf")])
+
+
+def held(bank: str, count: int, first: int = 1) -> str:
+    """A register of a bank, or a vector of several."""
+    return f"{bank}{first}" if count == 1 else "{" + ", ".join(f"{bank}{n + first}" for n in range(count)) + "}"
 
 
 def clusters() -> Iterator[str]:
@@ -53,7 +59,7 @@ def clusters() -> Iterator[str]:
 
 def _accesses() -> Iterator[str]:
     orders = {
-        "ld": (
+        "ld": [
             "",
             ".weak",
             ".relaxed.cta",
@@ -62,8 +68,8 @@ def _accesses() -> Iterator[str]:
             ".acquire",
             ".volatile",
             ".mmio.relaxed.sys",
-        ),
-        "st": (
+        ],
+        "st": [
             "",
             ".weak",
             ".relaxed.gpu",
@@ -72,15 +78,15 @@ def _accesses() -> Iterator[str]:
             ".release",
             ".volatile",
             ".mmio.relaxed.sys",
-        ),
+        ],
     }
     for opcode, vector, kind in product(("ld", "st"), (1, 2, 4, 8), (*INTEGERS, *BITS, *FLOATS)):
         for order in orders[opcode] if kind in ("b32", "f64") else ("",):
             bank = registers_for(kind)
-            held = f"{bank}1" if vector == 1 else "{" + ", ".join(f"{bank}{n + 1}" for n in range(vector)) + "}"
+            given = held(bank, vector)
             dot = f".v{vector}" if vector > 1 else ""
             yield f"{opcode}{order}.shared::cluster{dot}.{kind} " + (
-                f"{held}, [%d20]" if opcode == "ld" else f"[%d20], {held}"
+                f"{given}, [%d20]" if opcode == "ld" else f"[%d20], {given}"
             )
     words = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
     for opcode, word, noftz, kind in product(
@@ -98,9 +104,9 @@ def cluster_copies() -> Iterator[str]:
     spaces = ("", ".shared", ".shared::cta", ".shared::cluster", ".global")
     for order, space, vector, kind in product(("", ".weak", ".relaxed.cluster"), spaces, (1, 2, 4, 8), kinds):
         bank = registers_for(kind)
-        held = f"{bank}1" if vector == 1 else "{" + ", ".join(f"{bank}{n + 1}" for n in range(vector)) + "}"
+        given = held(bank, vector)
         dot = f".v{vector}" if vector > 1 else ""
-        yield f"st.async{order}{space}.{COUNTED}{dot}.{kind} [%d20], {held}, [%d21]"
+        yield f"st.async{order}{space}.{COUNTED}{dot}.{kind} [%d20], {given}, [%d21]"
     words = ("add", "inc", "dec", "min", "max", "and", "or", "xor", "exch")
     for order, space, word, kind in product(
         ("", ".relaxed", ".relaxed.cluster", ".release.cluster"), spaces, words, kinds

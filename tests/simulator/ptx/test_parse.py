@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import HEADER, executable, get, make_world, module, put, run, simple, start
+from simulator_harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
 
 from memory.fabric import PeerLost
 from simulator.fabric import SimulatorFabric
@@ -16,6 +16,7 @@ from simulator.isa.registry import key_of
 from simulator.ptx.ir import Address, Immediate, Instruction, Register, Vector
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms
+from tests.golden import refused, same_text
 
 STORE = "st.global.b32 [%out], %r1;"
 
@@ -216,22 +217,22 @@ def line_of(body: str, text: str) -> int:
 
 class TestErrors:
     @pytest.mark.parametrize(
-        ("statement", "reason"),
+        "statement",
         [
-            (".frobnicate 3;", "does not know this directive"),
-            (".reg .b7 %x;", "no such register class"),
-            (".shared .b32 a[];", "no shared variable of this form"),
-            (".shared .b32 a = 4;", "no shared variable of this form"),
-            (".local .b32 stack[];", "no such .local variable"),
-            (".local .b7 stack;", "no variables of this type"),
+            ".frobnicate 3;",
+            ".reg .b7 %x;",
+            ".shared .b32 a[];",
+            ".shared .b32 a = 4;",
+            ".local .b32 stack[];",
+            ".local .b7 stack;",
         ],
     )
-    def test_declarations_that_it_can_not_read(self, statement: str, reason: str) -> None:
+    def test_declarations_that_it_can_not_read(self, statement: str) -> None:
         """`symlab check` lists them; a kernel that does not use them runs."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
         (found,) = unsupported_forms(module(body))
         assert (found.line, found.text) == (line_of(body, statement), statement[:-1])
-        assert reason in found.reason
+        same_text(found.reason)
         assert result(body) == 1
 
     @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ class TestErrors:
         assert result(f"mov.u32 %r1, 1; setp.ne.u32 %p1, %r1, 1; @%p1 {statement}") == 1
 
     def test_no_end_of_statement(self) -> None:
-        with pytest.raises(PtxSyntaxError, match="PTX line .*statement without end"):
+        with refused(PtxSyntaxError):
             parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n mov.u32 %r1, 1\n}}\n", "kernel")
 
     def test_no_closing_brace(self) -> None:
@@ -265,9 +266,9 @@ class TestErrors:
             parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n", "kernel")
 
     def test_no_such_entry(self) -> None:
-        with pytest.raises(ValueError, match="no kernel other in this PTX; it has kernel"):
+        with refused(ValueError):
             parse_kernel(module(""), "other")
-        with pytest.raises(ValueError, match="no kernel other in this PTX; it has none"):
+        with refused(ValueError):
             parse_kernel(HEADER, "other")
 
     def test_a_parameter_it_can_not_bind(self) -> None:
@@ -276,38 +277,38 @@ class TestErrors:
                 parse_kernel(f"{HEADER}.visible .entry kernel({declared}) {{ ret; }}", "kernel")
 
     @pytest.mark.parametrize(
-        ("statement", "said"),
+        "statement",
         [
-            ("frobnicate.u32 %r1, %r2;", "no frobnicate.u32 yet"),
-            ("add.sat.u32 %r1, %r1, %r1;", "no add.sat.u32 yet"),
-            ("add.ftz.f64 %d1, %d1, %d1;", "no add.ftz.f64 yet"),
-            ("add.rn.u32 %r1, %r1, %r1;", "yet"),
-            ("ex2.full.f32 %r1, %r1;", "no ex2.full.f32 yet"),
-            ("ld.shared.v8.b32 %r1, [%d1];", "no ld.shared.v8.b32 yet"),
-            ("multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};", "no multimem."),
-            ("bar.arrive 0;", "no such operands of bar.arrive"),
-            ("bar.warp.sync;", "no such operands of bar.sync.warp"),
-            ("bar.sync;", "no such operands of bar.sync"),
-            ("bar.sync 0, 32, 32;", "no such operands of bar.sync"),
-            ("add.u32 %r1, %r1, %nonsense;", "no register %nonsense"),
-            ("mov.u32 %r1, %clock64;", "%clock64 has 64 bits where .u32 is needed"),
-            ("mov.u32 %r1, %envreg3;", "no register %envreg3"),
-            ("add.u32 %nonsense, %r1, %r1;", "no register %nonsense"),
-            ("@%p77 add.u32 %r1, %r1, 1;", "no register %p77"),
-            ("mov.u32 %r1, no_such_symbol;", "nothing is declared with the name no_such_symbol"),
-            ("ld.shared.u32 %r1, [no_such_symbol];", "there is no shared variable no_such_symbol"),
-            ("ld.global.u32 %r1, [no_such_symbol];", "nothing is declared with the name no_such_symbol"),
-            ("ld.param.u32 %r1, [no_such_parameter];", "there is no parameter no_such_parameter"),
-            ("add.u32 %r1, %r1;", "2 operands, add.u32 has 3"),
-            ("mad.lo.u32 %r1, %r1, %r1;", "3 operands, mad.lo.u32 has 4"),
-            ("add.u32 5, %r1, %r1;", "a literal where a register is needed"),
-            ("bra NOWHERE;", "a label that isn't there"),
-            ("@!%p1 bra %r1;", "a label that isn't there"),
-            ("ld.relaxed.global.b32 %r1, [%d1];", "an order without a scope"),
-            ("st.sys.global.b32 [%d1], %r1;", "a scope without an order"),
+            "frobnicate.u32 %r1, %r2;",
+            "add.sat.u32 %r1, %r1, %r1;",
+            "add.ftz.f64 %d1, %d1, %d1;",
+            "add.rn.u32 %r1, %r1, %r1;",
+            "ex2.full.f32 %r1, %r1;",
+            "ld.shared.v8.b32 %r1, [%d1];",
+            "multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};",
+            "bar.arrive 0;",
+            "bar.warp.sync;",
+            "bar.sync;",
+            "bar.sync 0, 32, 32;",
+            "add.u32 %r1, %r1, %nonsense;",
+            "mov.u32 %r1, %clock64;",
+            "mov.u32 %r1, %envreg3;",
+            "add.u32 %nonsense, %r1, %r1;",
+            "@%p77 add.u32 %r1, %r1, 1;",
+            "mov.u32 %r1, no_such_symbol;",
+            "ld.shared.u32 %r1, [no_such_symbol];",
+            "ld.global.u32 %r1, [no_such_symbol];",
+            "ld.param.u32 %r1, [no_such_parameter];",
+            "add.u32 %r1, %r1;",
+            "mad.lo.u32 %r1, %r1, %r1;",
+            "add.u32 5, %r1, %r1;",
+            "bra NOWHERE;",
+            "@!%p1 bra %r1;",
+            "ld.relaxed.global.b32 %r1, [%d1];",
+            "st.sys.global.b32 [%d1], %r1;",
         ],
     )
-    def test_what_nobody_wrote(self, statement: str, said: str) -> None:
+    def test_what_nobody_wrote(self, statement: str) -> None:
         """The rank that launched it gets the error itself, the others hear of it."""
         body = f"setp.ne.u32 %p1, %lane, %lane;\n\n  {statement}\n"
         ptx = module(body)
@@ -322,7 +323,7 @@ class TestErrors:
         assert isinstance(outcome.errors[1], UnknownInstruction)
         assert isinstance(outcome.errors[0], PeerLost)
         for error in outcome.errors:
-            assert said in str(error)
+            same_text(str(error))
             assert f"PTX line {line_of(body, statement)}: {statement[:-1]}" in str(error)
 
 
@@ -355,11 +356,7 @@ class TestEndings:
     def test_nothing_at_all(self) -> None:
         ptx = f"{HEADER}.visible .entry kernel()\n{{\n}}\n"
 
-        def program(fabric: SimulatorFabric) -> None:
-            start(fabric, executable(ptx), 2, 4, [])
-            fabric.synchronize()
-
-        assert run(make_world(1), program).errors == [None]
+        assert run(make_world(1), launching(ptx, 2, 4)).errors == [None]
 
 
 NESTED = {

@@ -16,6 +16,7 @@ import pytest
 import simulator_forms_asynchronous as asynchronous
 import simulator_forms_cluster as cluster
 from simulator_families import FAMILIES, bench_of
+from simulator_forms_cluster import FLOATS, INTEGERS, held, registers_for
 from simulator_harness import module
 
 from simulator.ptx.assembler import find_ptxas
@@ -67,20 +68,8 @@ def test_all_that_the_vectors_run_is_legal(family: str, tmp_path: Path) -> None:
 
 # Generated forms
 
-INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
-FLOATS = ("f16", "bf16", "f32", "f64")
 PACKED = ("f16x2", "bf16x2", "f32x2", "u16x2", "s16x2")
 BITS = ("b8", "b16", "b32", "b64", "pred")
-HOMES = {"8": "%h", "16": "%h", "32": "%r", "64": "%d"}
-
-
-def registers_for(kind: str) -> str:
-    """The name of a bank of registers that hold a type."""
-    if kind == "pred":
-        return "%p"
-    if kind == "f32x2":
-        return "%d"
-    return "%r" if kind.endswith("x2") else HOMES[kind.lstrip("busf")]
 
 
 def arithmetic() -> Iterator[str]:
@@ -196,19 +185,11 @@ def warps() -> Iterator[str]:
         "bar.sync 1, 64",
         "bar.arrive 1, 64",
         "bar.arrive 1",
-        "barrier.sync.aligned 2, 32",
         "bar.warp.sync %r1",
-    )
-    yield from (
-        "activemask.b32 %r1",
-        "elect.sync %r1|%p1, -1",
-        "trap",
-        "brkpt",
-        "exit",
-        "ret",
         "bar.warp.sync",
-        "bar.sync",
     )
+    yield from ("barrier.sync.aligned 2, 32", "bar.sync", "activemask.b32 %r1", "elect.sync %r1|%p1, -1")
+    yield from ("trap", "brkpt", "exit", "ret")
 
 
 def atomics() -> Iterator[str]:
@@ -231,7 +212,7 @@ def atomics() -> Iterator[str]:
         (*kinds[-4:], "f32", "u32"),
     ):
         bank = registers_for(kind)
-        given, got = ("{" + ", ".join(f"{bank}{n + start}" for n in range(vector)) + "}" for start in (1, 9))
+        given, got = held(bank, vector), held(bank, vector, 9)
         target = f"{got}, " if opcode == "atom" else ""
         yield f"{opcode}{space}.{word}{noftz}.v{vector}.{kind} {target}[%d20], {given}"
 
@@ -241,11 +222,11 @@ def accesses() -> Iterator[str]:
     spaces = ("", ".global", ".shared", ".shared::cta", ".local", ".const", ".param")
     for opcode, space, vector, kind in product(("ld", "st"), spaces, (1, 2, 4, 8), kinds):
         bank = registers_for(kind)
-        held = f"{bank}1" if vector == 1 else "{" + ", ".join(f"{bank}{n + 1}" for n in range(vector)) + "}"
+        given = held(bank, vector)
         dot = f".v{vector}" if vector > 1 else ""
         if (opcode, space) != ("st", ".param"):  # it needs a call
             place = "[kernel_s]" if space == ".param" else "[%d20]"
-            yield f"{opcode}{space}{dot}.{kind} " + (f"{held}, {place}" if opcode == "ld" else f"{place}, {held}")
+            yield f"{opcode}{space}{dot}.{kind} " + (f"{given}, {place}" if opcode == "ld" else f"{place}, {given}")
     orders = (".relaxed", ".weak", ".volatile", ".relaxed.volatile", "")
     for opcode, order, scope, space in product(
         ("ld", "st"), orders, (".sys", ".gpu", ""), ("", ".global", ".shared", ".local")

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, simple, start, succeed
+from simulator_harness import executable, get, launching, make_world, module, put, run, simple, start, succeed
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.run.schedule import STEP_NS
+from tests.golden import refused
 
 WAIT = """
   mov.u64 %d1, %globaltimer;
@@ -72,22 +73,14 @@ def test_all_threads_of_a_step_read_the_same_time() -> None:
 def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
     body = "mov.u64 %d1, %globaltimer; SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;"
 
-    def program(fabric: SimulatorFabric) -> None:
-        flags = put(fabric, "flags", np.zeros(1, np.uint32))
-        start(fabric, executable(module(body, ["u64 flag"])), 1, 32, [flags.address])
-        fabric.synchronize()
+    program = launching(executable(module(body, ["u64 flag"])), 1, 32, [np.zeros(1, np.uint32)])
 
     assert isinstance(run(make_world(1), program).error(), Deadlock)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("cvt.u32.u64 %r1, %globaltimer;", "the simulator has no "),
-        ("mov.u32 %r1, %globaltimer;", "%globaltimer has 64 bits where .u32 is needed in mov.u32"),
-        ("mov.u64 %d1, %clock;", "%clock has 32 bits where .u64 is needed in mov.u64"),
-    ],
+    "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u64 %d1, %clock;"]
 )
-def test_other_ways_to_read_a_clock_stop(text: str, message: str) -> None:
-    with pytest.raises(DeviceFault, match=rf"{message}.*PTX line \d+"):
+def test_other_ways_to_read_a_clock_stop(text: str) -> None:
+    with refused(DeviceFault):
         simple(text)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+from simulator_harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch
 from simulator.fabric import SimulatorFabric
+from tests.golden import refused, same_text
 
 SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
 schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
@@ -29,11 +30,7 @@ def stored(body: str, grid: int, block: int, cluster: int, ranks: int = 2, **opt
     """What each thread stores (99: nothing), the same on all ranks."""
     code = executable(module(body + STORE, ["u64 out"]))
 
-    def program(fabric: SimulatorFabric) -> list[int]:
-        out = put(fabric, "out", np.full(grid * block, 99, np.uint32))
-        start(fabric, code, grid, block, [out.address], cluster=cluster)
-        found: list[int] = get(fabric, out, "u4").tolist()
-        return found
+    program = launching(code, grid, block, [np.full(grid * block, 99, np.uint32)], cluster=cluster)
 
     results = succeed(make_world(ranks, **options), program).results
     assert all(one == results[0] for one in results)
@@ -43,11 +40,7 @@ def stored(body: str, grid: int, block: int, cluster: int, ranks: int = 2, **opt
 def failed(body: str, grid: int = 2, block: int = 64, cluster: int = 2, **options: Any) -> str:
     code = executable(module(body))
 
-    def program(fabric: SimulatorFabric) -> None:
-        start(fabric, code, grid, block, cluster=cluster)
-        fabric.synchronize()
-
-    error = run(make_world(1, **options), program).error()
+    error = run(make_world(1, **options), launching(code, grid, block, cluster=cluster)).error()
     assert isinstance(error, DeviceFault | Deadlock)
     return f"{type(error).__name__}: {error}"
 
@@ -234,46 +227,21 @@ def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    "body",
     [
-        (
-            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; red.shared::cluster.add.noftz.f16x2 [%r1], %r2;",
-            "red on f16x2 of another block's shared memory: GPUs add integers there (seen on an H200), use halves one by one; PTX",
-        ),
-        (
-            f"{SYNC} mov.u64 %d1, word; cvta.shared.u64 %d1, %d1; mapa.u64 %d1, %d1, 1; atom.add.noftz.bf16x2 %r1, [%d1], %r2;",
-            "atom on bf16x2 of another block's shared memory: GPUs add integers there",
-        ),
-        (
-            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared.u32 %r2, [%r1];",
-            "block 0, thread 0: shared memory of the block with rank 1 in the cluster, where the thread's own (.shared::cta) "
-            "is meant; its block has rank 0; PTX line",
-        ),
-        (
-            "mov.u32 %r2, %lane; mapa.shared::cluster.u32 %r1, word, %r2;",
-            "block 0, thread 2: mapa to rank 2 of a cluster with ranks 0 to 1; PTX line",
-        ),
-        (
-            "mov.u64 %d2, word; mapa.u64 %d1, %d2, 1;",
-            "mapa of 0x0: not a generic address of shared memory; PTX line",
-        ),
-        (
-            f"{SYNC} mov.u32 %r1, 0x3000000; ld.shared::cluster.u32 %r2, [%r1];",
-            "0x3000000 is no address of shared memory in a cluster of 2 blocks; PTX line",
-        ),
-        (
-            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1+4], 1;",
-            "shared memory of 4 bytes: 4 bytes at 0x4 are outside or misaligned; PTX line",
-        ),
-        (
-            f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];",
-            "read of shared memory that was never written (poison); PTX line",
-        ),
+        f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; red.shared::cluster.add.noftz.f16x2 [%r1], %r2;",
+        f"{SYNC} mov.u64 %d1, word; cvta.shared.u64 %d1, %d1; mapa.u64 %d1, %d1, 1; atom.add.noftz.bf16x2 %r1, [%d1], %r2;",
+        f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared.u32 %r2, [%r1];",
+        "mov.u32 %r2, %lane; mapa.shared::cluster.u32 %r1, word, %r2;",
+        "mov.u64 %d2, word; mapa.u64 %d1, %d2, 1;",
+        f"{SYNC} mov.u32 %r1, 0x3000000; ld.shared::cluster.u32 %r2, [%r1];",
+        f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1+4], 1;",
+        f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];",
     ],
     ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
 )
-def test_what_is_wrong_with_an_address(body: str, message: str) -> None:
-    assert message in failed(f".shared .align 4 .b32 word; {body}")
+def test_what_is_wrong_with_an_address(body: str) -> None:
+    same_text(failed(f".shared .align 4 .b32 word; {body}"))
 
 
 def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
@@ -282,9 +250,7 @@ def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
       mov.u32 %r5, 200; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LOOP;
       mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];
     """
-    assert "rank 0, block 2, thread 0: shared memory of block 3, whose threads have all returned; PTX line" in failed(
-        body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), grid=4
-    )
+    same_text(failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), grid=4))
 
 
 def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
@@ -294,9 +260,7 @@ def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
     for seed in range(8):
         code = executable(module(body))
 
-        def program(fabric: SimulatorFabric, code: Executable = code) -> None:
-            start(fabric, code, 2, 1, cluster=2)
-            fabric.synchronize()
+        program = launching(code, 2, 1, cluster=2)
 
         said.append(str((run(make_world(1, schedule="random", seed=seed), program).errors or [None])[0]))
     assert any("shared memory of block 1, which may not have begun: no barrier of the cluster" in one for one in said)
@@ -368,51 +332,29 @@ def test_a_block_that_misses_the_barrier_ends_in_a_report(options: dict[str, Any
     """Thread 33 of the second cluster's middle block goes to a barrier of its block that no other comes to."""
     body = f"setp.eq.u32 %p1, %lane, 289; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
     said = failed(body, grid=6, block=64, cluster=3, **options)
-    line = next(n for n, one in enumerate(module(body).splitlines(), 1) if "barrier.cluster.wait" in one)
     assert said.startswith("Deadlock")
-    where = f"PTX line {line}: barrier.cluster.wait"
-    assert (
-        f"rank 0, cluster 1 (blocks 3, 4, 5): 191 of 192 threads have come to its barrier; it waits for "
-        f"block 4, thread 33; they wait at {where}" in said
-    )
+    same_text(said)
     assert "cluster 0" not in said
-    assert "block 4: 1 of 64 threads have come to barrier 1" in said
 
 
 def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing() -> None:
     body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
     code = executable(module(body))
 
-    def program(fabric: SimulatorFabric) -> None:
-        start(fabric, code, (2, 2, 1), 32, cluster=(1, 2, 1))
-        fabric.synchronize()
-
-    error = run(make_world(1), program).error()
+    error = run(make_world(1), launching(code, (2, 2, 1), 32, cluster=(1, 2, 1))).error()
     assert isinstance(error, Deadlock)
     said = str(error)
-    assert "rank 0, cluster 1 (blocks 1, 3): 32 of 64 threads have come to its barrier" in said
-    assert "; it waits for block 3 (1, 1, 0), thread 0, block 3 (1, 1, 0), thread 1 and 30 more; they" in said
+    same_text(said)
     assert {(one.block, one.thread) for one in error.places} == {(0, 0), (1, 0), (2, 0), (3, 0)}
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            "barrier.cluster.wait;",
-            "a wait at the barrier of its cluster without an arrival (barrier.cluster.arrive) before",
-        ),
-        (
-            "barrier.cluster.arrive; barrier.cluster.arrive;",
-            "a second arrival at the barrier of its cluster without a wait (barrier.cluster.wait) in between",
-        ),
-        (f"{SYNC} barrier.cluster.wait;", "a wait at the barrier of its cluster without an arrival"),
-    ],
+    "body",
+    ["barrier.cluster.wait;", "barrier.cluster.arrive; barrier.cluster.arrive;", f"{SYNC} barrier.cluster.wait;"],
 )
-def test_arrivals_and_waits_take_turns(body: str, message: str) -> None:
+def test_arrivals_and_waits_take_turns(body: str) -> None:
     said = failed(body)
-    assert "rank 0, block 0, thread 0: " in said
-    assert message in said
+    same_text(said)
 
 
 def test_a_block_without_a_cluster_is_one_of_its_own() -> None:
@@ -424,35 +366,20 @@ def test_a_block_without_a_cluster_is_one_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("directives", "grid", "cluster", "message"),
+    ("directives", "grid", "cluster"),
     [
-        (
-            ".reqnctapercluster 4",
-            4,
-            2,
-            r"compiled for clusters of \(4, 1, 1\) blocks, not \(2, 1, 1\) \(.reqnctapercluster\)",
-        ),
-        (
-            ".reqnctapercluster 4",
-            6,
-            1,
-            r"grid is \(6, 1, 1\), not a multiple of the kernel's cluster \(4, 1, 1\) in x, y and z",
-        ),
-        (
-            ".reqnctapercluster 4, 4",
-            16,
-            1,
-            r"compiled for clusters of 16 blocks \(.reqnctapercluster\); the simulator has at most 8",
-        ),
-        (".maxclusterrank 4", 8, 8, r"takes clusters of at most 4 blocks, not 8 \(.maxclusterrank\)"),
-        (".explicitcluster", 8, 1, r"compiled for launches with clusters \(.explicitcluster\): give a cluster"),
+        (".reqnctapercluster 4", 4, 2),
+        (".reqnctapercluster 4", 6, 1),
+        (".reqnctapercluster 4, 4", 16, 1),
+        (".maxclusterrank 4", 8, 8),
+        (".explicitcluster", 8, 1),
     ],
 )
-def test_a_cluster_that_the_kernel_can_not_have(directives: str, grid: int, cluster: int, message: str) -> None:
+def test_a_cluster_that_the_kernel_can_not_have(directives: str, grid: int, cluster: int) -> None:
     code = executable(module("").replace(")\n{", f")\n{directives}\n{{", 1))
 
     def program(fabric: SimulatorFabric) -> None:
-        with pytest.raises(ValueError, match=f"^test/kernel:? .*{message}"):
+        with refused(ValueError):
             fabric.launch(code, Launch(grid, 32, cluster=cluster), [])
 
     succeed(make_world(1), program)
@@ -463,7 +390,7 @@ def test_an_older_gpu_has_no_clusters() -> None:
 
     def program(fabric: SimulatorFabric) -> None:
         fabric.launch(code, Launch(4, 32), [])
-        with pytest.raises(ValueError, match="^test/kernel: sm_80 has no clusters; they need sm_90 or later"):
+        with refused(ValueError):
             fabric.launch(code, Launch(4, 32, cluster=2), [])
         fabric.synchronize()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, simple, start, succeed
+from simulator_harness import executable, get, launching, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
 
@@ -58,10 +58,7 @@ class TestAtomics:
         """
         ptx = module(body, ["u64 in0"])
 
-        def program(fabric: SimulatorFabric) -> int:
-            cells = put(fabric, "cells", np.zeros(4, np.uint32))
-            start(fabric, executable(ptx), 3, 40, [cells.address])
-            return int(get(fabric, cells, "u4")[2])
+        program = launching(ptx, 3, 40, [np.zeros(4, np.uint32)], at=2)
 
         assert succeed(make_world(1, **options), program).results == [120]
 
@@ -74,9 +71,6 @@ class TestAtomics:
         """
         ptx = module(body, ["u64 in0"])
 
-        def program(fabric: SimulatorFabric) -> int:
-            cell = put(fabric, "cell", np.ones(1, np.uint32))
-            start(fabric, executable(ptx), 2, 50, [cell.address])
-            return int(get(fabric, cell, "u4")[0])
+        program = launching(ptx, 2, 50, [np.ones(1, np.uint32)], at=0)
 
         assert succeed(make_world(1, **options), program).results == [3**100 % 2**32]

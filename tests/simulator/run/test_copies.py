@@ -12,6 +12,7 @@ from simulator_harness import Outcome, executable, get, make_world, module, put,
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.isa import UnknownInstruction
+from tests.golden import refused, same_text
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n"
 REGISTERS = f"{SHARED}  .reg .b64 %state; .reg .pred %q;\n"
@@ -96,7 +97,7 @@ class TestLoads:
     def test_a_kernel_that_does_not_finds_poison(self) -> None:
         assert not any(right_under(f"{self.FIRST} {self.USE} {wait()}", lambda rank: copied([255])))
         error = outcome_of(f"{self.FIRST} {self.USE} {wait()}", {}).error()
-        assert "read of shared memory that was never written (poison)" in str(error)
+        same_text(str(error))
 
     def test_a_wait_for_the_wrong_phase_does_not_wait(self) -> None:
         assert not all(right_under(f"{self.FIRST} {wait(1)} {self.USE} {wait()}", lambda rank: copied([255])))
@@ -159,18 +160,16 @@ class TestStores:
 
     def test_a_block_may_not_end_while_its_shared_memory_is_read(self) -> None:
         error = outcome_of(f"{fill('1')} {self.TWICE}", {}).error()
-        assert "on rank 0, block 0, thread 0: the block ended while a bulk copy still reads its shared memory" in str(
-            error
-        )
+        same_text(str(error))
         assert f"{STORE} [%dst], [stage], 1024" in str(error)
 
     def test_nor_while_it_is_written(self) -> None:
         error = outcome_of(f"{INIT} {expect()} {LOAD} [stage], [%src], {BYTES}, [bar];", {}).error()
-        assert "the block ended while a bulk copy still writes its shared memory" in str(error)
+        same_text(str(error))
 
     def test_shared_memory_that_was_never_written_is_poison_here_too(self) -> None:
         error = outcome_of(f"{STORE} [%dst], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", {})
-        assert "bulk copy of shared memory that was never written (poison)" in str(error.error())
+        same_text(str(error.error()))
 
 
 REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
@@ -208,12 +207,12 @@ class TestReductions:
         """As an H200 does, which stops with an illegal instruction."""
         within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
         body = f"{INIT} {fill('3', 32)} {expect(16)} {within} [stage], [stage+16], 16, [bar]; {wait()}"
-        assert "within shared memory where the launch has no clusters" in str(outcome_of(body, {}).error())
+        same_text(str(outcome_of(body, {}).error()))
 
     def test_a_target_that_was_never_written_is_poison(self) -> None:
         within = "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32"
         body = f"{INIT} {fill('3', 16)} {expect(16)} {within} [stage+16], [stage], 16, [bar]; {wait()}"
-        assert "shared memory that was never written (poison)" in str(outcome_of(body, {}, clusters=True).error())
+        same_text(str(outcome_of(body, {}, clusters=True).error()))
 
 
 class TestMulticast:
@@ -231,21 +230,21 @@ class TestMulticast:
         assert all(right_under(body, lambda rank: copied([11] * 8), world_size=4))
 
     @pytest.mark.parametrize(
-        ("text", "message"),
+        "text",
         [
-            (f"{SEND} [%dst], [stage], 16;", "multimem.cp.async.bulk at 0x[0-9a-f]+: not a multicast address of this"),
-            (f"{ADD} [%dst], [stage], 16;", "multimem.cp.reduce.async.bulk at 0x[0-9a-f]+: not a multicast address"),
-            (f"{STORE} [%all], [stage], 16;", "a plain access to a multicast address; only multimem instructions"),
-            (f"{REDUCE} [%all], [stage], 16;", "a plain access to a multicast address; only multimem instructions"),
-            (f"{SEND} [%all+4088], [stage], 16;", "a bulk copy at 0x[0-9a-f]+: not aligned to 16 bytes"),
-            (f"{SEND} [%all+4080], [stage], 32;", "replica of rank 0.*outside every live tensor"),
-            ("cp.async.bulk.prefetch.L2.global [%src+8], 16;", "a prefetch of 16 bytes at 0x[0-9a-f]+8"),
+            f"{SEND} [%dst], [stage], 16;",
+            f"{ADD} [%dst], [stage], 16;",
+            f"{STORE} [%all], [stage], 16;",
+            f"{REDUCE} [%all], [stage], 16;",
+            f"{SEND} [%all+4088], [stage], 16;",
+            f"{SEND} [%all+4080], [stage], 32;",
+            "cp.async.bulk.prefetch.L2.global [%src+8], 16;",
         ],
     )
-    def test_addresses_of_the_other_kind_are_faults(self, text: str, message: str) -> None:
+    def test_addresses_of_the_other_kind_are_faults(self, text: str) -> None:
         error = outcome_of(f"{fill('1', 32)}\n{text}", {}, world_size=2).error()
         assert isinstance(error, DeviceFault)
-        with pytest.raises(DeviceFault, match=rf"block 0, thread 0: .*{message}.*PTX line \d+: {text[:8]}"):
+        with refused(DeviceFault):
             raise error
 
 
@@ -276,33 +275,33 @@ class TestSignals:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("text", "message"),
+        "text",
         [
-            (f"{LOAD} [stage], [%src], 24, [bar];", "a bulk copy of 24 bytes; it copies a multiple of 16"),
-            (f"{LOAD} [stage], [%src], 0, [bar];", "a bulk copy of 0 bytes"),
-            (f"{LOAD} [stage], [%src+8], 16, [bar];", "a bulk copy at 0x[0-9a-f]+8: not aligned to 16 bytes"),
-            (f"{LOAD} [stage+4], [%src], 16, [bar];", "byte 0x4 of shared memory is not aligned to 16 bytes"),
-            (f"{LOAD} [stage+4000], [%src], 128, [bar];", "outside the block's 4112 bytes"),
-            (f"{LOAD} [stage], [%src+16368], 32, [bar];", "load of 32 bytes at .*byte 16368 of tensor 'src'"),
-            (f"{LOAD} [stage], [0], 16, [bar];", "load of 16 bytes at 0x0: no address of this world"),
-            (f"{LOAD} [stage], [%src], 16, [bar+8];", "byte 0x1008 of shared memory holds no mbarrier"),
-            (f"{STORE} [%dst+4], [stage], 16;", "a bulk copy at 0x[0-9a-f]+4: not aligned to 16 bytes"),
-            (f"{STORE} [%dst+4080], [stage], 32;", "store of 32 bytes at .*byte 4080 of tensor 'dst'"),
-            (f"{STORE} [%dst], [stage], 20;", "a bulk copy of 20 bytes"),
-            ("mbarrier.init.shared::cta.b64 [bar], 1;", "holds an mbarrier in phase 0 .* already"),
-            ("mbarrier.init.shared::cta.b64 [bar+4], 1;", "an mbarrier at byte 0x1004 .* not aligned to 8 bytes"),
-            ("mbarrier.init.shared::cta.b64 [bar+8], 0;", "an mbarrier for 0 arrivals"),
-            ("mbarrier.inval.shared::cta.b64 [bar+8];", "holds no mbarrier"),
-            ("mbarrier.arrive.shared::cta.b64 _, [bar], 2;", "2 arrivals where an mbarrier in phase 0 .* waits for 1"),
-            ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1048576;", "count of bytes has left the range"),
-            ("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 2;", "parity 0 or 1, not 2"),
-            ("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+8], 0;", "holds no mbarrier"),
+            f"{LOAD} [stage], [%src], 24, [bar];",
+            f"{LOAD} [stage], [%src], 0, [bar];",
+            f"{LOAD} [stage], [%src+8], 16, [bar];",
+            f"{LOAD} [stage+4], [%src], 16, [bar];",
+            f"{LOAD} [stage+4000], [%src], 128, [bar];",
+            f"{LOAD} [stage], [%src+16368], 32, [bar];",
+            f"{LOAD} [stage], [0], 16, [bar];",
+            f"{LOAD} [stage], [%src], 16, [bar+8];",
+            f"{STORE} [%dst+4], [stage], 16;",
+            f"{STORE} [%dst+4080], [stage], 32;",
+            f"{STORE} [%dst], [stage], 20;",
+            "mbarrier.init.shared::cta.b64 [bar], 1;",
+            "mbarrier.init.shared::cta.b64 [bar+4], 1;",
+            "mbarrier.init.shared::cta.b64 [bar+8], 0;",
+            "mbarrier.inval.shared::cta.b64 [bar+8];",
+            "mbarrier.arrive.shared::cta.b64 _, [bar], 2;",
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1048576;",
+            "mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 2;",
+            "mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+8], 0;",
         ],
     )
-    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str, message: str) -> None:
+    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str) -> None:
         error = outcome_of(f"{INIT}\n{text}", {}).error()
         assert isinstance(error, DeviceFault)
-        with pytest.raises(DeviceFault, match=rf"rank 0, block 0, thread 0: .*{message}.*PTX line \d+: {text[:8]}"):
+        with refused(DeviceFault):
             raise error
 
     @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, make_world, module, put, run, start
+from simulator_harness import Outcome, executable, launching, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
@@ -34,17 +34,12 @@ class TestDeadlocks:
     def test_a_missing_signal(self, options: dict[str, Any]) -> None:
         ptx = module(f"setp.ne.u32 %p2, %lane, 37; @%p2 ret; {WAIT}", ["u64 flag"], before=FILES)
 
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", np.array([1, 5], np.uint32))
-            start(fabric, executable(ptx), 2, 32, [flags.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, world_size=2, **options)
+        text, _ = deadlocked(launching(ptx, 2, 32, [np.array([1, 5], np.uint32)]), world_size=2, **options)
         line = next(number for number, one in enumerate(ptx.splitlines(), 1) if "ld.acquire" in one)
         for rank in range(2):
             assert re.search(
                 rf"rank {rank}, block 1, thread 5 spins: sees 5 at 0x[0-9a-f]+ \(rank {rank}'s heap \+ 0x[0-9a-f]+, "
-                rf"byte 4 of tensor 'flags' of 8 bytes\); PTX line {line}: .*ld\.acquire\.sys\.global\.b32 .*kernels/example\.py:55",
+                rf"byte 4 of tensor 'flag' of 8 bytes\); PTX line {line}: .*ld\.acquire\.sys\.global\.b32 .*kernels/example\.py:55",
                 text,
             ), text
 
@@ -58,13 +53,8 @@ class TestDeadlocks:
             ["u64 flag"],
         )
 
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", np.array([5, 0], np.uint32))
-            start(fabric, executable(ptx), 2, 32, [flags.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, world_size=2, **options)
-        assert re.search(r"rank 0, block 0, thread 0 spins: sees 5 at 0x[0-9a-f]+ .*tensor 'flags'", text), text
+        text, _ = deadlocked(launching(ptx, 2, 32, [np.array([5, 0], np.uint32)]), world_size=2, **options)
+        assert re.search(r"rank 0, block 0, thread 0 spins: sees 5 at 0x[0-9a-f]+ .*tensor 'flag'", text), text
 
     def test_an_endless_loop_with_a_load_that_it_never_comes_to(self, options: dict[str, Any]) -> None:
         """No flag is blamed that no thread looks at."""
@@ -109,24 +99,15 @@ class TestDeadlocks:
             ["u64 flag"],
         )
 
-        def program(fabric: SimulatorFabric) -> None:
-            lock = put(fabric, "lock", np.array([1], np.uint32))
-            start(fabric, executable(ptx), 1, 4, [lock.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, **options)
+        text, _ = deadlocked(launching(ptx, 1, 4, [np.array([1], np.uint32)]), **options)
         assert "sees 1 at" in text
-        assert "tensor 'lock'" in text
+        assert "tensor 'flag'" in text
 
     def test_a_spin_on_shared_memory(self, options: dict[str, Any]) -> None:
         body = ".shared .b32 go; st.shared.u32 [go], 0; SPIN: ld.shared.u32 %r1, [go]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;"
         ptx = module(body)
 
-        def program(fabric: SimulatorFabric) -> None:
-            start(fabric, executable(ptx), 1, 4, [])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, **options)
+        text, _ = deadlocked(launching(ptx, 1, 4), **options)
         assert "rank 0, block 0, thread 0 spins" in text
         assert "ld.shared.u32 %r1, [go]" in text
 
@@ -150,12 +131,7 @@ class TestDeadlocks:
         body = f"mov.u32 %r2, %tid.x; setp.lt.u32 %p2, %r2, 3; @%p2 bra SPIN; bar.sync 0; st.global.b32 [%flag+4], 7; ret; {WAIT}"
         ptx = module(body, ["u64 flag"], before=FILES)
 
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 2, 64, [flags.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, **options)
+        text, _ = deadlocked(launching(ptx, 2, 64, [np.zeros(2, np.uint32)]), **options)
         for block in range(2):
             assert f"rank 0, block {block}: 61 of 64 threads wait at PTX line" in text
         assert re.search(r"block [01], thread [012] spins: sees 0 at", text)
@@ -164,12 +140,7 @@ class TestDeadlocks:
         body = f"mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 40; @%p2 bra SPIN; bar.warp.sync -1; ret; {WAIT}"
         ptx = module(body, ["u64 flag"], before=FILES)
 
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 2, 64, [flags.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, **options)
+        text, _ = deadlocked(launching(ptx, 2, 64, [np.zeros(2, np.uint32)]), **options)
         for block in range(2):
             assert f"rank 0, block {block}, warp 1: 31 of 32 threads wait at PTX line" in text
         assert "warp 0" not in text
@@ -190,12 +161,7 @@ class TestDeadlocks:
     def test_many_waiters_are_a_few_lines(self, options: dict[str, Any]) -> None:
         ptx = module(WAIT, ["u64 flag"], before=FILES)
 
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 10, 1024, [flags.address])
-            fabric.synchronize()
-
-        text, _ = deadlocked(program, world_size=4, **options)
+        text, _ = deadlocked(launching(ptx, 10, 1024, [np.zeros(2, np.uint32)]), world_size=4, **options)
         assert len(text.splitlines()) < 14
         assert all(f"rank {rank}, block" in text for rank in range(4))
         assert "40952 more threads" in text

@@ -13,6 +13,7 @@ from simulator_harness import Outcome, executable, get, make_world, module, put,
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
+from tests.golden import refused, same_text
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .pred %q;\n"
 BLOCK = 64
@@ -86,7 +87,7 @@ class TestWaits:
         found = right_under(f"{FILL}{COPY}{COMMIT}{OUT}{WAIT}", lambda rank: rows(DATA[0]))
         assert not any(found)
         error = outcome_of(f"{COPY}{COMMIT}{OUT}{WAIT}", {}).error()
-        assert "read of shared memory that was never written (poison)" in str(error)
+        same_text(str(error))
 
     def test_some_threads_may_be_served_before_others(self) -> None:
         """Under some seed a part of the warps finds new data without a wait, and another part old data."""
@@ -195,29 +196,27 @@ class TestArrivals:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("text", "message"),
+        "text",
         [
-            ("cp.async.ca.shared.global [%r3], [%d1+2], 4;", "cp.async from 0x[0-9a-f]+: not aligned to 4 bytes"),
-            ("cp.async.cg.shared.global [%r2+8], [%src], 16;", "16 bytes at 0x8 are outside or misaligned"),
-            ("cp.async.cg.shared.global [%r2+8192], [%src], 16;", "16 bytes at 0x2000 are outside or misaligned"),
-            ("cp.async.ca.shared.global [%r3], [%src+4096], 4;", "load of 4 bytes at .*: outside every live tensor"),
-            ("cp.async.ca.shared.global [%r3], [0], 4;", "no address of this world .a null pointer"),
-            ("cp.async.ca.shared.global [%r3], [%all], 4;", "a plain access to a multicast address"),
-            ("mov.u32 %r9, 5; cp.async.ca.shared.global [%r3], [%d1], 4, %r9;", "reads 5: src-size is no larger"),
-            ("cp.async.mbarrier.arrive.noinc.shared.b64 [bar+8];", "byte 0x1008 of shared memory holds no mbarrier"),
-            ("cp.async.mbarrier.arrive.b64 [%src];", "not an address of shared memory"),
+            "cp.async.ca.shared.global [%r3], [%d1+2], 4;",
+            "cp.async.cg.shared.global [%r2+8], [%src], 16;",
+            "cp.async.cg.shared.global [%r2+8192], [%src], 16;",
+            "cp.async.ca.shared.global [%r3], [%src+4096], 4;",
+            "cp.async.ca.shared.global [%r3], [0], 4;",
+            "cp.async.ca.shared.global [%r3], [%all], 4;",
+            "mov.u32 %r9, 5; cp.async.ca.shared.global [%r3], [%d1], 4, %r9;",
+            "cp.async.mbarrier.arrive.noinc.shared.b64 [bar+8];",
+            "cp.async.mbarrier.arrive.b64 [%src];",
         ],
     )
-    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str, message: str) -> None:
+    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str) -> None:
         error = outcome_of(text, {}).error()
         assert isinstance(error, DeviceFault)
-        last = re.escape(text.split(";")[-2].strip()[:20])
-        with pytest.raises(DeviceFault, match=rf"rank 0, block 0, thread 0: .*{message}.*PTX line \d+: {last}"):
-            raise error
+        same_text(str(error))
 
     def test_the_thread_that_did_wrong_is_named(self) -> None:
         body = f"setp.eq.u32 %q, %r1, 37; @%q add.u64 %d1, %d1, 65536; {COPY}{COMMIT}{WAIT}"
-        with pytest.raises(DeviceFault, match="rank 0, block 0, thread 37: load of 4 bytes"):
+        with refused(DeviceFault):
             raise outcome_of(body, {}).error()
 
     def test_a_source_that_was_never_written_is_poison(self) -> None:
@@ -230,9 +229,7 @@ class TestRefusals:
             fabric.synchronize()
 
         error = run(make_world(1), program).error()
-        with pytest.raises(
-            DeviceFault, match=r"thread 0: copy of 4 bytes at .*tensor 'fresh'.*: never written \(poison\)"
-        ):
+        with refused(DeviceFault):
             raise error
 
     def test_what_is_not_read_may_lie_anywhere(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, start, succeed
+from simulator_harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock
 from runner.request.gpu_types import gpu_of
@@ -199,12 +199,7 @@ class TestStreams:
         body = "setp.ne.u32 %p1, %lane, 0; @%p1 bar.sync 0; SPIN: ld.volatile.global.u32 %r1, [%flag]; bra SPIN;"
         kernel = executable(module(body, ["u64 flag"]))
 
-        def program(fabric: SimulatorFabric) -> None:
-            flag = put(fabric, "flag", np.zeros(1, np.uint32))
-            start(fabric, kernel, 1, 64, [flag.address], stream=4)
-            fabric.synchronize()
-
-        text = str(run(make_world(1), program).error())
+        text = str(run(make_world(1), launching(kernel, 1, 64, [np.zeros(1, np.uint32)], stream=4)).error())
         assert re.search(r"wait at PTX line \d+: .*bar\.sync.*; launch 0 on stream 4", text), text
 
 

@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, start, succeed
+from simulator_harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
+from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 
 FILES = '.file 1 "kernels/example.py"\n'
@@ -91,10 +92,7 @@ class TestSeeds:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
         ptx = module("st.global.b32 [%out], %block;", ["u64 out"])
 
-        def program(fabric: SimulatorFabric) -> int:
-            out = put(fabric, "out", np.zeros(1, np.uint32))
-            start(fabric, executable(ptx), 8, 32, [out.address])
-            return int(get(fabric, out, "u4")[0])
+        program = launching(ptx, 8, 32, [np.zeros(1, np.uint32)], at=0)
 
         found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
         assert len(found) > 1
@@ -148,15 +146,10 @@ class TestRunaways:
     def test_no_memory_at_all(self) -> None:
         ptx = module("LOOP: bra LOOP;")
 
-        def program(fabric: SimulatorFabric) -> None:
-            start(fabric, executable(ptx), 1, 1, [])
-            fabric.synchronize()
-
-        error = run(make_world(1, step_budget=500), program).error()
+        error = run(make_world(1, step_budget=500), launching(ptx, 1, 1)).error()
         assert isinstance(error, DeadlineExceeded)
         line = next(number for number, one in enumerate(ptx.splitlines(), 1) if "LOOP:" in one)
-        said = f"after 500 steps; test/kernel on rank 0, block 0, thread 0 runs at PTX line {line}: bra LOOP; if the kernel"
-        assert f"the step budget of 500 ran out (fabric.step_budget) {said}" in str(error)
+        same_text(str(error))
         (place,) = error.places
         assert (place.rank, place.block, place.thread, place.ptx_line) == (0, 0, 0, line)
 
@@ -167,10 +160,7 @@ class TestRunaways:
         text = f"mov.u32 %r1, 1; mov.u32 %r2, 0; LOOP: {load} mad.lo.u32 %r1, %r1, 3, 1; add.u32 %r2, %r2, 1;"
         text += "setp.lt.u32 %p1, %r2, 2000; @%p1 bra LOOP; st.global.b32 [%flag], %r1;"
 
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(1, np.uint32))
-            start(fabric, executable(module(text, ["u64 flag"])), 1, 1, [flag.address])
-            return int(get(fabric, flag, "u4")[0])
+        program = launching(executable(module(text, ["u64 flag"])), 1, 1, [np.zeros(1, np.uint32)], at=0)
 
         wanted = 1
         for _ in range(2000):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
+from simulator_harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
@@ -74,22 +74,12 @@ class TestVotes:
         """One lane counts, the other 31 come back as they were; no memory changes."""
         kernel = executable(voting("selp.u32 %r3, 1, 0, %p1;"))
 
-        def program(fabric: SimulatorFabric) -> None:
-            flag = put(fabric, "flag", np.array([5], np.uint32))
-            start(fabric, kernel, 1, 32, [flag.address])
-            fabric.synchronize()
-
-        succeed(make_world(**options), program)
+        succeed(make_world(**options), launching(kernel, 1, 32, [np.array([5], np.uint32)]))
 
     def test_a_warp_all_of_whose_lanes_stay_is_a_deadlock(self, options: dict[str, Any]) -> None:
         kernel = executable(voting("mov.u32 %r3, 0;"))
 
-        def program(fabric: SimulatorFabric) -> None:
-            flag = put(fabric, "flag", np.array([5], np.uint32))
-            start(fabric, kernel, 1, 64, [flag.address])
-            fabric.synchronize()
-
-        (error,) = run(make_world(**options), program).errors
+        (error,) = run(make_world(**options), launching(kernel, 1, 64, [np.array([5], np.uint32)])).errors
         assert isinstance(error, Deadlock), error
         assert "spins: sees 5 at" in str(error)
         assert "tensor 'flag'" in str(error)
