@@ -477,10 +477,10 @@ class TestProxies:
         assert bool(found([body], before=self.SHARED)) != is_clean
 
 
-@pytest.mark.parametrize("size", [4, 16])
-def test_cp_async_reads_its_bytes_and_no_others(size: int) -> None:
+@pytest.mark.parametrize(("sizes", "size"), [("4", 4), ("16", 16), ("16, 12", 12)])
+def test_cp_async_reads_its_bytes_and_no_others(sizes: str, size: int) -> None:
     for at, is_race in ((-1, False), (0, True), (size - 1, True), (size, False)):
-        body = f"""mov.u32 %r6, buffer; cvt.u16.u32 %h1, %r9; cp.async.ca.shared.global [%r6], [%data+64], {size};
+        body = f"""mov.u32 %r6, buffer; cvt.u16.u32 %h1, %r9; cp.async.ca.shared.global [%r6], [%data+64], {sizes};
             st.global.b8 [%data+{64 + at}], %h1; cp.async.wait_all;"""
         assert bool(found([body], before=TestProxies.SHARED)) is is_race, at
 
