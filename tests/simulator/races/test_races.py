@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from simulator_harness import make_world
 
-from simulator.races.finding import Finding
 from simulator.races.report import WAIT_WRITTEN
 from tests.golden import same_text
-from tests.simulator.races.race_programs import found, missing, poll
+from tests.simulator.races.race_programs import about_data, found, missing, poll
 
 STORE = "st.global.b32 [%peer], %r1;"
 LOAD = "ld.global.b32 %r3, [%data];"
@@ -21,11 +18,6 @@ FENCE = "fence.acq_rel.sys;"
 
 BULK_WAIT = {("race", WAIT_WRITTEN)}
 BARRIER, ASYNC = {("race", "a barrier")}, {("proxy", "fence.proxy.async")}
-
-
-def about_data(*code: str, **how: Any) -> list[Finding]:
-    """What is found about data when each rank runs its own code."""
-    return [one for one in found(code, **how) if one.first.tensor == "data"]
 
 
 MESSAGES = {
