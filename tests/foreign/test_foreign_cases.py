@@ -12,6 +12,7 @@ from tests.foreign.__main__ import included, rows
 from tests.foreign.cases import BITWISE, HEAD, Case, Foreign, Outputs, held, outcome
 from tests.foreign.environment import ENVIRONMENT, LOCK, Module, absent, versions
 from tests.foreign.exact import BFLOAT16, FLOAT32, rounded
+from tests.golden import same_text
 
 PTX = """
 .version 8.0
@@ -43,15 +44,8 @@ def test_a_kept_promise_is_the_verdict() -> None:
     assert found.verdict == BITWISE
     assert len(found.steps) == 3
     steps = " / ".join(map(str, found.steps))
-    assert (
-        found.row
-        == f"| noted | {PACKAGE} {versions()[PACKAGE]} | 2, 4, 8 | fair, 3 random | {steps} | none | bit for bit |"
-    )
-
-
-def test_a_wrong_result_is_told() -> None:
-    found = outcome(kernel("add.u32 %r, %r, 1;", rank_is_noted))
-    assert found.verdict == "FAILED on 2 ranks, fair: out on rank 0 is [1].., expected [0].."
+    package = f"{PACKAGE} {versions()[PACKAGE]}"
+    assert found.row == f"| noted | {package} | 2, 4, 8 | fair, 3 random | {steps} | none | bit for bit |"
 
 
 @pytest.mark.slow
@@ -69,17 +63,15 @@ def racing_case(ranks: int) -> Case:
     return replace(case, launch={**case.launch, "grid": 2})
 
 
-def test_a_fault_is_told() -> None:
-    found = outcome(kernel("add.u64 %d, %d, 4096;", rank_is_noted))
-    assert found.verdict.startswith("FAILED on 2 ranks, fair: ")
-    assert "line 9" in found.verdict
+NEVER = "setp.eq.u32 %p, 0, 1; @%p wgmma.fence.sync.aligned; @%p frobnicate.u32 %r, 1;"
 
 
-def test_forms_that_the_simulator_does_not_have_are_listed_even_where_they_never_run() -> None:
-    never = "setp.eq.u32 %p, 0, 1; @%p wgmma.fence.sync.aligned; @%p frobnicate.u32 %r, 1;"
-    found = outcome(kernel(never, rank_is_noted))
-    assert found.verdict == "unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned`"
-    assert found.row.endswith("| - | - | - | unsupported: `frobnicate.u32`, `wgmma.fence.sync.aligned` |")
+@pytest.mark.parametrize("body", ["add.u32 %r, %r, 1;", "add.u64 %d, %d, 4096;", NEVER], ids=["wrong", "fault", "form"])
+def test_a_wrong_result_a_fault_and_missing_forms_are_told(body: str) -> None:
+    """Forms that the simulator does not have also where they never run."""
+    found = outcome(kernel(body, rank_is_noted))
+    assert found.row.endswith(f" | {found.verdict} |")
+    same_text(found.verdict)
 
 
 def test_a_kind_a_shape_or_a_sign_of_zero_that_differs_is_not_held() -> None:

@@ -21,60 +21,47 @@ WAIT = """
 """
 
 
+def left(body: str, grid: int = 1, block: int = 1, launches: int = 1) -> int:
+    """What a body leaves in the second word of %flag, of which both words are 0."""
+    code = executable(module(body, ["u64 flag"]))
+
+    def program(fabric: SimulatorFabric) -> int:
+        flag = put(fabric, "flag", np.zeros(2, np.uint32))
+        for _ in range(launches):
+            start(fabric, code, grid, block, [flag.address])
+        return int(get(fabric, flag, "u4")[1])
+
+    (found,) = succeed(make_world(1), program).results
+    return int(found)
+
+
 class TestFalseAlarms:
     """Loops that load and end by themselves must end, however often their loads see the same."""
 
     @pytest.mark.parametrize("polls", [5, 100, 5000])
     def test_a_bounded_spin(self, polls: int) -> None:
-        ptx = module(
-            f"mov.u32 %r2, 0; SPIN: ld.volatile.global.b32 %r1, [%flag]; add.u32 %r2, %r2, 1; setp.eq.u32 %p1, %r1, 1; @%p1 bra OUT;"
-            f"setp.lt.u32 %p1, %r2, {polls}; @%p1 bra SPIN; OUT: st.global.b32 [%flag+4], %r2;",
-            ["u64 flag"],
-        )
-
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 1, 1, [flag.address])
-            return int(get(fabric, flag, "u4")[1])
-
-        assert succeed(make_world(1), program).results == [polls]
+        body = f"""mov.u32 %r2, 0; SPIN: ld.volatile.global.b32 %r1, [%flag]; add.u32 %r2, %r2, 1;
+            setp.eq.u32 %p1, %r1, 1; @%p1 bra OUT; setp.lt.u32 %p1, %r2, {polls}; @%p1 bra SPIN;
+            OUT: st.global.b32 [%flag+4], %r2;"""
+        assert left(body) == polls
 
     def test_only_some_lanes_stay(self) -> None:
         """Neighbours in one loop: some wait for ever changing data, one for a flag that the slowest of them sets."""
-        ptx = module(
-            """mov.u32 %r2, 0; mul.lo.u32 %r3, %lane, 40;
+        body = """mov.u32 %r2, 0; mul.lo.u32 %r3, %lane, 40;
             SPIN: ld.volatile.global.b32 %r1, [%flag]; setp.eq.u32 %p2, %lane, 0; @%p2 bra FIRST;
             add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r3; @%p1 bra SPIN;
             setp.ne.u32 %p1, %lane, 31; @%p1 ret; st.global.b32 [%flag], 1; ret;
-            FIRST: setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN; st.global.b32 [%flag+4], 11;""",
-            ["u64 flag"],
-        )
-
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 1, 32, [flag.address])
-            return int(get(fabric, flag, "u4")[1])
-
-        assert succeed(make_world(1), program).results == [11]
+            FIRST: setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN; st.global.b32 [%flag+4], 11;"""
+        assert left(body, block=32) == 11
 
     def test_a_state_that_lives_in_predicates(self) -> None:
         """The loop's only state is one predicate that flips, and a counter hidden in its sister's lanes."""
-        ptx = module(
-            """mov.u32 %r2, 0; mov.pred %p3, 0; mov.pred %p4, 0;
+        body = """mov.u32 %r2, 0; mov.pred %p3, 0; mov.pred %p4, 0;
             SPIN: ld.volatile.global.b32 %r1, [%flag];
             @%p3 bra A; mov.pred %p3, 1; bra SPIN;
             A: @%p4 bra B; mov.pred %p3, 0; mov.pred %p4, 1; bra SPIN;
-            B: st.global.b32 [%flag+4], 12;""",
-            ["u64 flag"],
-        )
-
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            for _ in range(10):  # patience runs out over many lanes and launches
-                start(fabric, executable(ptx), 3, 64, [flag.address])
-            return int(get(fabric, flag, "u4")[1])
-
-        assert succeed(make_world(1), program).results == [12]
+            B: st.global.b32 [%flag+4], 12;"""
+        assert left(body, 3, 64, launches=10) == 12  # patience runs out over many lanes and launches
 
     @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(3))
@@ -110,19 +97,10 @@ class TestFalseAlarms:
 
     def test_a_constant_table_read_over_and_over(self) -> None:
         """300 loads that all see zero; only a counter kept in 64 bits' upper half moves."""
-        ptx = module(
-            """mov.u64 %d2, 0;
+        body = """mov.u64 %d2, 0;
             LOOP: ld.global.b32 %r1, [%flag]; add.s64 %d2, %d2, 4294967296; shr.u64 %d3, %d2, 32;
-            setp.lt.u64 %p1, %d3, 300; @%p1 bra LOOP; cvt.u32.u64 %r2, %d3; st.global.b32 [%flag+4], %r2;""",
-            ["u64 flag"],
-        )
-
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            start(fabric, executable(ptx), 1, 1, [flag.address])
-            return int(get(fabric, flag, "u4")[1])
-
-        assert succeed(make_world(1), program).results == [300]
+            setp.lt.u64 %p1, %d3, 300; @%p1 bra LOOP; cvt.u32.u64 %r2, %d3; st.global.b32 [%flag+4], %r2;"""
+        assert left(body) == 300
 
     def test_a_flag_the_host_sets_through_its_view(self) -> None:
         """The kernel sleeps in its spin while the hosts meet at a barrier; then the host writes."""

@@ -16,8 +16,10 @@ from memory.fabric import DeviceFault, Executable, PeerLost
 from simulator import world as simulated
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.golden import refused, same_text
 
 NOTHING = executable(module(""))
+ADD_1 = module("ld.global.b32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.b32 [%a], %r1;", ["u64 a"])
 
 
 COPY = module(
@@ -175,13 +177,7 @@ class TestWorlds:
 
         def program(fabric: SimulatorFabric) -> int:
             data = put(fabric, "data", np.array([fabric.rank + 5], np.uint32))
-            start(
-                fabric,
-                executable(module("ld.global.b32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.b32 [%a], %r1;", ["u64 a"])),
-                1,
-                1,
-                [data.address],
-            )
+            start(fabric, executable(ADD_1), 1, 1, [data.address])
             found = int(get(fabric, data, "u4")[0])
             fabric.free(data)
             return found
@@ -205,9 +201,8 @@ class TestWorlds:
 
         run(world, forgets)
         outcome = run(world, innocent)
-        assert all(isinstance(one, PeerLost) for one in outcome.errors)
-        assert "rank 1 failed" in str(outcome.errors[0])
-        assert "launched kernels that it never waited for" in str(outcome.errors[0])
+        assert {type(one) for one in outcome.errors} == {PeerLost}
+        same_text(str(outcome.errors[0]))
 
     def test_a_fault_is_its_ranks_own(self) -> None:
         ptx = module("ld.global.b32 %r1, [%a];", ["u64 a"])
@@ -283,7 +278,7 @@ def test_a_closed_world_gives_its_memory_back_and_says_so() -> None:
     assert memory() is None
     assert lent.tolist() == [7] * 16
     for call in (fabric.barrier, lambda: fabric.read(region, 0, 16), fabric.synchronize):
-        with pytest.raises(PeerLost, match="the world was closed"):
+        with refused(PeerLost):
             call()
     fabric.drop(region)
     world.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from simulator_harness import executable, make_world, module, put, start, succeed
@@ -53,6 +54,11 @@ def found(
 
     succeed(world, program)
     return world.findings
+
+
+def about_data(*code: str, **how: Any) -> list[Finding]:
+    """What is found about data when each rank runs its own code."""
+    return [one for one in found(code, **how) if one.first.tensor == "data"]
 
 
 def each_rank(code: Sequence[str]) -> str:

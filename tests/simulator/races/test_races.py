@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from simulator_harness import make_world
 
-from simulator.races.finding import Finding
 from simulator.races.report import WAIT_WRITTEN
 from tests.golden import same_text
-from tests.simulator.races.race_programs import found, missing, poll
+from tests.simulator.races.race_programs import about_data, found, missing, poll
 
 STORE = "st.global.b32 [%peer], %r1;"
 LOAD = "ld.global.b32 %r3, [%data];"
@@ -21,11 +18,6 @@ FENCE = "fence.acq_rel.sys;"
 
 BULK_WAIT = {("race", WAIT_WRITTEN)}
 BARRIER, ASYNC = {("race", "a barrier")}, {("proxy", "fence.proxy.async")}
-
-
-def about_data(*code: str, **how: Any) -> list[Finding]:
-    """What is found about data when each rank runs its own code."""
-    return [one for one in found(code, **how) if one.first.tensor == "data"]
 
 
 MESSAGES = {
@@ -489,10 +481,10 @@ class TestProxies:
         assert bool(found([body], before=self.SHARED)) != is_clean
 
 
-@pytest.mark.parametrize("size", [4, 16])
-def test_cp_async_reads_its_bytes_and_no_others(size: int) -> None:
+@pytest.mark.parametrize(("sizes", "size"), [("4", 4), ("16", 16), ("16, 12", 12)])
+def test_cp_async_reads_its_bytes_and_no_others(sizes: str, size: int) -> None:
     for at, is_race in ((-1, False), (0, True), (size - 1, True), (size, False)):
-        body = f"""mov.u32 %r6, buffer; cvt.u16.u32 %h1, %r9; cp.async.ca.shared.global [%r6], [%data+64], {size};
+        body = f"""mov.u32 %r6, buffer; cvt.u16.u32 %h1, %r9; cp.async.ca.shared.global [%r6], [%data+64], {sizes};
             st.global.b8 [%data+{64 + at}], %h1; cp.async.wait_all;"""
         assert bool(found([body], before=TestProxies.SHARED)) is is_race, at
 

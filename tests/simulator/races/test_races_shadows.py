@@ -14,7 +14,7 @@ from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, Find
 from simulator.races.running import Actor, Held, Lanes, Many, Running, Single
 from simulator.races.shadow import READ, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.races.spare import Spare
-from tests.simulator.races.race_programs import found, missing, poll
+from tests.simulator.races.race_programs import about_data, found, missing, poll
 
 LANES = 1024
 AT = "mul.wide.u32 %d1, %r9, 4; add.u64 %d1, {}, %d1;"
@@ -30,7 +30,7 @@ class TestReplicas:
 
     def test_a_plain_store_before_them_races(self) -> None:
         code = [poll("relaxed.sys") + MULTICAST, "", OWN + "st.global.b32 [%d1], %r1;" + TOLD]
-        findings = [one for one in found(code, block=LANES) if one.first.tensor == "data"]
+        findings = about_data(*code, block=LANES)
         assert {(one.first.rank, one.second.rank, one.severity) for one in findings} == {(2, 0, "race")}
         assert sum(one.count for one in findings) == LANES
 
@@ -48,12 +48,12 @@ class TestReplicas:
         else:
             code += [(ACQUIRED + RELEASED) if is_known else poll("relaxed.sys") + TOLD]
             code += [(ACQUIRED if is_known else poll("relaxed.sys")) + load]
-        findings = [one for one in found(code, block=LANES) if one.first.tensor == "data"]
+        findings = about_data(*code, block=LANES)
         assert {(one.first.rank, one.second.rank) for one in findings} == (set() if is_known else {(0, reader)})
 
     def test_a_store_of_a_gpu_scope_after_them_races(self) -> None:
         code = [MULTICAST + TOLD, poll("relaxed.sys") + OWN + "st.relaxed.gpu.global.b32 [%d1], %r1;"]
-        findings = [one for one in found(code, block=LANES) if one.first.tensor == "data"]
+        findings = about_data(*code, block=LANES)
         assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
 
 
@@ -63,7 +63,7 @@ class TestOfAllRanks:
     @pytest.mark.parametrize(("address", "ranks"), [("%data", set()), ("%peer", {(0, 1)})])
     def test_only_accesses_to_the_tensor_of_one_rank_meet(self, address: str, ranks: set[tuple[int, int]]) -> None:
         code = [f"st.global.b32 [{address}+8], %r1; {TOLD}", poll("relaxed.sys") + "ld.global.b32 %r3, [%data+8];"]
-        findings = [one for one in found(code) if one.first.tensor == "data"]
+        findings = about_data(*code)
         assert {(one.first.rank, one.second.rank) for one in findings} == ranks
         assert {one.first.element for one in findings} == ({8} if ranks else set())
 
@@ -72,9 +72,7 @@ class TestOfAllRanks:
         """Rank 1 writes what rank 0 has read and, later, rank 1 itself."""
         fence = "fence.acq_rel.sys;" if is_known else ""
         heard = poll("acquire.sys") + "ld.global.b32 %r3, [%data]; st.global.b32 [%data], %r1;"
-        findings = [
-            one for one in found(["ld.global.b32 %r3, [%peer];" + fence + TOLD, heard]) if one.first.tensor == "data"
-        ]
+        findings = about_data("ld.global.b32 %r3, [%peer];" + fence + TOLD, heard)
         assert {(one.first.rank, one.second.rank) for one in findings} == (set() if is_known else {(0, 1)})
 
 
@@ -100,7 +98,7 @@ def test_readers_of_several_blocks_are_kept(how: str, silent: int | None) -> Non
     HEARD: ld.acquire.sys.global.b32 %r2, [%flag]; setp.ne.u32 %p2, %r2, {count}; @%p2 bra HEARD;"""
     writes = "".join(f"st.global.b32 [%d1+{byte}], %r1;" for byte in (0, 256))
     code = [load + told, heard + AT.format("%peer") + writes]
-    findings = [one for one in found(code, grid=PIECES, block=32) if one.first.tensor == "data"]
+    findings = about_data(*code, grid=PIECES, block=32)
     assert {one.first.block for one in findings} == (set() if silent is None else {silent})
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from simulator.litmus.compile import NotCompiled
 from simulator.litmus.outcomes import judged
-from simulator.litmus.parse import read
+from simulator.litmus.parse import parsed, read
 from simulator.litmus.program import Program
 from simulator.trials.machine import machine_of
 from simulator.trials.trial import MAXIMUM_SEEDS, searched, tried
+from tests.golden import refused, same_text
 
 PROGRAMS = Path(__file__).resolve().parents[3] / "simulator" / "litmus" / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.litmus"))
@@ -75,38 +76,25 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert len(set(states)) > 5
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("cp.async.bulk [x+4], [y], 4", "from the start of a location to the start of one"),
-        ("cp.async.bulk [x], [x], 4", "bulk copies read and write x"),
-    ],
-)
-def test_what_no_kernel_can_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "mine.litmus"
-    path.write_text(f"# Mine.\nmemory x, y\nthread T0 on rank 0 block 0\n    {text}\nexists x == 0\n")
-    with pytest.raises(NotCompiled, match=message):
-        machine_of(read(path))
-    assert message in tried(read(path), range(3)).remark()
+@pytest.mark.parametrize("copy", ["[x+4], [y]", "[x], [x]"])
+def test_what_no_kernel_can_be_is_refused(copy: str) -> None:
+    text = f"memory x, y\nthread T0 on rank 0 block 0\n    cp.async.bulk {copy}, 4\nexists x == 0\n"
+    with refused(NotCompiled):
+        machine_of(parsed(text, "mine"))
+    same_text(tried(parsed(text, "mine"), range(3)).remark())
 
 
-def test_a_loop_without_an_end_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "mine.litmus"
-    path.write_text(
-        "# Waits for what never comes.\nmemory x\nthread T0 on rank 0 block 0\nagain:\n    ld.relaxed.sys r0, [x]\n"
+def test_a_loop_without_an_end_is_told() -> None:
+    text = (
+        "memory x\nthread T0 on rank 0 block 0\nagain:\n    ld.relaxed.sys r0, [x]\n"
         "    bra again if r0 == 0\nexists T0.r0 == 1\n"
     )
-    assert "not run on the machine: a loop did not end" in tried(read(path), range(1)).remark()
+    same_text(tried(parsed(text, "mine"), range(1)).remark())
 
 
-@pytest.mark.parametrize(("condition", "is_taken"), [("tile == 1", False), ("data == 1", True)])
-def test_a_condition_is_about_what_is_left_after_the_blocks(tmp_path: Path, condition: str, is_taken: bool) -> None:
+def test_a_condition_is_about_what_is_left_after_the_blocks() -> None:
     """A bulk copy's source lies in shared memory, which is over with its block."""
-    path = tmp_path / "mine.litmus"
     text = (PROGRAMS / "bulk_copy.litmus").read_text().partition("exists")[0]
-    path.write_text(f"{text}exists {condition}\n")
-    if is_taken:
-        machine_of(read(path))
-    else:
-        with pytest.raises(NotCompiled, match="tile"):
-            machine_of(read(path))
+    machine_of(parsed(f"{text}exists data == 1\n", "mine"))
+    with refused(NotCompiled):
+        machine_of(parsed(f"{text}exists tile == 1\n", "mine"))
