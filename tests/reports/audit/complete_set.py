@@ -14,6 +14,7 @@ from reports.audit.items import Item, Outcome
 from reports.audit.ptx import code_digest
 from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.record.seal import seal
+from tests.golden import same_text
 from tests.reports.audit.invented_records import digest, one
 from tests.reports.synthetic import KIB
 
@@ -189,6 +190,14 @@ def outcomes(audit: Audit, number: int) -> set[Outcome]:
 def evidence(audit: Audit, number: int, outcome: Outcome) -> str:
     """The evidence of all points of an item with this outcome."""
     return "\n".join(text for found, text in points(audit, number) if found is outcome)
+
+
+def tells(audit: Audit, number: int) -> None:
+    """Expect the text that is kept of how an item differs from that of the same set unchanged."""
+    honest, found = points(audited(), number), points(audit, number)
+    more = [f"{outcome}: {text}" for outcome, text in found if (outcome, text) not in honest]
+    less = [f"not {outcome}: {text}" for outcome, text in honest if (outcome, text) not in found]
+    same_text("\n".join([*more, *less]) or "as unchanged", r"[0-9a-f]{12}\.\.")
 
 
 def changed(record: Record, **changes: Any) -> Record:

@@ -15,7 +15,8 @@ from reports.audit.level import Level
 from reports.record.bundle import read
 from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
-from tests.reports.audit.complete_set import answer, audited, evidence, item, kept, outcomes, records, without
+from tests.golden import same_text
+from tests.reports.audit.complete_set import answer, audited, evidence, item, kept, outcomes, points, records, without
 from tests.reports.audit.invented_records import simulated
 from tests.reports.synthetic import study
 
@@ -39,6 +40,13 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
         == "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
     )
     assert audit.summary.startswith("8 records, 21 items: ")
+
+
+def test_all_that_is_said_of_the_unchanged_set() -> None:
+    """What tells() compares other sets with."""
+    audit = audited()
+    said = [f"{one.number} {outcome}: {text}" for one in audit.items for outcome, text in points(audit, one.number)]
+    same_text("\n".join(said))
 
 
 def test_nothing_is_passed_by_default() -> None:

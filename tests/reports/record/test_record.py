@@ -32,6 +32,7 @@ from reports.record.record import (
     from_json,
     load,
 )
+from tests.golden import refused
 from tests.reports.raced import finding
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -153,60 +154,53 @@ def test_floats_survive(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"timing": TIMING}, "simulated fabric has no clock"),
-        (
-            {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
-            "ranks that share a GPU take turns",
-        ),
-        ({"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK}, "timing needs PASSED"),
-        ({"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF}, "without one"),
-        (
-            {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
-            "samples of 1 ranks",
-        ),
-        ({"library": "NCCL 2.28.9"}, "by the kernel all_reduce/one_shot and by NCCL"),
-        ({"status": Status.REFUSED, "check": None}, "REFUSED needs a reason"),
-        ({"status": Status.FAILED, "check": None, "reason": " "}, "FAILED needs a reason"),
-        ({"status": Status.DEADLOCK, "check": None}, "DEADLOCK needs a reason"),
-        ({"status": Status.TIMEOUT, "check": None}, "TIMEOUT needs a reason"),
-        ({"status": Status.TIMEOUT, "reason": "slow"}, "can't have a check"),
-        ({"check": None}, "PASSED needs a check"),
-        ({"check": None, "reason": "trust me"}, "PASSED needs a check"),
-        ({"check": WRONG_CHECK}, "3 of 4096 elements are wrong; first at rank 2, index 7, launch 1"),
-        ({"check": dataclasses.replace(CHECK, ranks_equal=False)}, "ranks' results differ"),
-        ({"check": dataclasses.replace(CHECK, launches_equal=False)}, "repeated launches"),
-        ({"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))}, "3 bytes before it"),
-        ({"status": Status.WRONG}, "WRONG needs a check"),
-        ({"status": Status.WRONG, "check": None, "reason": "bad"}, "WRONG needs a check"),
-        ({"fabric": None}, "PASSED needs the fabric"),
-        ({"fabric": dataclasses.replace(SIMULATOR, world_size=8)}, "of the case's world size"),
-        ({"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")}, "is not what the case asked for"),
-        ({"kernel": dataclasses.replace(KERNEL, arch="sm_100a")}, "compiled for sm_100a, the fabric is sm_90a"),
-        ({"status": "PASSED", "check": None, "reason": "trust me"}, "status 'PASSED' is no Status"),
-        ({"case": {"op": "all_reduce"}}, "case is a dict; give a RecordedCase"),
-        ({"id": "all_reduce-two_shot"}, "id is 'all_reduce-two_shot', the case gives 'all_reduce-one_shot-bf"),
-        ({"id": "all_reduce-one_shot-bfloat16"}, "id is 'all_reduce-one_shot-bfloat16', the case gives"),
-        ({"case": dataclasses.replace(CASE, other={"tiles": 4})}, "case has unknown keys: tiles"),
-        ({"refusal": REFUSAL}, "a refusal belongs to REFUSED from schema 4 on, not to PASSED of 8"),
-        ({**REFUSED, "refusal": REFUSAL, "schema": 3}, "not to REFUSED of 3"),
-        ({"started": "2026-11-20T12:00:00"}, "started is '2026-11-20T12:00:00'"),
-        ({"ended": "2026-11-20T12:00:00+02:00"}, "ended is"),
-        ({"ended": "yesterday"}, "ended is 'yesterday'"),
-        ({"duration_s": math.nan}, "duration_s"),
-        ({"duration_s": -1.0}, "duration_s"),
-        ({"schema": 0}, "schema 0 can't be written"),
-        ({"schema": 9}, "schema 9 can't be written"),
-        ({"schema": 1, "library": "NCCL 2.28.9", "kernel": None}, "schema 1 has no timing and no library"),
-        ({"id": ""}, "needs the id"),
-        ({"counters": {"rate": math.inf}}, "counters.rate"),
+        {"timing": TIMING},
+        {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
+        {"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK},
+        {"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF},
+        {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
+        {"library": "NCCL 2.28.9"},
+        {"status": Status.REFUSED, "check": None},
+        {"status": Status.FAILED, "check": None, "reason": " "},
+        {"status": Status.DEADLOCK, "check": None},
+        {"status": Status.TIMEOUT, "check": None},
+        {"status": Status.TIMEOUT, "reason": "slow"},
+        {"check": None},
+        {"check": None, "reason": "trust me"},
+        {"check": WRONG_CHECK},
+        {"check": dataclasses.replace(CHECK, ranks_equal=False)},
+        {"check": dataclasses.replace(CHECK, launches_equal=False)},
+        {"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))},
+        {"status": Status.WRONG},
+        {"status": Status.WRONG, "check": None, "reason": "bad"},
+        {"fabric": None},
+        {"fabric": dataclasses.replace(SIMULATOR, world_size=8)},
+        {"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")},
+        {"kernel": dataclasses.replace(KERNEL, arch="sm_100a")},
+        {"status": "PASSED", "check": None, "reason": "trust me"},
+        {"case": {"op": "all_reduce"}},
+        {"id": "all_reduce-two_shot"},
+        {"id": "all_reduce-one_shot-bfloat16"},
+        {"case": dataclasses.replace(CASE, other={"tiles": 4})},
+        {"refusal": REFUSAL},
+        {**REFUSED, "refusal": REFUSAL, "schema": 3},
+        {"started": "2026-11-20T12:00:00"},
+        {"ended": "2026-11-20T12:00:00+02:00"},
+        {"ended": "yesterday"},
+        {"duration_s": math.nan},
+        {"duration_s": -1.0},
+        {"schema": 0},
+        {"schema": 9},
+        {"schema": 1, "library": "NCCL 2.28.9", "kernel": None},
+        {"id": ""},
+        {"counters": {"rate": math.inf}},
     ],
 )
-def test_broken_rules(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
+def test_broken_rules(changes: dict[str, Any]) -> None:
+    with refused():
         record(**changes)
-    assert "\n" not in str(caught.value)
 
 
 def test_equality_that_is_not_promised_is_no_fault() -> None:
@@ -222,20 +216,20 @@ def test_unchecked_is_not_verified() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"method": "allclose"}, "none of bytes, bitwise"),
-        ({"wrong": 1}, "first_mismatch"),
-        ({"first_mismatch": MISMATCH}, "first_mismatch"),
-        ({"launches": 0}, "at least one launch"),
-        ({"method": "bound"}, "bound and bound_value"),
-        ({"bound": "x", "bound_value": 1.0}, "bound and bound_value"),
-        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5}, "1.5 of the bound was used"),
-        ({"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan}, "nan of the bound was used"),
+        {"method": "allclose"},
+        {"wrong": 1},
+        {"first_mismatch": MISMATCH},
+        {"launches": 0},
+        {"method": "bound"},
+        {"bound": "x", "bound_value": 1.0},
+        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5},
+        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan},
     ],
 )
-def test_broken_checks(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_broken_checks(changes: dict[str, Any]) -> None:
+    with refused():
         dataclasses.replace(CHECK, **changes)
 
 
@@ -269,50 +263,49 @@ def test_newer_schema_is_refused_naming_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"surprise": 1}, "unknown field surprise"),
-        ({"duration_s": "1.5"}, r"record.duration_s: \"1.5\" is no float"),
-        ({"status": "GREAT"}, "record.status"),
-        ({"check": {"method": "bitwise"}}, "record.check: lacks elements"),
-        ({"kernel": []}, "record.kernel"),
-        ({"schema": True}, "no schema number"),
-        ({"schema": 0}, "numbered from 1, not 0"),
-        ({"schema": 1, "timing": {"mode": "graph"}}, "x: a timing of schema 1"),
+        {"surprise": 1},
+        {"duration_s": "1.5"},
+        {"status": "GREAT"},
+        {"check": {"method": "bitwise"}},
+        {"kernel": []},
+        {"schema": True},
+        {"schema": 0},
+        {"schema": 1, "timing": {"mode": "graph"}},
     ],
 )
-def test_strange_documents(change: dict[str, Any], message: str) -> None:
+def test_strange_documents(change: dict[str, Any]) -> None:
     document = json.loads(record().to_json()) | change
-    with pytest.raises(ValueError, match=message):
+    with refused():
         from_json(json.dumps(document), "x")
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"case": {"size_bytes": "abc"}}, "case.size_bytes is 'abc'; it is a whole number from 0"),
-        ({"case": {"size_bytes": -4}}, "case.size_bytes is -4"),
-        ({"case": {"world_size": True}}, "case.world_size is True; it is a whole number from 1"),
-        ({"case": {"world_size": 0}}, "case.world_size is 0"),
-        ({"case": {"dtype": None}}, "case.dtype is None; it is text"),
-        ({"case": []}, r"case is \[\]; it is an object"),
-        ({"request": {"job": "x"}}, "request.job is 'x'; it is a whole number from 0"),
-        ({"request": {"jobs": 1.5}}, "request.jobs is 1.5; it is a whole number from 1 or null"),
-        ({"request": {"overrides": "a=b"}}, "request.overrides is 'a=b'; it is a list of texts"),
-        ({"request": {"overrides": ["a=b", 1]}}, r"request.overrides is \['a=b', 1\]; it is a list of texts"),
-        ({"request": {"configuration": 5}}, "request.configuration is 5; it is an object or null"),
-        ({"environment": {"git": "abc"}}, "environment.git is 'abc'; it is an object or null"),
-        ({"environment": {"gpus": [1]}}, r"environment.gpus is \[1\]; it is a list of objects or null"),
-        ({"environment": {"capture_s": "1"}}, "environment.capture_s is '1'; it is a finite number or null"),
+        {"case": {"size_bytes": "abc"}},
+        {"case": {"size_bytes": -4}},
+        {"case": {"world_size": True}},
+        {"case": {"world_size": 0}},
+        {"case": {"dtype": None}},
+        {"case": []},
+        {"request": {"job": "x"}},
+        {"request": {"jobs": 1.5}},
+        {"request": {"overrides": "a=b"}},
+        {"request": {"overrides": ["a=b", 1]}},
+        {"request": {"configuration": 5}},
+        {"environment": {"git": "abc"}},
+        {"environment": {"gpus": [1]}},
+        {"environment": {"capture_s": "1"}},
     ],
 )
-def test_values_of_a_wrong_type_are_named(changes: dict[str, Any], message: str) -> None:
+def test_values_of_a_wrong_type_are_named(changes: dict[str, Any]) -> None:
     document = json.loads(record().to_json())
     for part, values in changes.items():
         document[part] = document[part] | values if values else values
-    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
+    with refused():
         from_json(json.dumps(document), "x.json")
-    assert "\n" not in str(caught.value)
 
 
 def nested(depth: int) -> list[Any]:
@@ -323,31 +316,30 @@ def nested(depth: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"duration_s": 10**400}, "record.duration_s: an integer of 1329 bits; records hold up to 64"),
-        ({"check": {"max_ulp_error": 1 << 64}}, "record.check.max_ulp_error: an integer of 65 bits"),
-        ({"check": {"max_absolute_error": 10**400}}, "record.check.max_absolute_error: an integer of 1329 bits"),
-        ({"case": {"size_bytes": 10**400}}, "case.size_bytes: an integer of 1329 bits"),
-        ({"request": {"configuration": {"a": [10**400]}}}, r"request.configuration.a\[0\]: an integer of 1329 bits"),
-        ({"environment": {"capture_s": 10**400}}, "environment.capture_s: an integer of 1329 bits"),
-        ({"counters": {"of": nested(900)}}, r"counters.of(\[0\])+.*: nested more than 100 deep"),
-        ({"environment": {"weather": nested(900)}}, r"environment.weather(\[0\])+.*: nested more than 100 deep"),
-        ({"duration_s": nested(900)}, "record.duration_s: .* is no float"),
-        ({"case": {"dtype": nested(900)}}, "case.dtype is .*; it is text"),
-        ({"kernel": nested(900)}, "record.kernel: .* is no KernelInfo"),
-        ({"reason": "half: \ud83d"}, "half of a character: a lone surrogate"),
-        ({"environment": {"host": {"\udcff": 1}}}, "half of a character: a lone surrogate"),
-        ({"id": "a\nb\x1b[2J"}, r"a\\nb\\x1b\[2J"),
+        {"duration_s": 10**400},
+        {"check": {"max_ulp_error": 1 << 64}},
+        {"check": {"max_absolute_error": 10**400}},
+        {"case": {"size_bytes": 10**400}},
+        {"request": {"configuration": {"a": [10**400]}}},
+        {"environment": {"capture_s": 10**400}},
+        {"counters": {"of": nested(900)}},
+        {"environment": {"weather": nested(900)}},
+        {"duration_s": nested(900)},
+        {"case": {"dtype": nested(900)}},
+        {"kernel": nested(900)},
+        {"reason": "half: \ud83d"},
+        {"environment": {"host": {"\udcff": 1}}},
+        {"id": "a\nb\x1b[2J"},
     ],
 )
-def test_absurd_values_are_named_in_one_line(changes: dict[str, Any], message: str) -> None:
+def test_absurd_values_are_named_in_one_line(changes: dict[str, Any]) -> None:
     document = json.loads(record().to_json())
     for part, values in changes.items():
         document[part] = document[part] | values if isinstance(values, dict) else values
-    with pytest.raises(ValueError, match=f"x.json: .*{message}") as caught:
+    with refused() as caught:
         from_json(json.dumps(document), "x.json")
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
 
@@ -565,20 +557,20 @@ def test_parts_are_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"output_digests": None}, "come together"),
-        ({"input_digests": None}, "come together"),
-        ({"input_digests": ("0" * 63,) * 4}, "64 hexadecimal digits"),
-        ({"output_digests": (("E" * 64,) * 2,) * 4}, "64 hexadecimal digits"),
-        ({"input_digests": ("0" * 64,) * 3}, "3 ranks have input_digests, 4 output_digests"),
-        ({"output_digests": (("e" * 64,),) * 4}, "one for each of 2 launches, or none"),
-        ({"output_digests": (("e" * 64, "f" * 64),) * 4}, "launches_equal is True, the digests say otherwise"),
-        ({"launches_equal": False, "launches_equal_promised": False}, "launches_equal is False, the digests say"),
+        {"output_digests": None},
+        {"input_digests": None},
+        {"input_digests": ("0" * 63,) * 4},
+        {"output_digests": (("E" * 64,) * 2,) * 4},
+        {"input_digests": ("0" * 64,) * 3},
+        {"output_digests": (("e" * 64,),) * 4},
+        {"output_digests": (("e" * 64, "f" * 64),) * 4},
+        {"launches_equal": False, "launches_equal_promised": False},
     ],
 )
-def test_digests_that_contradict_themselves(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_digests_that_contradict_themselves(changes: dict[str, Any]) -> None:
+    with refused():
         dataclasses.replace(DIGESTED, **changes)
 
 
