@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +16,11 @@ from kernels.reduce_scatter import bulk as reduce_scatter
 from kernels.reduce_scatter import push_rounds
 from kernels.spec import Case, KernelSpec, refuses
 from kernels.tuning import Step, Tuning
-from memory.fabric import Executable, Traits
+from memory.fabric import Traits
 from simulator.observe.events import Access, CopyMoment, Listener
+from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches, as_int32
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-Opcodes = Callable[[str], Counter[str]]
 
 MODULES = {
     "reduce_scatter/bulk": reduce_scatter,
