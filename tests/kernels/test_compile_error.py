@@ -122,7 +122,7 @@ def test_a_function_that_ends_its_process_is_a_message(tmp_path: Path, end: str,
 def test_a_brought_kernel_that_ends_its_process_is_a_message_and_others_still_compile(tmp_path: Path) -> None:
     file = write_ring(tmp_path)
     file.write_text("import ctypes\n" + RING.replace("    frame.arrive()\n", "    ctypes.string_at(0)\n"))
-    with pytest.raises(CompilationError, match=r"ended its process by SIGSEGV in string_at, called at ring\.py:13"):
+    with pytest.raises(CompilationError, match=r"SIGSEGV in string_at, .*ring\.py:13"):
         executable(spec_at(f"{file}:SPEC"), CASE, "sm_90a", tmp_path / "cache")
     again = write_ring(tmp_path / "again")
     assert executable(spec_at(f"{again}:SPEC"), CASE, "sm_90a", tmp_path / "cache").ptx

@@ -16,7 +16,7 @@ from kernels.dsl import bulk
 from kernels.spec import Case, KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
-from tests.golden import same_text
+from tests.golden import refused, same_text
 from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches
@@ -197,5 +197,5 @@ def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(
 ) -> None:
     tuning = Tuning((Step(threads=threads, blocks=2, loads_in_flight=stages, reason="too much, or too little"),))
     spec = all_gather.spec_of(tuning)
-    with pytest.raises(RuntimeError, match=rf"{stages} stages of {threads * 16} bytes: bulk copies take 2 or more"):
+    with refused(RuntimeError, r"\.py:\d+"):
         compiled(spec, case_of(spec, 2, 4096), "sm_90a")
