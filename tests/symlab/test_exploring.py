@@ -46,8 +46,10 @@ def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path)
     assert sum(row.is_switch for row in found.rows) <= found.switches
     found.write(tmp_path / "found.json")
     again = explored(ptx, how, replay=tmp_path / "found.json")
+    assert again.found is not None
     assert again.found.failure.is_like(found.failure)
     assert again.undecided == ()
+    assert again.found is not None
     assert again.found.rows == found.rows
 
 
@@ -87,6 +89,7 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     for how in ({"memory": "weak"}, {}):
         again = explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", **how)
         assert again.undecided == ()
+        assert again.found is not None
         assert again.found.rows == found.rows
     with refused():
         explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
@@ -109,6 +112,7 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
     for how in ({"races": True}, {}):
         again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
         assert again.undecided == ()
+        assert again.found is not None
         assert again.found.failure == found.failure
     with refused():
         explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
@@ -182,7 +186,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return document
 
 
-UNREPEATABLE = {
+UNREPEATABLE: dict[str, list[Any]] = {
     **{"launches": [2, 1001], "seed": [-1], "schedule": ["fair"], "kernel": [5]},
     **{"world": [[], {"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
 }
@@ -226,7 +230,7 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
 
 
 EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
-WRONG = {
+WRONG: dict[str, list[Any]] = {
     **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
     **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
 }

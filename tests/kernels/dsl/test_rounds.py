@@ -108,7 +108,7 @@ class Queued(Launches):
         fabric.synchronize()
         content = fabric.read(regions[1], 0, strides[1] * len(self.cases)).clone()
         fabric.barrier()
-        names = [name for name in ("epochs", "status", "turns") if name in bound.regions]
+        names: list[str] = [name for name in ("epochs", "status", "turns") if name in bound.regions]
         workspaces = {name: bound.payload(name).view(torch.int32) for name in names}
         return Found(tuple(content.view(len(self.cases), strides[1])), workspaces, (), dict(bound.regions))
 
