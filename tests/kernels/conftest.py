@@ -15,6 +15,10 @@ from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable
 from tests.kernels.launching import count_opcodes
 
+Compiled = Callable[[KernelSpec, Case, str], Executable]
+FitCase = Callable[..., Case]
+Opcodes = Callable[[str], Counter[str]]
+
 
 def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
     """A case of all_reduce: 8 ranks, bfloat16, accumulator float32, 1 MiB, unless changed."""
@@ -53,16 +57,16 @@ def case_of() -> Callable[..., Case]:
 
 
 @pytest.fixture(scope="session")
-def fit_case() -> Callable[..., Case]:
+def fit_case() -> FitCase:
     return make_fit_case
 
 
 @pytest.fixture(scope="session")
-def opcodes() -> Callable[[str], Counter[str]]:
+def opcodes() -> Opcodes:
     return count_opcodes
 
 
 @pytest.fixture(scope="session")
-def compiled(compile_cache: Path) -> Callable[[KernelSpec, Case, str], Executable]:
+def compiled(compile_cache: Path) -> Compiled:
     """compiled(spec, case, arch): through one cache for the whole session."""
     return lambda spec, case, arch: executable(spec, case, arch, compile_cache)

@@ -16,6 +16,7 @@ from kernels.compile import CallArgument, compiled_callable, executable
 from kernels.compile_error import CompilationError, reason_of
 from kernels.spec import Case
 from runner.world.world import described
+from tests.golden import refused
 from tests.kernels.own_kernel import RING, write_ring
 
 CASE = Case("send_recv", "ring", "uint8", "none", "none", 1 << 20, 2)
@@ -46,27 +47,20 @@ def staged(data: cute.Tensor):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "words"),
+    ("right", "wrong"),
     [
-        ("    frame.arrive()\n", "    frame.arive()\n", "'Frame' object has no attribute 'arive' (ring.py:12)"),
-        (
-            'frame.address("input")',
-            'frame.address("data")',
-            "there is no buffer 'data' as address, the spec's buffers declare address('input'), peers('output'), "
-            "peers('signals'), address('signals'), address('epochs'), address('status') (ring.py:13)",
-        ),
-        ("frame.size, push", "{}['size'], push", "KeyError: 'size' (ring.py:15)"),
+        ("    frame.arrive()\n", "    frame.arive()\n"),
+        ('frame.address("input")', 'frame.address("data")'),
+        ("frame.size, push", "{}['size'], push"),
     ],
 )
-def test_an_error_in_a_body_names_the_line_of_its_file(tmp_path: Path, right: str, wrong: str, words: str) -> None:
+def test_an_error_in_a_body_names_the_line_of_its_file(tmp_path: Path, right: str, wrong: str) -> None:
     assert right in RING
     file = write_ring(tmp_path)
     file.write_text(RING.replace(right, wrong))
-    with pytest.raises(CompilationError) as caught:
+    with refused(CompilationError) as caught:
         executable(spec_at(f"{file}:SPEC"), CASE, "sm_90a", tmp_path / "cache")
-    message = str(caught.value)
-    assert message.endswith(f"for sm_90a failed: {words}")
-    assert described(caught.value) == message, "no line of the project's own after it"
+    assert described(caught.value) == str(caught.value), "no line of the project's own after it"
 
 
 @pytest.mark.parametrize(
@@ -114,33 +108,21 @@ def made():
 """
 
 
-@pytest.mark.parametrize(
-    ("end", "words"),
-    [
-        (
-            "ctypes.string_at(0)",
-            "by SIGSEGV in string_at, called at ending.py:7: its arguments are ptr int, size int (kernel), look at",
-        ),
-        ("os._exit(0)", "with exit code 0 at ending.py:7 (kernel), look at what it calls there"),
-    ],
-)
+@pytest.mark.parametrize("end", ["ctypes.string_at(0)", "os._exit(0)"])
 @pytest.mark.parametrize("is_closure", [False, True])
-def test_a_function_that_ends_its_process_is_a_message(tmp_path: Path, end: str, words: str, is_closure: bool) -> None:
+def test_a_function_that_ends_its_process_is_a_message(tmp_path: Path, end: str, is_closure: bool) -> None:
     (tmp_path / "ending.py").write_text(ENDING.replace("END", end, 1))
     found = function_at(f"{tmp_path / 'ending.py'}:{'made' if is_closure else 'call'}").call
     function = found() if is_closure else found
-    with pytest.raises(ValueError, match="ended its process") as caught:
-        symlab.simulate(
-            function, ranks=1, buffers={"data": (32, "float32", 0)}, arguments=[("tensor", "data")], seeds=1
-        )
-    name = "inner" if is_closure else "call"
-    assert str(caught.value).startswith(f"compiling {name} for sm_90a ended its process {words}")
+    buffers = {"data": (32, "float32", 0)}
+    with refused():
+        symlab.simulate(function, ranks=1, buffers=buffers, arguments=[("tensor", "data")], seeds=1)
 
 
 def test_a_brought_kernel_that_ends_its_process_is_a_message_and_others_still_compile(tmp_path: Path) -> None:
     file = write_ring(tmp_path)
     file.write_text("import ctypes\n" + RING.replace("    frame.arrive()\n", "    ctypes.string_at(0)\n"))
-    with pytest.raises(CompilationError, match=r"ended its process by SIGSEGV in string_at, called at ring\.py:13"):
+    with pytest.raises(CompilationError, match=r"SIGSEGV in string_at, .*ring\.py:13"):
         executable(spec_at(f"{file}:SPEC"), CASE, "sm_90a", tmp_path / "cache")
     again = write_ring(tmp_path / "again")
     assert executable(spec_at(f"{again}:SPEC"), CASE, "sm_90a", tmp_path / "cache").ptx

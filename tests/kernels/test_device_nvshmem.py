@@ -5,7 +5,6 @@ They are compiled with the bitcode of nvidia-nvshmem-cu13, which `make foreign` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -15,16 +14,14 @@ import symlab
 from kernels.brought import spec_at
 from kernels.catalogue import NVSHMEM_NAMES, collective
 from kernels.nvshmem_bitcode import bitcode
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from simulator.run.decode import decode
 from symlab.command import main
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches
 from tests.kernels.rank_behind import world_behind
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 MISTAKEN = Path(__file__).with_name("nvshmem_sabotaged.py")
 SMALL = Tuning((Step(threads=64, blocks=2, loads_in_flight=2, reason="small data"),))

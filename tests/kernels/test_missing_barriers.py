@@ -1,4 +1,5 @@
-"""Kernels without one of their barriers must be caught, whole ones never accused: launches in a row, by many seeds.
+"""Kernels without one of their barriers must be caught, whole ones never accused: launches in a row, by many seeds,
+with weak memory, too.
 
 There is no host barrier between launches, and each has inputs of its own. That is legal, because kernels keep their
 ranks apart themselves; it is what shows when they don't.
@@ -6,29 +7,27 @@ ranks apart themselves; it is what shows when they don't.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
-from kernels.catalogue import collective
-from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable
+from kernels.catalogue import SPECS, collective, find
+from kernels.spec import KernelSpec
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 BY_NAME = {spec.name: spec for spec in KERNELS}
 SEEDS = range(20)
 LAUNCHES = 3
 
 
-def seen(spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | None, schedule: str = "random") -> str:
+def seen(
+    spec: KernelSpec, fit_case: FitCase, compiled: Compiled, seed: int | None, schedule: str = "random", **more: str
+) -> str:
     """Launches.seen by a seed; None: in the fair order."""
-    case = fit_case(spec, root=1) if collective(spec.op).rooted else fit_case(spec)
+    size = {"size_bytes": 1536} if more and spec.op != "barrier" else {}
+    case = fit_case(spec, **({"root": 1} if collective(spec.op).rooted else {}), **size)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=LAUNCHES)
-    work.run(**({} if seed is None else {"schedule": schedule, "seed": seed}))
+    work.run(**({} if seed is None else {"schedule": schedule, "seed": seed, **more}))
     return work.seen()
 
 
@@ -58,3 +57,18 @@ def test_a_missing_barrier_is_caught_by_some_seed(
 ) -> None:
     spec = sabotaged[defect]
     assert any(seen(spec, fit_case, compiled, seed) != "right" for seed in SEEDS), "passed with every seed"
+
+
+FAST = ("all_reduce/multimem_two_shot", "all_gather/bulk", "broadcast/push", "barrier/multimem")
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_kernels_are_right_with_weak_memory(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+    """As the catalogue has them. tests/mutants weakens each of their orders, scopes and fences."""
+    assert seen(find(name), fit_case, compiled, 0, memory="weak") == "right"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [spec.name for spec in SPECS])
+def test_all_kernels_are_right_with_weak_memory_by_every_seed(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+    assert {seen(find(name), fit_case, compiled, seed, memory="weak") for seed in range(1, 4)} == {"right"}

@@ -11,13 +11,11 @@ import pytest
 
 from kernels import catalogue
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
-from kernels.spec import Case, KernelSpec
+from kernels.spec import Case
 from kernels.tuning import ANY_SIZE, Step, Tuning
-from memory.fabric import Executable
 from tests.golden import refused
+from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import Launches
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
 
 ALGORITHMS = {
     "one_shot": one_shot,
@@ -156,7 +154,7 @@ def test_a_table_with_a_gap_is_an_error(last: dict[str, int]) -> None:
 def test_trials_are_off_unless_asked_for(
     case_of: Callable[..., Case],
     compiled: Compiled,
-    opcodes: Callable[[str], dict[str, int]],
+    opcodes: Opcodes,
     algorithm: str,
     option: tuple[str, str],
     opcode: str,

@@ -162,7 +162,7 @@ def test_a_gpu_makes_clusters_of_blocks(driver: CudaDriver) -> None:
 def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> None:
     """The kernel's own are what the assembler made of its 12 bytes: as many as the dynamic ones' alignment divides."""
     out = torch.zeros(64 * 32, dtype=torch.uint8, device="cuda:0")
-    with pytest.raises(ValueError, match="shared_bytes is 232,448; beside the kernel's own .* a block can have 232,4"):
+    with pytest.raises(ValueError, match="shared_bytes is 232,448; .* have 232,4"):
         driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448), arguments(out.data_ptr()))
     driver.launch(executable(EVERYTHING), Launch(1, 32, shared_bytes=232_448 - 1024), arguments(out.data_ptr()))
     driver.wait(None)
@@ -178,6 +178,6 @@ def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver: CudaDriver) -> Non
     for threads in (96, 512, 1024):
         most = fit(limits, Need(threads, 0)).blocks
         driver.launch(executable(EMPTY), Launch(most, threads, cooperative=True), given)
-        with pytest.raises(ValueError, match=f"a cooperative launch of {most + 1} blocks, and this GPU holds {most}"):
+        with pytest.raises(ValueError, match=f"{most + 1} blocks, .*holds {most}"):
             driver.launch(executable(EMPTY), Launch(most + 1, threads, cooperative=True), given)
     driver.wait(None)

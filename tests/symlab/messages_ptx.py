@@ -9,6 +9,7 @@ HEAD = """.version 8.0
 .address_size 64
 """
 
+SMALL = {"ranks": 2, "grid": 1, "block": 1}
 _PARTS = {
     "flag": "st.relaxed.sys.global.u32 [%rd2+4], %r2;",
     "data": "st.relaxed.sys.global.u32 [%rd2], %r3;",
@@ -40,9 +41,7 @@ END:
 
 
 HAND_OVER = {
-    "ranks": 2,
-    "grid": 1,
-    "block": 1,
+    **SMALL,
     "buffers": {"mail": (2, "int32", 0), "out": (1, "int32", 0)},
     "arguments": lambda rank: ["mail", ("peer", "mail", 1 - rank), "out", ("u32", "rank")],
     "expected": {"out": [[0], [42]]},
@@ -67,9 +66,7 @@ def counted(is_atomic: bool) -> str:
 
 
 COUNT = {
-    "ranks": 2,
-    "grid": 1,
-    "block": 1,
+    **SMALL,
     "buffers": {"counter": (1, "int32", 0)},
     "arguments": [("peer", "counter", 0)],
     "expected": {"counter": [[2], [0]]},
@@ -95,9 +92,7 @@ TWO:
 """
 
 LOCKS = {
-    "ranks": 2,
-    "grid": 1,
-    "block": 1,
+    **SMALL,
     "buffers": {"lock": (1, "int32", 0)},
     "arguments": lambda rank: ["lock", ("peer", "lock", 1 - rank)],
     "expected": {"lock": [[0], [0]]},
@@ -127,9 +122,7 @@ END:
 """
 
 INDEX = {
-    "ranks": 2,
-    "grid": 1,
-    "block": 1,
+    **SMALL,
     "buffers": {"mail": torch.tensor([1 << 20, 0], dtype=torch.int32), "out": (1, "int32", 0)},
     "arguments": lambda rank: ["mail", ("peer", "mail", 1 - rank), "out", ("u32", "rank")],
     "expected": {"out": [[0], [7]]},

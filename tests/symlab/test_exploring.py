@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import symlab
+from runner.explore.found import Found
 from symlab.exploring import Exploration
 from tests.golden import refused, same_text
 from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
@@ -27,12 +28,18 @@ def explored(ptx: str, how: dict[str, Any], **more: Any) -> Exploration:
     return symlab.explore(ptx, **{"processes": 1, "seeds": 60, **how, **more})
 
 
+def failing(ptx: str, how: dict[str, Any], **more: Any) -> Found:
+    """What a search has found."""
+    found = explored(ptx, how, **more).found
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path) -> None:
     ptx, how, kind, switches = MISTAKES[name]
-    found = explored(ptx, how, schedule=schedule).found
-    assert found is not None
+    found = failing(ptx, how, schedule=schedule)
     assert found.failure.kind == kind
     assert found.switches <= switches
     assert found.order.schedule == schedule
@@ -42,12 +49,12 @@ def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path)
     assert again.found is not None
     assert again.found.failure.is_like(found.failure)
     assert again.undecided == ()
+    assert again.found is not None
     assert again.found.rows == found.rows
 
 
 def test_the_access_that_went_wrong_is_named() -> None:
-    found = explored(handed_over("flag", "data"), HAND_OVER).found
-    assert found is not None
+    found = failing(handed_over("flag", "data"), HAND_OVER)
     same_text(found.cause)
     marks = {row.mark: (row.ranks, row.kind, row.tensor, row.owner, row.value) for row in found.rows if row.mark}
     assert marks == {
@@ -69,8 +76,7 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     ptx = handed_over("data", "flag")
     assert explored(ptx, HAND_OVER, seeds=20).found is None
     assert explored(RELEASED, HAND_OVER, seeds=20, memory="weak").found is None
-    found = explored(ptx, HAND_OVER, memory="weak").found
-    assert found is not None
+    found = failing(ptx, HAND_OVER, memory="weak")
     assert (found.switches, found.late) == (1, 1)
     same_text(found.cause)
     (late,) = [row for row in found.rows if row.late]
@@ -90,8 +96,7 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
 
 
 def test_what_strong_memory_shows_needs_no_late_access() -> None:
-    found = explored(counted(is_atomic=False), COUNT, memory="weak").found
-    assert found is not None
+    found = failing(counted(is_atomic=False), COUNT, memory="weak")
     assert (found.switches, found.late) == (0, 0)
     assert "reads counter[0] of rank 0 before rank" in found.cause
 
@@ -99,8 +104,7 @@ def test_what_strong_memory_shows_needs_no_late_access() -> None:
 def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
     ptx = counted(is_atomic=False)
     assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
-    found = explored(ptx, COUNT, schedule="random", seeds=1, races=True).found
-    assert found is not None
+    found = failing(ptx, COUNT, schedule="random", seeds=1, races=True)
     assert (found.failure.kind, found.failure.lines) == ("race", (8,))
     same_text(found.failure.message)
     assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
@@ -119,10 +123,8 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
 
 def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
     ptx = counted(is_atomic=False)
-    wrong = explored(ptx, COUNT, schedule="random").found
-    assert wrong is not None
-    found = explored(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True).found
-    assert found is not None
+    wrong = failing(ptx, COUNT, schedule="random")
+    found = failing(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True)
     assert found.failure.kind == "wrong output"
     assert "the race checker says of this run: race: a barrier is missing between" in found.text()
     found.write(tmp_path / "wrong.json")
@@ -152,8 +154,7 @@ def test_by_block_a_flag_before_its_data_stays_hidden() -> None:
 def test_without_expected_values_the_fair_order_says_what_is_right() -> None:
     how = {**HAND_OVER, "expected": None}
     assert explored(handed_over("data", "flag"), how, seeds=10).found is None
-    found = explored(handed_over("flag", "data"), how).found
-    assert found is not None
+    found = failing(handed_over("flag", "data"), how)
     assert found.failure.kind == "wrong output"
 
 
@@ -161,15 +162,13 @@ def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes() -> Non
     how = {"seeds": 60, "schedule": "random", "shrink_s": 0.0}
     seeds = set()
     for processes in (1, 2):
-        found = explored(handed_over("flag", "data"), HAND_OVER, processes=processes, **how).found
-        assert found is not None
+        found = failing(handed_over("flag", "data"), HAND_OVER, processes=processes, **how)
         seeds.add(found.order.seed)
     assert len(seeds) == 1
 
 
 def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
-    found = explored(handed_over("flag", "data"), HAND_OVER).found
-    assert found is not None
+    found = failing(handed_over("flag", "data"), HAND_OVER)
     found.write(tmp_path / "found.json")
     again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
     assert again.found is None
@@ -180,15 +179,14 @@ def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The document of a lost update."""
-    found = explored(counted(is_atomic=False), COUNT, shrink_s=0.0).found
-    assert found is not None
+    found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
     path = tmp_path_factory.mktemp("lost") / "lost.json"
     found.write(path)
     document: dict[str, Any] = json.loads(path.read_text())
     return document
 
 
-UNREPEATABLE = {
+UNREPEATABLE: dict[str, list[Any]] = {
     **{"launches": [2, 1001], "seed": [-1], "schedule": ["fair"], "kernel": [5]},
     **{"world": [[], {"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
 }
@@ -222,8 +220,7 @@ def test_a_search_of_which_no_run_was_decided_is_no_success() -> None:
 
 
 def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
-    found = explored(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0).found
-    assert found is not None
+    found = failing(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0)
     found.write(tmp_path / "found.json")
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["seed"] == found.order.seed
@@ -233,7 +230,7 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
 
 
 EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
-WRONG = {
+WRONG: dict[str, list[Any]] = {
     **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
     **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
 }

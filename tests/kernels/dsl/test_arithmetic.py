@@ -19,12 +19,11 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.numeric import numerics
 from kernels.numeric.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
 from kernels.numeric.formats import FORMATS, bits_of, same_bits, widen
-from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable
+from kernels.spec import Case
 from tests.kernels import probes
+from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import random_bytes
 
-Compiled = Callable[[KernelSpec, Case, str], Executable]
 BLOCKS = 16
 
 
@@ -179,7 +178,7 @@ INSTRUCTIONS = {
 
 @pytest.mark.parametrize("kind", INSTRUCTIONS)
 def test_floats_go_through_the_stated_instructions_only(
-    case_of: Callable[..., Case], compiled: Compiled, opcodes: Callable[[str], dict[str, int]], kind: str
+    case_of: Callable[..., Case], compiled: Compiled, opcodes: Opcodes, kind: str
 ) -> None:
     """Nothing is contracted, flushed, or left to a default rounding."""
     case = case_of("one_shot", **dict(zip(("dtype", "accumulator", "reduction"), kind.split(), strict=True)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from kernels_sabotaged import POLLED, barriers_of
@@ -13,11 +13,8 @@ from kernels.dsl.status import STATUS_WORDS
 from kernels.multimem import SIGNAL
 from kernels.sources import sources_of
 from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, count_opcodes, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 NAMES = [spec.name for spec in SPECS]
 REPORTING = {"atom.relaxed.sys.global.cas.b32", "st.release.sys.global.u32"}

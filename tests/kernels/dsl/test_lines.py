@@ -15,10 +15,8 @@ from kernels.dsl import slots
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 SMALL = ll128.spec_of(Tuning((Step(threads=64, blocks=2, loads_in_flight=4, reason="small data"),)))
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send_recv")

@@ -30,10 +30,8 @@ from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock, Executable, Traits
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused
+from tests.kernels.conftest import Compiled, FitCase, Opcodes
 from tests.kernels.launching import PATTERN, Bound, Found, Launches, as_int32, numbers, random_bytes, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 RANKS = 3
 SMALL = Tuning((Step(threads=96, blocks=4, loads_in_flight=2, reason="small data"),))
@@ -110,7 +108,7 @@ class Queued(Launches):
         fabric.synchronize()
         content = fabric.read(regions[1], 0, strides[1] * len(self.cases)).clone()
         fabric.barrier()
-        names = [name for name in ("epochs", "status", "turns") if name in bound.regions]
+        names: list[str] = [name for name in ("epochs", "status", "turns") if name in bound.regions]
         workspaces = {name: bound.payload(name).view(torch.int32) for name in names}
         return Found(tuple(content.view(len(self.cases), strides[1])), workspaces, (), dict(bound.regions))
 
@@ -359,9 +357,7 @@ def test_every_bit_pattern_gives_the_bits_of_the_fold(
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
-def test_one_rank_needs_no_inbox(
-    fit_case: FitCase, compiled: Compiled, opcodes: Callable[[str], Any], name: str
-) -> None:
+def test_one_rank_needs_no_inbox(fit_case: FitCase, compiled: Compiled, opcodes: Opcodes, name: str) -> None:
     spec, case = SPECS[name], fit_case(SPECS[name], world_size=1, size_bytes=154)
     executable = compiled(spec, case, "sm_90a")
     assert not [opcode for opcode in opcodes(executable.ptx) if ".sys." in opcode]

@@ -14,11 +14,9 @@ from kernels.all_reduce import one_shot, two_shot
 from kernels.dsl.status import STATUS_WORDS, describe
 from kernels.spec import Case, KernelSpec
 from kernels.tuning import Step, Tuning
-from memory.fabric import Deadlock, Executable
+from memory.fabric import Deadlock
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, as_int32, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 BY_NAME = {spec.name: spec for spec in KERNELS}
 WAITING = [

@@ -14,10 +14,8 @@ from kernels.catalogue import collective, find
 from kernels.spec import Case, KernelSpec
 from memory.fabric import Executable, Region
 from simulator.fabric import SimulatorFabric
+from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Bound, Found, Launches, numbers, random_bytes, some_slow
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
 
 RANKS = 3
 SIZE_BYTES = 1_536

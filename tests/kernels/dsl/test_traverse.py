@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,12 +10,10 @@ import torch
 
 from kernels import shares
 from kernels.dsl.traverse import halves
-from kernels.spec import Case, KernelSpec
-from memory.fabric import Executable
+from kernels.spec import Case
 from tests.kernels import probes
+from tests.kernels.conftest import Compiled
 from tests.kernels.launching import PATTERN, random_bytes
-
-Compiled = Callable[[KernelSpec, Case, str], Executable]
 
 DTYPES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}
 GUARD_BYTES = 64

@@ -126,9 +126,8 @@ def test_a_proof_is_judged_by_code_where_both_sides_have_it(
 
 def test_what_was_added_to_a_proof_later_is_said() -> None:
     added = dataclasses.replace(PROOFS[0], code_from="compiled later from git, commit 0123456789ab")
-    line = "proven: simulator, 2026-11-21, commit 0123456789ab; code compiled later from git, commit 0123456789ab"
-    assert text((Row(ONE_SHOT, (added,)),), (added,)).splitlines()[-1] == line
-    assert text((Row(ONE_SHOT, PROOFS[:1]),), PROOFS[:1]).splitlines()[-1] == line.partition(";")[0]
+    for proof in (added, PROOFS[0]):
+        same_text(text((Row(ONE_SHOT, (proof,)),), (proof,)).splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -161,13 +160,9 @@ def test_the_table_has_columns_notes_and_legend() -> None:
 
 
 def test_markdown_is_one_table_and_a_list() -> None:
-    lines = markdown((Row(ONE_SHOT, PROOFS), Row(MULTIMEM, ())), PROOFS).splitlines()
-    assert {line.count("|") for line in lines[:4]} == {11}
-    assert lines[1] == f"|{' --- |' * 10}"
-    assert [line.split(" | ")[:2] for line in lines[2:4]] == [["| all_reduce", "one_shot"], ["| ", "switched"]]
-    assert "ranks\\*" in lines[2]
-    assert lines[4] == ""
-    assert all(line.startswith("- ") for line in lines[5:])
+    found = markdown((Row(ONE_SHOT, PROOFS), Row(MULTIMEM, ())), PROOFS)
+    assert {line.count("|") for line in found.splitlines()[:4]} == {11}
+    same_text(found)
 
 
 def test_json_has_every_combination() -> None:
