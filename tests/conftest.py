@@ -31,7 +31,7 @@ from memory.fabric import (
 )
 from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
-from tests import compiled_kernels, cuda_programs, layers, planned, skipping
+from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
 from tests.patience import PATIENCE_S
 
@@ -57,7 +57,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    skipping.pytest_configure(config)
+    skips.pytest_configure(config)
     planned.pytest_configure(config)
 
 
@@ -69,7 +69,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    skipping.pytest_addoption(parser)
+    skips.pytest_addoption(parser)
     parser.addoption("--by-marks", action="store_true", help="Slow is only what files mark: to measure all others.")
     parser.addoption("--plan", metavar="FILE", help="Run the rows of a plan, and record them (tests/selection.py).")
     parser.addoption(

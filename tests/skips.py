@@ -1,4 +1,5 @@
 """Why tests are skipped: the tools that they need, and which command brings each. All else that skips must be listed.
+Hooks of pytest, below, count them.
 
 At the end of a run the skipped tests are counted in one block, by reason. With --strict-skips (CI) the run fails if a
 test was skipped for a tool that SYMLAB_TESTS_WITHOUT does not name, or for a reason that is not listed here.
@@ -11,6 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+import pytest
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +99,51 @@ def complaints(reasons: Iterable[str], without: Iterable[str]) -> list[str]:
         elif tool is not None and tool.name not in allowed:
             found.append(f"{tool.name} is missing ({tool.command}): {reason}")
     return found
+
+
+WITHOUT = "SYMLAB_TESTS_WITHOUT"
+"""Names of tools that this machine lacks for a reason that was printed: .ci/run sets it."""
+
+
+class Skipping:
+    """Counts reasons; the process that prints gets the reports of all workers."""
+
+    def __init__(self, is_strict: bool) -> None:
+        self.is_strict = is_strict
+        self.reasons: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._count(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._count(report)
+
+    def _count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
+            self.reasons[reason_of(report.longrepr[2])] += 1
+
+    @property
+    def complaints(self) -> list[str]:
+        if not self.is_strict:
+            return []
+        return complaints(self.reasons, os.environ.get(WITHOUT, "").split())
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.complaints and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.reasons:
+            terminalreporter.section(f"{self.reasons.total()} tests were skipped")
+            terminalreporter.write("".join(f"{line}\n" for line in block(self.reasons)))
+        for line in self.complaints:
+            terminalreporter.write(f"--strict-skips: {line}\n", red=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--strict-skips", action="store_true", help="Fail if a test is skipped for an unnamed reason.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skipping(config.getoption("--strict-skips")), "symlab-skipping")

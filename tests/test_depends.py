@@ -41,37 +41,23 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_imports_are_followed_in_functions_and_packages_too(project: Path) -> None:
-    found = Depends(project).closure(["tests/kernels/test_spec.py"])
-    assert {"kernels/spec.py", "kernels/__init__.py", "memory/fabric.py", "memory/driver.py"} <= found
-    assert "runner/alone.py" not in found
-
-
-def test_what_a_text_starts_or_names_counts(project: Path) -> None:
-    found = Depends(project).closure(["tests/reports/test_program.py"])
-    assert {"reports/__main__.py", "reports/table.py"} <= found
-
-
-def test_modules_of_the_tests_that_conftests_load_are_found(project: Path) -> None:
-    assert "tests/simulator/deep/bench.py" in Depends(project).of_test("tests/kernels/test_bench.py")
-
-
-def test_a_conftest_counts_with_its_imports_if_a_fixture_of_it_is_named(project: Path) -> None:
-    depends = Depends(project)
-    assert "tests/conftest.py" in depends.of_test("tests/kernels/test_spec.py")
-    assert "runner/alone.py" not in depends.of_test("tests/kernels/test_spec.py")
-    assert "runner/alone.py" in depends.of_test("tests/kernels/test_world.py")
-
-
-def test_data_beside_code_counts(project: Path) -> None:
-    found = Depends(project).of_test("tests/kernels/test_spec.py")
-    assert {"kernels/data.json", "kernels/texts/one.ptx"} <= found
-
-
-def test_pages_depend_on_everything_but_published_records(project: Path) -> None:
-    found = Depends(project).of_test("tests/test_pages.py")
-    assert {"README.md", "runner/alone.py", "kernels/texts/one.ptx"} <= found
-    assert not [one for one in found if one.startswith("reports/published/x")]
+@pytest.mark.parametrize(
+    ("test", "has", "lacks"),
+    [
+        ("kernels/test_spec.py", {"kernels/spec.py", "kernels/__init__.py", "memory/fabric.py"}, "runner/alone.py"),
+        ("kernels/test_spec.py", {"memory/driver.py"}, "memory"),  # imported in a function
+        ("kernels/test_spec.py", {"kernels/data.json", "kernels/texts/one.ptx"}, "README.md"),  # data beside code
+        ("kernels/test_spec.py", {"tests/conftest.py"}, "runner/__init__.py"),  # none of whose fixtures is named
+        ("kernels/test_world.py", {"tests/conftest.py", "runner/alone.py"}, "kernels/spec.py"),
+        ("kernels/test_bench.py", {"tests/simulator/deep/bench.py"}, "kernels/spec.py"),  # loaded by conftests
+        ("reports/test_program.py", {"reports/__main__.py", "reports/table.py"}, "runner/alone.py"),  # named in texts
+        ("test_pages.py", {"README.md", "runner/alone.py", "kernels/texts/one.ptx"}, "reports/published/x/table.md"),
+    ],
+)
+def test_what_a_test_depends_on(project: Path, test: str, has: set[str], lacks: str) -> None:
+    found = Depends(project).of_test(f"tests/{test}")
+    assert has <= found
+    assert lacks not in found
 
 
 def test_a_digest_is_of_names_and_contents(project: Path) -> None:

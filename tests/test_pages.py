@@ -20,7 +20,6 @@ from reports.sent import command_metrics, metrics_of
 from runner.request.schema import SECTIONS
 from runner.request.validate import CONF
 from symlab.command import loaded
-from tests import flow
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
 from tests.reports.beside import predicted
 from tests.reports.raced import checked
@@ -130,11 +129,6 @@ def test_every_metric_is_in_the_list() -> None:
     assert [
         name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth", "prediction"))
     ] == []
-
-
-def test_the_picture_of_the_flow_is_the_scripts() -> None:
-    assert flow.PLACE.read_text(encoding="utf-8") == flow.drawing()
-    assert {start for start, _ in flow.ARROWS} | {end for _, end in flow.ARROWS} == set(flow.BOXES)
 
 
 def test_the_readme_says_no_more_than_the_proofs() -> None:

@@ -172,22 +172,6 @@ def test_what_is_not_needed_is_not_imported(module: str, unwanted: set[str]) -> 
     assert found.stdout.split() == []
 
 
-@pytest.mark.parametrize(
-    ("pattern", "place"),
-    [
-        (r"^def exit_code_of\(", "runner/interrupt.py"),
-        (r"to_container\(.*resolve=True, enum_to_str=True\)", "runner/request/configured.py"),
-        (r"OmegaConf\.merge\(OmegaConf\.structured\(Schema\)", "runner/request/configured.py"),
-        (r"^MAX_LINES = ", "reports/table/brief.py"),
-    ],
-)
-def test_there_is_one_of_each(pattern: str, place: str) -> None:
-    """Helpers that were written twice."""
-    files = [path for package in ("symlab", "runner", "reports") for path in (ROOT / package).rglob("*.py")]
-    found = [path for path in files if re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)]
-    assert [path.relative_to(ROOT).as_posix() for path in found] == [place]
-
-
 def test_the_tree_names_every_room() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tree = page[page.index("\n# The tree") :].split("```")[1]

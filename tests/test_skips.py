@@ -66,7 +66,7 @@ def test_the_block_at_the_end(
     arguments: tuple[str, ...], code: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SYMLAB_TESTS_WITHOUT", raising=False)
-    pytester.makeconftest("from tests.skipping import *")
+    pytester.makeconftest("from tests.skips import *")
     pytester.makepyfile(
         """
         import pytest

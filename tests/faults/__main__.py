@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.chosen import drawn
-from tests.faults.kept import DRAWS, README, Draw, equivalents, included, kept_draws, kinds, table
+from tests.faults.kept import DRAWS, README, Draw, equivalents, kept_draws, kinds, table
 from tests.faults.made import Fault, faults_of, found_again
 from tests.faults.reached import Reached
 from tests.faults.trial import LAYERS, copy_of, tried
+from tests.marked import included
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,7 +117,7 @@ def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
 
 def _readme(draws: Path) -> int:
     lines = [*kinds(), "", *table(kept_draws(draws), equivalents())]
-    README.write_text(included(README.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    README.write_text(included(README.read_text(encoding="utf-8"), "faults", lines), encoding="utf-8")
     return 0
 
 

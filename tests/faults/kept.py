@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ HERE = Path(__file__).resolve().parent
 DRAWS = HERE / "draws"
 EQUIVALENT = HERE / "equivalent.json"
 README = HERE.parent / "README.md"
-PLACE = re.compile(r"(<!-- faults -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 class Draw:
@@ -104,13 +102,6 @@ def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
         yield from ("", "| changes nothing, and was replaced | because |", "|---|---|")
     for name, why in proofs.items():
         yield f"| {_code(name)} | {why} |"
-
-
-def included(page: str, lines: Sequence[str]) -> str:
-    """Return a page with the lines between its markers. Raises ValueError if it has none."""
-    if not PLACE.search(page):
-        raise ValueError("the page has no place for the table: <!-- faults --> and <!-- end -->, each on a line")
-    return PLACE.sub(lambda found: found[1] + "\n" + "\n".join(lines) + "\n\n" + found[3], page)
 
 
 def kinds() -> Iterator[str]:

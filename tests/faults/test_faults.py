@@ -20,10 +20,11 @@ import pytest
 import tests.faults.__main__ as program
 from tests.faults import trial
 from tests.faults.chosen import allotted, drawn
-from tests.faults.kept import Draw, equivalents, included, kept_draws, table
+from tests.faults.kept import Draw, equivalents, kept_draws, table
 from tests.faults.made import KINDS, Fault, faults_of, found_again
 from tests.faults.reached import Reached
 from tests.faults.trial import KEPT_KERNELS, Found, cache_of, copy_of, made, tried
+from tests.marked import included
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -376,7 +377,7 @@ def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake: Simpl
     assert lines[2].endswith("| 6 | 4 | 2 | 0 | 0 |")
     assert sum("tests/x.py::test_x" in line for line in lines) == 2
     assert lines[-1] == "| `a name` | it is only a hint |"
-    page = included("a\n<!-- faults -->\nold\n<!-- end -->\nb\n", lines)
+    page = included("a\n<!-- faults -->\nold\n<!-- end -->\nb\n", "faults", lines)
     assert page == "a\n<!-- faults -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->\nb\n"
 
 

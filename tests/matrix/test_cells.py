@@ -16,6 +16,7 @@ from kernels.matrix.codes import codes
 from kernels.spec import Case
 from runner.launch.tasks import Answer
 from runner.request.launching import LaunchRequest
+from tests.golden import same_text
 from tests.matrix import gpus, running
 from tests.matrix.__main__ import compared, main, proof
 from tests.matrix.cells import (
@@ -173,43 +174,8 @@ def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--kernel", "nope"], "unknown kernel 'nope': there is all_reduce/one_shot, "),
-        (["--kernel", "all_reduce/one_shott"], "did you mean all_reduce/one_shot"),
-        (["--gpus"], "this machine has 0 GPUs, the matrix needs one or more (--gpus)"),
-        (["--gpus", "--world-size", "4"], "this machine has 0 GPUs, 4 ranks need as many GPUs (--gpus)"),
-        (["--gpus", "--share-gpus"], "any number of ranks can share GPUs (--share-gpus): say how many (--world-size)"),
-        (["--gpus", "--share-gpus", "--world-size", "2"], "this machine has 0 GPUs, the matrix needs one or more"),
-        (["--share-gpus"], "simulated ranks have no GPU to share (--share-gpus), leave it out, or give --gpus, too"),
-        (["--world-size", "0"], "0 ranks (--world-size): give 1 or more"),
-        (["--jobs", "0"], "0 processes (--jobs): give 1 or more"),
-        (["--launcher", "jobblib"], "unknown launcher 'jobblib' (hydra/launcher), known: basic, joblib, "),
-        (["--launcher", "joblib", "--gpus"], "a launcher spreads simulated rows (--launcher), leave it out, or --gpus"),
-        (["--sample", "--world-size", "71"], "no row of the matrix has these kernels and 71 ranks (--world-size)"),
-        (["--compare", "gone.json"], "gone.json can't be read (--compare)"),
-        (["--compare", "deep.json"], "deep.json can't be read (--compare)"),
-        (["--compare", "list.json"], "list.json holds no digests (--compare)"),
-        (["--proof", "folder"], "folder can't be written: it is a folder"),
-        (["--results", "folder"], "folder can't be written: it is a folder"),
-        (["--results", "list.json"], "list.json has no results of the matrix: give a file that --results wrote"),
-        (["--again"], "there is nothing to go on with (--again): give the file of results, too (--results)"),
-        (["--seconds", "0"], "0 seconds (--seconds): give a number greater than 0"),
-        (["--seconds", "nan"], "nan seconds (--seconds): give a number greater than 0"),
-        (["--rows", "0-3"], "no row is in '0-3' (--rows): give numbers from 1-"),
-        (["--rows", "999999-1000000"], "no row is in '999999-1000000' (--rows): give numbers from 1-"),
-        (["--rows", "*-float99-*"], "no row is in '*-float99-*' (--rows): give numbers from 1-"),
-        (["--compare", "gone.json", "list.json"], "gone.json can't be read (--compare)"),
-        (["--compare", "a.json", "b.json", "--gpus"], "and nothing runs: leave out --gpus"),
-    ],
-)
 def test_a_wrong_request_is_one_line_before_anything_is_compiled(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -217,11 +183,20 @@ def test_a_wrong_request_is_one_line_before_anything_is_compiled(
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "folder").mkdir()
-    assert main(arguments) == 2
+    lines = (
+        *("--kernel nope", "--kernel all_reduce/one_shott", "--gpus", "--gpus --world-size 4", "--gpus --share-gpus"),
+        *("--gpus --share-gpus --world-size 2", "--share-gpus", "--world-size 0", "--jobs 0", "--launcher jobblib"),
+        *("--launcher joblib --gpus", "--sample --world-size 71", "--compare gone.json", "--compare deep.json"),
+        *("--compare list.json", "--proof folder", "--results folder", "--results list.json", "--again"),
+        *("--seconds 0", "--seconds nan", "--rows 0-3", "--rows 999999-1000000", "--rows *-float99-*"),
+        *("--compare gone.json list.json", "--compare a.json b.json --gpus"),
+        *(f"--compare one.json other.json {option}" for option in ("--rows 1-2", "--again", "--sample")),
+    )
+    assert [main(line.split()) for line in lines] == [2] * len(lines)
     said = capsys.readouterr().err
-    assert said.startswith("tests.matrix: error: ")
-    assert message in said
-    assert said.count("\n") == 1
+    assert said.count("\n") == said.count("tests.matrix: error: ") == len(lines)
+    kernels, depth = r"(?<=did you mean all_reduce/one_shot)[^\n]*", r"(?<=: )maximum recursion[^\n]*"
+    same_text(said, kernels, depth, r"(?<=known: )[^\n]*", r"(?<=there is all_reduce/)[^\n]*", r"(?<=from 1-)\d+")
 
 
 def test_on_gpus_the_worlds_are_those_that_the_machine_has_gpus_for(monkeypatch: pytest.MonkeyPatch) -> None:

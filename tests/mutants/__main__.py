@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tests.marked import included
 from tests.matrix.running import cores
 from tests.mutants.mutant_runs import OWN
 from tests.mutants.recorded import pending, recorded, write_pending
-from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, included, record, table, told
+from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, record, table, told
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -37,7 +38,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.readme:
         write_pending(pending())
         lines = list(table(told(recorded()), list(pending())))
-        README.write_text(included(README.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        README.write_text(included(README.read_text(encoding="utf-8"), "mutants", lines), encoding="utf-8")
         for line in (missing := gaps(recorded())):
             print(line)
         return int(bool(missing))

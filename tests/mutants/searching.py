@@ -5,7 +5,6 @@ Not in __main__.py: a process that is started for a part of the work imports wha
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,7 +24,6 @@ COMMAND = "python -m tests.mutants --readme --seeds 0"
 """Brings results.json and the page up to date."""
 
 README = Path(__file__).resolve().parent / "README.md"
-TABLE = re.compile(r"(<!-- mutants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 CHECKED = (
     Try("races"),
     Try("races", is_patient=True),
@@ -149,12 +147,6 @@ def table(found: Sequence[Result], waiting: Sequence[str] = ()) -> Iterator[str]
         for why, count in reasons.items():
             judge = f" (judge: litmus/{why.litmus}.litmus)" if why.litmus else ""
             yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why}{judge} |"
-
-
-def included(readme: str, lines: Sequence[str]) -> str:
-    """Return the README's text with the table."""
-    assert TABLE.search(readme), "tests/mutants/README.md has no place for the table"
-    return TABLE.sub(lambda match: match[1] + "\n" + "\n".join(lines) + "\n\n" + match[3], readme)
 
 
 def all_results(chosen: Sequence[str], seeds: int, jobs: int) -> Iterator[list[Result]]:

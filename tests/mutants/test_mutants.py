@@ -15,6 +15,7 @@ from kernels import catalogue
 from simulator.litmus.outcomes import judged
 from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
+from tests.marked import included
 from tests.museum.exhibit import ARCH
 from tests.museum.ways import WAYS
 from tests.mutants.__main__ import main
@@ -23,7 +24,7 @@ from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, T
 from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
-from tests.mutants.searching import README, Result, again, gaps, included, results, table, told
+from tests.mutants.searching import README, Result, again, gaps, results, table, told
 from tests.patience import NEVER_S
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
@@ -147,7 +148,7 @@ def test_each_mutant_of_todays_kernels_is_found_or_argued() -> None:
 def test_the_page_has_the_recorded_table() -> None:
     lines = list(table(told(recorded()), list(pending())))
     text = README.read_text(encoding="utf-8")
-    assert included(text, lines) == text
+    assert included(text, "mutants", lines) == text
 
 
 def test_results_that_miss_a_mutant_are_told() -> None:
@@ -294,7 +295,7 @@ def test_the_table_counts_by_kernel_and_lists_arguments() -> None:
     ]
     assert lines[-2] == "| 1 | barrier/* | `*` in * | * | It reads nothing. |"
     assert lines[-1].endswith("| It reads nothing. (judge: litmus/reuse_no_release.litmus) |")
-    assert "all | 5" in included("<!-- mutants -->\nold<!-- end -->", lines)
+    assert "all | 5" in included("<!-- mutants -->\nold<!-- end -->", "mutants", lines)
 
 
 def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

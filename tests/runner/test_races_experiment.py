@@ -1,4 +1,4 @@
-"""+exp=races: every kernel under the race checker, and none has a race. bench_races.py measures what it costs."""
+"""+exp=races: every kernel under the race checker, and none has a race. bench_listeners.py measures what it costs."""
 
 from __future__ import annotations
 

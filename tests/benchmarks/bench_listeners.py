@@ -1,7 +1,8 @@
-"""What the clock costs: CPU time of a launch with and without it, at several sizes. Prints a table; no test.
+"""What the race checker or the clock costs: CPU time of a launch with and without it. Prints a table; no test.
 
-python tests/benchmarks/bench_clock.py [RANKS [BYTES,BYTES,.. [KERNEL ..]]]: all kernels on 8 ranks at 16 KiB, 256 KiB
-and 1 MiB if nothing is given. Runs with and without take turns, so that a busy machine slows down both.
+python tests/benchmarks/bench_listeners.py races|clock [RANKS [BYTES,BYTES,.. [KERNEL ..]]]: if nothing is given, all
+kernels on 8 ranks, with races at 1 MiB, with the clock at 16 KiB, 256 KiB and 1 MiB. Runs with and without take turns,
+so that a busy machine slows down both.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from simulator.run import schedule
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 RANKS = 8
-SIZES_BYTES = (16 << 10, 256 << 10, 1 << 20)
+WITH = {"races": SimulatorOptions(races=True), "clock": SimulatorOptions(clock=H200_TRIAL)}
+SIZES_BYTES = {"races": (1 << 20,), "clock": (16 << 10, 256 << 10, 1 << 20)}
 TURNS, LAUNCHES = 3, 3
 
 
-def seconds(name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
+def seconds(what: str, name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
     """Return the median CPU seconds of a launch on all ranks, without and with."""
     spent: list[float] = []
     original = schedule.Scheduler.run
@@ -40,8 +42,7 @@ def seconds(name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
     case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
     compiled = executable(spec, case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels")
-    options = [SimulatorOptions(clock=one) for one in (None, H200_TRIAL)]
-    worlds = [ThreadWorld(ranks, machine=SimulatedWorld(ranks, one)) for one in options]
+    worlds = [ThreadWorld(ranks, machine=SimulatedWorld(ranks, one)) for one in (SimulatorOptions(), WITH[what])]
     found: list[list[float]] = [[], []]
     schedule.Scheduler.run = timed  # type: ignore[method-assign]
     try:
@@ -58,11 +59,10 @@ def seconds(name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
+    what, *given = sys.argv[1:]
     ranks = int(given[0]) if given else RANKS
-    sizes = [int(one) for one in given[1].split(",")] if given[1:] else SIZES_BYTES
+    sizes = [int(one) for one in given[1].split(",")] if given[1:] else SIZES_BYTES[what]
     for kernel in given[2:] or NAMES:
         for size in sizes if not kernel.startswith("barrier/") else sizes[:1]:
-            without, with_clock = seconds(kernel, ranks, size)
-            times = f"{without:8.3f} s {with_clock:8.3f} s  {with_clock / without:5.2f}x"
-            print(f"{kernel:32} {size:>9} B {times}", flush=True)
+            without, with_it = seconds(what, kernel, ranks, size)
+            print(f"{kernel:32} {size:>9} B {without:8.3f} s {with_it:8.3f} s  {with_it / without:5.2f}x", flush=True)
