@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -211,20 +212,14 @@ def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pyte
     posted: dict[int, list[tuple[str, torch.Tensor, int]]] = {}
     waited: list[int] = []
 
-    class Transfer:
-        def __init__(self, operation: Any, tensor: torch.Tensor, peer: int, group: Any) -> None:
-            self.kind = "send" if operation is distributed.isend else "receive"
-            self.tensor, self.peer, self.rank = tensor, peer, group
+    def transfer(operation: Any, tensor: torch.Tensor, peer: int, group: int) -> tuple[int, str, torch.Tensor, int]:
+        return group, "send" if operation is distributed.isend else "receive", tensor, peer
 
-    class Waiting:
-        def wait(self) -> None:
-            waited.append(1)
+    def batch(transfers: list[Any]) -> list[Any]:
+        posted[transfers[0][0]] = [one[1:] for one in transfers]
+        return [SimpleNamespace(wait=lambda: waited.append(1))]
 
-    def batch(transfers: list[Transfer]) -> list[Waiting]:
-        posted[transfers[0].rank] = [(one.kind, one.tensor, one.peer) for one in transfers]
-        return [Waiting()]
-
-    monkeypatch.setattr(distributed, "P2POp", Transfer)
+    monkeypatch.setattr(distributed, "P2POp", transfer)
     monkeypatch.setattr(distributed, "batch_isend_irecv", batch)
     case = nccl_case("send_recv", "float32")
     inputs = [torch.full((16,), float(rank)) for rank in range(RANKS)]
