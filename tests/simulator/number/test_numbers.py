@@ -14,7 +14,7 @@ import simulator_oracle as oracle
 import torch
 from simulator_oracle import BF16, F16, F32, F64, Format
 from simulator_vectors_convert import near_ties
-from simulator_vectors_float import WIDE, torch_agrees
+from simulator_vectors_float import WIDE, column, torch_agrees
 
 from simulator.number import numbers
 
@@ -43,7 +43,7 @@ def test_the_oracle_computes_as_torch(opcode: str, name: str) -> None:
     ("kind", "dtype", "other"), [(F16, torch.float16, np.float16), (BF16, torch.bfloat16, ml_dtypes.bfloat16)]
 )
 def test_the_oracle_rounds_as_torch_and_ml_dtypes(kind: Format, dtype: torch.dtype, other: type) -> None:
-    words = near_ties(kind, F32)
+    words = np.concatenate([near_ties(kind, F32), column(F32, 0)])
     ours = np.array([oracle.convert(int(one), F32, kind) for one in words], np.uint16)
     floats = words.view(np.float32)
     by_torch = torch.from_numpy(floats).to(dtype).view(torch.int16).numpy().view(np.uint16)
