@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kernels.numeric import exact
+from kernels.numeric.bounds import bound
 from kernels.numeric.exact import exact_average, exact_sum
 from kernels.numeric.formats import FORMATS, is_nan, to_float64
 from tests.kernels.numeric.rounding_model import rounded
@@ -62,6 +63,22 @@ def test_the_average_of_numbers_whose_sum_overflows() -> None:
     total = exact_sum(parts)
     assert total.value.tolist() == [math.inf, largest, -math.inf]
     assert exact_average(parts, total).tolist() == [largest, largest / 3, -largest]
+
+
+@pytest.mark.parametrize("order", range(4))
+def test_an_infinity_outweighs_numbers_whose_sum_overflows_the_other_way(order: int) -> None:
+    """In float64 an addition of finite parts may give the other infinity, and NaN then."""
+    largest = torch.finfo(torch.float64).max
+    columns = ([-largest, -largest, math.inf, 1.0], [largest, largest, -math.inf, 0.0], [math.inf, 1.0, -math.inf, 0.0])
+    parts = [torch.tensor(row, dtype=torch.float64) for row in zip(*columns, strict=True)]
+    parts = parts[order:] + parts[:order]
+    total = exact_sum(parts)
+    for value in (total.value, exact_average(parts, total)):
+        assert value[:2].tolist() == [math.inf, -math.inf]
+        assert math.isnan(float(value[2]))
+    limit = bound(parts, "native", "avg")
+    assert bool(limit.permits(torch.tensor([math.inf, -math.inf, math.nan], dtype=torch.float64)).all())
+    assert not bool(limit.permits(torch.tensor([0.0, 0.0, 0.0], dtype=torch.float64)).any())
 
 
 def test_most_float64_sums_need_no_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
