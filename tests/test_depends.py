@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
     ("test", "has", "lacks"),
     [
         ("kernels/test_spec.py", {"kernels/spec.py", "kernels/__init__.py", "memory/fabric.py"}, "runner/alone.py"),
-        ("kernels/test_spec.py", {"memory/driver.py"}, "memory"),  # imported in a function
+        ("kernels/test_spec.py", {"memory/driver.py"}, "reports/table.py"),  # imported in a function
         ("kernels/test_spec.py", {"kernels/data.json", "kernels/texts/one.ptx"}, "README.md"),  # data beside code
         ("kernels/test_spec.py", {"tests/conftest.py"}, "runner/__init__.py"),  # none of whose fixtures is named
         ("kernels/test_world.py", {"tests/conftest.py", "runner/alone.py"}, "kernels/spec.py"),

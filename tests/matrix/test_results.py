@@ -287,6 +287,7 @@ def test_a_full_disk_is_one_line(
     assert f"can't be written ({option}): No space left on device" in said.err
     assert said.err.count("\n") == 1
     if option != "--results":
+        assert said.err.startswith(f"tests.matrix: error: {path} can't be written")
         assert "cells: " in said.out
         assert not list(path.parent.iterdir())
 
