@@ -15,6 +15,7 @@ def _note(name: str, tests: list[str]) -> None:
         file.write("".join(f"{one}\n" for one in tests))
 
 
+@pytest.hookimpl(tryfirst=True)  # before some are deselected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _note("collected", [item.nodeid for item in items])
 

@@ -200,17 +200,19 @@ EDITS: dict[tuple[Any, ...], list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("at", "value"), [(at, value) for at, values in EDITS.items() for value in values])
-def test_an_edited_table_is_refused_by_its_key(tmp_path: Path, at: tuple[Any, ...], value: Any) -> None:
+def test_an_edited_table_is_refused_by_its_key(tmp_path: Path) -> None:
     """The value in a place of the document; ... removes it."""
-    document = TABLE.document()
-    inside: Any = document
-    for key in at[:-1]:
-        inside = inside[key]
-    inside[at[-1]] = value
-    if value is ...:
-        del inside[at[-1]]
-    same_text(refusal_of(tmp_path, json.dumps(document)))
+    said = []
+    for at, value in ((at, value) for at, values in EDITS.items() for value in values):
+        document = TABLE.document()
+        inside: Any = document
+        for key in at[:-1]:
+            inside = inside[key]
+        inside[at[-1]] = value
+        if value is ...:
+            del inside[at[-1]]
+        said.append(refusal_of(tmp_path, json.dumps(document)))
+    same_text("\n".join(said))
 
 
 @pytest.mark.parametrize(
