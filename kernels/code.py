@@ -11,14 +11,17 @@ import hashlib
 import re
 
 _LINES = re.compile(r"^[ \t]*\.(?:file|loc)\b[^\n]*\n?", re.MULTILINE)
+_USERS_LINES = re.compile(r"/\* at \S+:\d+ \*/ ")
+"""Comments of kernels/dsl/device.py."""
+
 _DEBUG_SECTIONS = re.compile(r"^[ \t]*\.section[ \t]+\.debug_\w+\s*\{[^{}]*\}[ \t]*\n?", re.MULTILINE)
 _DEBUG_LABELS = re.compile(r"^(\$L__(?:tmp|func_begin|func_end)\d+):[ \t]*\n?", re.MULTILINE)
 """Labels that LLVM sets for its debug sections."""
 
 
 def without_lines(ptx: str) -> str:
-    """Return PTX without `.file`, `.loc`, debug sections, and labels that only those sections refer to."""
-    text = _DEBUG_SECTIONS.sub("", _LINES.sub("", ptx))
+    """Return PTX without `.file`, `.loc`, users' lines, debug sections, and labels that only those sections name."""
+    text = _DEBUG_SECTIONS.sub("", _USERS_LINES.sub("", _LINES.sub("", ptx)))
 
     def kept(match: re.Match[str]) -> str:
         is_named_once = len(re.findall(re.escape(match[1]) + r"\b", text)) == 1

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,9 +30,6 @@ from cutlass.cutlass_dsl import T, dsl_user_op
 from kernels.sources import INSTALLED, PACKAGE, name_of
 
 Vector = tuple[Any, Any, Any, Any]
-
-COMPILES = PACKAGE / "compile.py"
-"""The file that calls the compiler on a kernel: beyond it in a stack is who wants it compiled."""
 
 
 def assemble(
@@ -56,15 +54,23 @@ def assemble(
 def _users_line(frame: FrameType | None) -> str:
     """The comment that names the innermost line of a kernel outside of the package kernels, up to the compiler's call.
     None for the project's own kernels: their code is the same wherever the project lies."""
-    while frame is not None:
-        file = Path(frame.f_code.co_filename)
-        if file == COMPILES:
-            break
-        if not file.is_relative_to(PACKAGE) and not INSTALLED & set(file.parts) and file.is_file():
-            name = re.sub(r"[^\w./-]", "_", name_of(file))  # inline assembly has meanings for { | } and $
+    while frame is not None and (name := _users_file(frame.f_code.co_filename)) is not None:
+        if name:
             return f"/* at {name}:{frame.f_lineno} */ "
         frame = frame.f_back
     return ""
+
+
+@cache
+def _users_file(name: str) -> str | None:
+    """How a file is named in the comment if it is a user's, "" if it is not, None for the compiler's call: beyond that
+    in a stack is who wants a kernel compiled."""
+    file = Path(name).resolve()
+    if file == PACKAGE / "compile.py":
+        return None
+    if file.is_relative_to(PACKAGE) or INSTALLED & set(file.parts) or not file.is_file():
+        return ""
+    return re.sub(r"[^\w./-]", "_", name_of(file))  # inline assembly has meanings for { | } and $
 
 
 def _four_words(result: Any, loc: Any, ip: Any) -> Vector:

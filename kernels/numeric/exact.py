@@ -48,8 +48,8 @@ def exact_sum(parts: Sequence[torch.Tensor]) -> ExactSum:
     finite = magnitude.isfinite()
     if parts[0].dtype is torch.float64:  # whose finite parts may overflow on the way, also away from an infinity
         finite = finite_parts(parts)
-        special = sum(torch.where(part.isfinite(), 0.0, part) for part in parts)
-        value = torch.where(finite, value, special)
+        if not bool(finite.all()):
+            value = torch.where(finite, value, sum(torch.where(part.isfinite(), 0.0, part) for part in parts))
     again = (suspect & finite).nonzero().squeeze(1)
     if not again.numel():
         return ExactSum(value, magnitude)

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import symlab
+from kernels.code import code_digest
 from kernels.compile import executable
+from kernels.dsl import device
+from kernels.sources import PACKAGE
 from reports.record.bundle import read
 from runner.__main__ import main
 from tests.kernels.own_kernel import write_ring
@@ -27,6 +30,27 @@ def test_only_a_users_kernel_has_the_users_lines_in_its_code(arch: str, tmp_path
         assert ("/* at " in made.ptx) == bool(lines)
         for text in lines:
             assert f"/* at {line_of(ring, text)} */" in made.ptx
+
+
+def test_a_kernel_has_the_same_code_when_its_lines_move(tmp_path: Path) -> None:
+    made = []
+    for above in ("", "# a line\n"):
+        ring = write_ring(tmp_path / f"with{len(above)}")
+        ring.write_text(above + ring.read_text())
+        case = symlab.case(f"{ring}:SPEC", size_bytes="4K", ranks=2)
+        made.append(executable(symlab.kernel(f"{ring}:SPEC"), case, "sm_90a", tmp_path / "compiled").ptx)
+    assert made[0] != made[1]
+    assert code_digest(made[0]) == code_digest(made[1])
+
+
+def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(PACKAGE.parent)
+    for folder in (PACKAGE.parent, tmp_path / "link"):
+        assert device._users_file(f"{folder}/kernels/dsl/frame.py") == ""
+        assert device._users_file(f"{folder}/kernels/compile.py") is None
+    (tmp_path / "a{b}$.py").touch()
+    assert device._users_file(f"{tmp_path}/a{{b}}$.py") == "a_b__.py"
+    assert device._users_file("<string>") == ""
 
 
 def test_a_race_names_the_users_line_and_the_librarys(tmp_path: Path) -> None:

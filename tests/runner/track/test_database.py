@@ -88,7 +88,8 @@ def test_what_is_not_made_in_full_is_not_left(tmp_path: Path) -> None:
 
 
 def test_a_damaged_one_and_what_is_none_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged one can be moved away: what is none, and where none can be made, needs another place."""
+    """The message of a damaged database says to move it away. Where another file lies, or none can be made, it asks for
+    another place."""
     (tmp_path / "README.md").write_text("no database at all" * 100)
     sqlite3.connect(tmp_path / "half.db").execute("create table experiments (x)").connection.close()
     for name in ("half.db", "README.md"):

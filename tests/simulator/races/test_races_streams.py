@@ -104,7 +104,8 @@ class TestOrder:
         self, between: str, streams: tuple[int | None, int | None], is_ordered: bool
     ) -> None:
         """A host that waits, or an event of the first one's stream that the second one's waits for, directly or by way
-        of a third, whether the first one is over by then or not. Its end alone, which nobody waits for, does not."""
+        of a third, whether the first one is over by then or not. That the first one has ended orders nothing by itself:
+        something has to wait for its end."""
 
         def steps(rank: Rank) -> None:
             for step in filter(None, between.split(", ")):
