@@ -6,6 +6,9 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
+import runner
 from kernels.catalogue import SPECS
 from kernels.refusal import Refusal
 from kernels.spec import Case, Collective, KernelSpec
@@ -268,3 +272,16 @@ def ctrl_c_raises() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def started(folder: Path, code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A Python program in a process of its own, whose output is read."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(runner.__file__).parent.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from runner.interrupt import Interrupted, interruptible
 from runner.world.world import WorldFailure
 from tests.golden import same_text
 from tests.patience import PATIENCE_S, until
-from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files
+from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files, started
 
 ROOT = Path(runner.__file__).parent.parent
 Symlab = Callable[..., Outcome]
@@ -197,19 +196,6 @@ def test_looking_without_running(symlab: Symlab, arguments: str, parts: list[str
     assert (done.code, done.err) == (0, "")
     assert [part for part in parts if part not in done.out] == []
     assert list(done.folder.iterdir()) == []
-
-
-def started(folder: Path, code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """A Python program in a process of its own, whose output is read."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
 
 
 def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from runner.world.launcher import Outer
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S, until
 from tests.reports.synthetic import record as synthetic_record
-from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files
+from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files, started
 
 ROOT = Path(runner.__file__).parent.parent
 Symlab = Callable[..., Outcome]
@@ -577,14 +577,7 @@ ARGUMENTS = ("-m", "world_size=2,3,4", "algorithms=[one_shot,two_shot]", "sizes=
 def command(folder: Path, *arguments: str, until: str = "", number: int = 0) -> tuple[int, str]:
     """Run a command line in a process; with until, send it a signal once it has said that."""
     folder.mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(REAL), *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    process = started(folder, REAL, *arguments)
     said = ""
     assert process.stdout is not None
     try:
