@@ -30,6 +30,7 @@ from tests.depends import ALWAYS, ROOT, Depends
 from tests.layers import LEAST_S, Durations, function_of
 
 PLACE = ROOT / "tests" / "full_layer.json"
+GATHERED = ROOT / ".pytest_cache" / "d" / "full_layer.json"
 CODES = ROOT / "kernels" / "matrix" / "codes.json"
 PROVEN = ROOT / "kernels" / "proven" / "simulator.json"
 
@@ -268,11 +269,12 @@ def ran(choice: Choice, arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             plan = Path(folder) / "plan.json"
             rows = {row.name: {"tests": row.tests, "digests": row.digests} for row in tests}
-            plan.write_text(json.dumps({"place": str(PLACE), "rows": rows}), encoding="utf-8")
+            plan.write_text(json.dumps({"place": str(GATHERED), "rows": rows}), encoding="utf-8")
             files = sorted({row.file for row in tests})
             line = [sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--durations=5", "-m", SELECTED]
             done = subprocess.run([*line, "--plan", str(plan), *arguments, *files], cwd=ROOT, check=False)
             code = done.returncode
+            gather()
     for row in (row for row, _ in choice.chosen if not row.tests):
         print(f"{row.name}:", flush=True)
         done = subprocess.run(command_of(row), cwd=ROOT, check=False)
@@ -291,9 +293,18 @@ def record(place: Path, rows: Mapping[str, Sequence[str | float]]) -> None:
     """Add rows that passed to the file, one a line so that branches merge."""
     known = stored(place) | {name: list(row) for name, row in rows.items()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(known.items()))
+    place.parent.mkdir(parents=True, exist_ok=True)
     new = place.with_suffix(".new")
     new.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
     new.replace(place)
+
+
+def gather() -> None:
+    """Record the rows that passed in a run, a cut one too. They wait in GATHERED: tests audit this checkout, whose
+    tracked files may not change meanwhile."""
+    if rows := stored(GATHERED):
+        record(PLACE, rows)
+        GATHERED.unlink()
 
 
 def commit() -> str:
@@ -311,6 +322,7 @@ def main(line: Sequence[str]) -> int:
     parser.add_argument("rest", nargs="*", help="options of pytest, after --")
     given = parser.parse_args(line)
     codes = {name: str(one["code"]) for name, one in json.loads(CODES.read_text(encoding="utf-8")).items()}
+    gather()
     known = stored()
     seconds = {name: float(row[3]) for name, row in known.items()}
     passed = {name: [str(one) for one in row[:3]] for name, row in known.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -210,6 +211,27 @@ def test_rows_are_added_to_the_file_a_line_each(tmp_path: Path) -> None:
     selection.record(place, {"a": ["1", "2", "3", 4.0], "b": ["5", "2", "3", 4.0]})
     assert place.read_text() == '{\n"a": ["1", "2", "3", 4.0],\n"b": ["5", "2", "3", 4.0]\n}\n'
     assert selection.stored(tmp_path / "missing.json") == {}
+
+
+def test_no_tracked_file_changes_while_tests_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is cut leaves its rows, and the next one records them first."""
+    place, gathered = tmp_path / "full.json", tmp_path / "cache" / "full.json"
+    monkeypatch.setattr(selection, "PLACE", place)
+    monkeypatch.setattr(selection, "GATHERED", gathered)
+    during = []
+
+    def run(line: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        plan = json.loads(Path(line[line.index("--plan") + 1]).read_text())
+        selection.record(Path(plan["place"]), {"a": ["1", "2", "3", 4.0]})
+        during.append(place.exists())
+        return subprocess.CompletedProcess(line, 1)
+
+    monkeypatch.setattr(selection.subprocess, "run", run)
+    row = Row("a", ("tests/test_a.py::test_a",), ("1", "2", "3"), 4.0)
+    assert selection.ran(Choice(((row, Why.NEW),), ()), ()) == 1
+    assert during == [False]
+    assert selection.stored(place) == {"a": ["1", "2", "3", 4.0]}
+    assert not gathered.exists()
 
 
 def test_a_plan_runs_its_tests_alone(pytester: pytest.Pytester) -> None:
