@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from reports.record.findings import RecordedFinding
+    from cases.record.findings import RecordedFinding
     from symlab.worlds import World
 
 SEED = "symlab_seed"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.spec import Case, KernelSpec
-from reports.record.record import Check, Record, RecordedFinding, Status
+from cases.case import Case
+from cases.record.record import Check, Record, RecordedFinding, Status
+from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.command.job import Job, check_of, outcomes_of, run_job, usual_means
 from runner.environment.capture import capture

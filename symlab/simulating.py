@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cases.record.findings import SEVERITIES, RecordedFinding
 from memory.tensor import flat_bytes
-from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule

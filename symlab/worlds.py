@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kernels.assumptions import checked_assumptions
-from kernels.catalogue import collective
+from cases.assumptions import checked_assumptions
+from cases.ops import collective
+from cases.record.findings import SEVERITIES, RecordedFinding
 from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
-from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.case.recorded import recorded_findings
 from runner.request.gpu_types import arch_of, described, gpu_of
@@ -183,7 +183,7 @@ class World:
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
         fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
-        kernels/assumptions.py, which the simulator then grants.
+        cases/assumptions.py, which the simulator then grants.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -490,7 +490,7 @@ class Bound:
 
     def write(self, data: torch.Tensor) -> None:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
-        from kernels.numeric.dtypes import DTYPES
+        from cases.dtypes import DTYPES
 
         case, source = self._kernel.case, self._binding.input
         numel, dtype = source.size_bytes // case.itemsize, DTYPES[case.dtype]
@@ -515,7 +515,7 @@ class Bound:
 
         Raises Deadlock if the kernel gave up waiting for another rank.
         """
-        from kernels.numeric.dtypes import DTYPES
+        from cases.dtypes import DTYPES
         from runner.case.binding import status_report
 
         fabric = self._rank.fabric

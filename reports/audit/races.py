@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reports.record.findings import RecordedFinding
-from reports.record.record import Record, Status
+from cases.record.findings import RecordedFinding
+from cases.record.record import Record, Status
 
 
 class Races(StrEnum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cases.record.findings import SEVERITIES, RecordedAccess, RecordedFinding, summary_of
+from cases.record.record import Record, Status
 from reports.html.blocks import Block, Notes, Part, Table
-from reports.record.findings import SEVERITIES, RecordedAccess, RecordedFinding, summary_of
-from reports.record.record import Record, Status
 from reports.table import races
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.record.findings import SEVERITIES, RecordedFinding, counts_of, races_text
-from reports.record.record import Record, Status
+from cases.record.findings import SEVERITIES, RecordedFinding, counts_of, races_text
+from cases.record.record import Record, Status
 from reports.table.text import counted
 
 MEANING = (

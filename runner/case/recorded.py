@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from kernels.spec import Case
-from reports.record.findings import SEVERITIES
-from reports.record.record import RecordedAccess, RecordedCase, RecordedFinding
+from cases.case import Case
+from cases.record.findings import SEVERITIES
+from cases.record.record import RecordedAccess, RecordedCase, RecordedFinding
 from simulator.races.finding import Finding
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.catalogue import collective
+from cases.case import Case
+from cases.ops import collective
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import DeadlineExceeded, Executable, Launch
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener

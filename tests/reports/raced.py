@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reports.record.findings import RecordedAccess, RecordedFinding, verdict_of
-from reports.record.record import FabricInfo, Record, Status
+from cases.record.findings import RecordedAccess, RecordedFinding, verdict_of
+from cases.record.record import FabricInfo, Record, Status
 from tests.reports.synthetic import KIB, record
 
 STORE = RecordedAccess(0, 1, 32, 40, "push.py:12", "st.global.u32 [%rd1], %r2;", "data", 7, "generic", 1)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import NAMES, find
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.races.finding import Finding

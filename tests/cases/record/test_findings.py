@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from reports.record import findings as recorded
-from reports.record.findings import RecordedFinding, counts_of, first_failing, races_text, verdict_of
-from reports.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
+from cases.record import findings as recorded
+from cases.record.findings import RecordedFinding, counts_of, first_failing, races_text, verdict_of
+from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
 from simulator.races import finding as found
 from tests.reports.raced import LOAD, STORE, checked, finding, unchecked
 from tests.reports.synthetic import record, refused
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 
 ADVISORY = finding("advisory", assumption="vector_16")
 FORMAL = finding("formal", "an acquire")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reports.record.codec import LATER
+from cases.record.codec import LATER
 
 SEVERITIES = ("race", "proxy", "formal", "advisory")
 """From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
