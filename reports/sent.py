@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from cases.record.findings import counts_of
+from cases.finding import counts_of
 from cases.record.record import Check, PredictedTime, Record, Status, Timing
 from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, Series
 from reports.record.leaves import leaves

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from cases.record.codec import decoded
+from cases.documents import decoded
 from cases.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
 from cases.record.request import as_today
 from reports.audit.bound_requests import given, in_full

@@ -34,12 +34,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cases.documents import LATER, Open, Plain, decoded, encoded, parsed, plain
+from cases.finding import Finding, first_failing
 from cases.record.case import UNIFORM, wrong_id
 from cases.record.case import RecordedCase as RecordedCase
-from cases.record.codec import LATER, Open, Plain, decoded, encoded, parsed, plain
-from cases.record.findings import RecordedAccess as RecordedAccess
-from cases.record.findings import RecordedFinding as RecordedFinding
-from cases.record.findings import first_failing
 from cases.record.prediction import PredictedTerms as PredictedTerms
 from cases.record.prediction import PredictedTime as PredictedTime
 from cases.record.prediction import RecordedPrediction as RecordedPrediction
@@ -321,7 +319,7 @@ class Record:
     kernel: KernelInfo | None = None
     library: str = ""
     check: Check | None = None
-    findings: tuple[RecordedFinding, ...] | None = field(default=None, metadata=LATER)
+    findings: tuple[Finding, ...] | None = field(default=None, metadata=LATER)
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     prediction: RecordedPrediction | None = field(default=None, metadata=LATER)
@@ -349,7 +347,7 @@ class Record:
         return self.status in (Status.TIMEOUT, Status.DEADLOCK) and self.library != ""
 
     @property
-    def race(self) -> RecordedFinding | None:
+    def race(self) -> Finding | None:
         """The first finding that makes the case WRONG; None if there is none, and if it was not checked for races."""
         return first_failing(self.findings or ())
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import Open, parsed
+from cases.documents import Open, parsed
 from cases.record.reading import contents
 from cases.record.request import RecordedEnvironment, RecordedRequest
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed
+from cases.documents import parsed
 from cases.record.reading import contents
 from cases.record.shared import PARTS, SHARED, is_shared_file
 from reports.audit.items import Outcome, Point, listed

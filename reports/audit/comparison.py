@@ -27,8 +27,7 @@ from reports.audit.items import listed
 from reports.audit.modes import modes_of
 from reports.audit.order import APART
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
-from reports.audit.races import Finding as FoundRaces
-from reports.audit.races import Races, races_of
+from reports.audit.races import FoundRaces, Races, races_of
 from reports.audit.statistics import (
     BAND,
     Judgement,

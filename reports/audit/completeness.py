@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed
+from cases.documents import parsed
 from cases.record.reading import contents
 from cases.record.record import Record, Status
 from reports.audit.beside import left_over, twice

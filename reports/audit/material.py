@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed, plain
+from cases.documents import parsed, plain
 from cases.record.reading import contents, leaves
 from cases.record.record import Record
 from reports.audit.statistics import world_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cases.record.findings import summary_of
+from cases.finding import summary_of
 from cases.record.record import Check, Record, Status, Timing
 from reports import publish
 from reports.audit import bound_predictions, shown

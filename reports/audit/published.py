@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from cases.record.codec import parsed
+from cases.documents import parsed
 from reports import publish
 from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import encoded
+from cases.documents import encoded
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 from reports.second_process import PROJECT, module_command
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed
+from cases.documents import parsed
 from cases.record.reading import contents
 from cases.record.record import Record
 from reports.table.text import counted

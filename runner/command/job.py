@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cases.assumptions import sentence_of
 from cases.case import Case
+from cases.finding import Finding, gravest_first, verdict_of
 from cases.ops import Collective, collective
-from cases.record.findings import verdict_of
 from cases.record.prediction import INTERRUPTED as NOT_PREDICTED
 from cases.record.prediction import RecordedPrediction
 from cases.record.record import (
@@ -37,7 +37,6 @@ from cases.record.record import (
     LinkLimit,
     Record,
     RecordedEnvironment,
-    RecordedFinding,
     RecordedRefusal,
     RecordedRequest,
     Status,
@@ -55,7 +54,7 @@ from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.memory_needed import measured_in_turns
 from runner.case.nccl_settings import refuses_settings
-from runner.case.recorded import recorded_case, recorded_findings
+from runner.case.recorded import recorded_case
 from runner.command.without_hanging import Ended, timed_without_hanging
 from runner.interrupt import shielded
 from runner.request.gpu_types import NO_GPU, GpuAsked
@@ -357,7 +356,7 @@ class _Attempt:
         self.custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
-        self._findings: tuple[RecordedFinding, ...] | None = None
+        self._findings: tuple[Finding, ...] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -448,7 +447,7 @@ class _Attempt:
         self._counters = world.counters()
         if self.job.request.fabric.races:
             found = world.findings()
-            self._findings = None if found is None else recorded_findings(found)
+            self._findings = None if found is None else gravest_first(found)
 
     def _refuse(self, refusal: Refusal) -> None:
         self.fail(Status.REFUSED, str(refusal))

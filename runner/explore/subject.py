@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.explore.blame import Wrong, blame, blame_race
 from simulator.explore.shrink import Tried
 from simulator.explore.trace import Layout, Row, Tracer, Turns, dtype_of
-from simulator.races.finding import SEVERITIES, Finding
 from simulator.run.choices import Choice
 from simulator.world import SimulatedWorld, SimulatorOptions
 

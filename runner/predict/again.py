@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import decoded
+from cases.documents import decoded
 from cases.record.prediction import PredictedTime
 from cases.record.record import Record
 from kernels.catalogue import find, is_known

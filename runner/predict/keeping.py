@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cases.case import Case
+from cases.documents import parsed
 from cases.record.case import RecordedCase
-from cases.record.codec import parsed
 from kernels.catalogue import find
 from kernels.compile import executable
 from memory.atomic_file import creating

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed
+from cases.documents import parsed
 from reports.audit.order import pairs
 from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
 from runner.request_error import RequestError

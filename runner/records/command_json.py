@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cases.record.codec import parsed, plain
+from cases.documents import parsed, plain
 from cases.record.reading import contents
 from cases.record.record import Record
 

@@ -20,6 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 import runner
 from cases.case import Case
+from cases.finding import Finding
 from cases.ops import Collective
 from cases.record.record import Check, Mismatch, load
 from cases.record.shared import is_shared_file
@@ -41,7 +42,6 @@ from runner.request_error import RequestError
 from runner.track.background import Connection, follow
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
-from simulator.races.finding import Finding
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
 

@@ -12,7 +12,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from cases.record.codec import encoded
+from cases.documents import encoded
 from cases.record.record import from_json, load
 from kernels.catalogue import find
 from kernels.compile import executable

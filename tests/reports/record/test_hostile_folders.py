@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cases.record.codec import LONGEST_NUMBER, parsed
+from cases.documents import LONGEST_NUMBER, parsed
 from cases.record.reading import contents
 from reports.audit.checklist import check
 from reports.audit.items import Outcome

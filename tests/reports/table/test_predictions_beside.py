@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.codec import decoded, encoded
+from cases.documents import decoded, encoded
 from cases.record.prediction import PredictedTerms, RecordedPrediction
 from cases.record.record import Record
 from reports.html import page
