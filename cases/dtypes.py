@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kernels.refusal import Refusal
+from cases.refusal import Refusal
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import (
+from cases.record.record import (
     CHECK_WAS_OFF,
     SCHEMA_VERSION,
     Check,
@@ -35,7 +35,7 @@ from reports.record.record import (
 from tests.golden import refused
 from tests.reports.raced import finding
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 """A record as each schema wrote it, never to be written again: what readers have to take for ever."""
 
 CASE = RecordedCase(

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reports.record.codec import Open, parsed
-from reports.record.reading import contents
-from reports.record.request import RecordedEnvironment, RecordedRequest
+from cases.documents import Open, parsed
+from cases.record.reading import contents
+from cases.record.request import RecordedEnvironment, RecordedRequest
 
 SHARED = "shared"
 """The key of a reference, and the name of the folder beside the records."""

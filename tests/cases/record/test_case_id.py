@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reports.record.case import OFF_DEFAULT, RecordedCase, case_id, wrong_id
-from reports.record.record import SCHEMA_VERSION, from_json, load
+from cases.record.case import OFF_DEFAULT, RecordedCase, case_id, wrong_id
+from cases.record.record import SCHEMA_VERSION, from_json, load
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 CASE = RecordedCase(
     op="broadcast",
     algorithm="torch/two-shot",

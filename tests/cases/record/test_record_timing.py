@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import LinkLimit, Timing
-from reports.record.timing import percentile
+from cases.record.record import LinkLimit, Timing
+from cases.record.timing import percentile
 
 TIMING = Timing(
     mode="graph",

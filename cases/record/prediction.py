@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from reports.record.codec import LATER, plain
+from cases.documents import LATER, plain
 
 REGIMES = ("latency", "mixed", "bandwidth")
 """What decides a time: the path, both, or the link."""

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case, Counts
+from cases.ops import collective, exchanged
+from cases.sends import ROOM, sends_of
 from kernels.all_to_all_v import push
-from kernels.all_to_all_v.sends import sends_of
-from kernels.catalogue import collective, find
+from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.dsl.count_rooms import ROOM
 from kernels.dsl.status import describe
-from kernels.spec import Case, Counts, KernelSpec, Workspace, exchanged, refuses
+from kernels.spec import KernelSpec, Workspace, refuses
 from memory.fabric import Traits
 from runner.case.check import merge
 from runner.case.program import Plan, run_case

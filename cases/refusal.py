@@ -1,7 +1,9 @@
-"""Refusal: why a kernel or a library can't run a case, as a value."""
+"""Refusal: why a kernel or a library can't run a case, as a value; and the sentence about an unknown name."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,3 +21,11 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.hint}" if self.hint else self.reason
+
+
+def unknown_name(what: str, name: str, known: Sequence[str]) -> str:
+    """Return the sentence about an unknown name, with the nearest known ones. what: "op"."""
+    near = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+    if near:
+        return f"unknown {what} {name!r}: did you mean {' or '.join(near)}?"
+    return f"unknown {what} {name!r}: there is {', '.join(known)}"

@@ -1,7 +1,4 @@
-"""What the race checker found in a case, as records hold it: two accesses, and what is missing between them.
-
-The fields mean what those of simulator.races.finding mean, whose sentences these give, too; a test compares both.
-"""
+"""What the race checker finds: two accesses, and what is missing between them."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from reports.record.codec import LATER
+from cases.documents import LATER
 
 SEVERITIES = ("race", "proxy", "formal", "advisory")
 """From the gravest on: a data race; only a proxy fence is missing; formally missing, though the hardware known bypasses
@@ -20,12 +17,13 @@ FAILING = frozenset({"race", "proxy"})
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedAccess:
+class Access:
     """One side of a finding: the access of the first lane concerned.
 
-    line is the PTX line (0 or less: the host), source "file.py:12" or "", text the instruction. tensor is "" if
-    unknown; element is its byte, for the simulator knows no dtype. proxy is "generic", "alias" or "async". launch is
-    the number of the launch on its rank (-1: the host), stream its stream (None: the default one, or the host).
+    line is the PTX line (0 or less: the host), source "file.py:12" ("" if the PTX has no line information), text the
+    instruction as the PTX has it. tensor is "" if unknown; element is its byte, for the simulator knows no dtype.
+    proxy is "generic", "alias" or "async". launch is the number of the launch on its rank (-1: the host), stream its
+    stream (None: the default one, or the host).
     """
 
     rank: int
@@ -59,18 +57,19 @@ class RecordedAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedFinding:
-    """Two accesses to the same bytes that nothing orders, in the order of the run; count pairs are folded into one.
+class Finding:
+    """Two accesses to the same bytes that nothing orders, at least one of them a write, in the order of the run.
 
-    missing is what would order them, assumption the named assumption about hardware that alone explains an advisory,
-    granting one that would explain it, were it declared. order has the keys of the order of threads that it was found
-    in; None: the case's own.
+    count pairs of the same two instructions are folded into one. missing is what would order them: "a release", "an
+    acquire", "a wider scope", "fence.proxy.alias", "fence.proxy.async", "an event between the streams" or "a barrier".
+    assumption is the named assumption about hardware that alone explains an advisory, granting one that would explain
+    it, were it declared. order has the keys of the order of threads that it was found in; None: the case's own.
     """
 
     severity: str
     missing: str
-    first: RecordedAccess
-    second: RecordedAccess
+    first: Access
+    second: Access
     count: int = 1
     assumption: str = ""
     granting: str | None = field(default=None, metadata=LATER)
@@ -90,12 +89,17 @@ class RecordedFinding:
         return self.severity in FAILING
 
     @property
-    def pair(self) -> tuple[object, ...]:
-        """What tells a finding from others in every run of the same code, whichever access came first: severity, what
-        is missing, both instructions, and whether one rank made both accesses, on one stream."""
+    def accesses(self) -> tuple[object, ...]:
+        """What tells a finding from others in every order of the same code, whichever access came first: severity,
+        both instructions, and whether one rank made both accesses, on one stream. What is missing depends on which
+        came first."""
         sides = sorted((self.first.instruction, self.second.instruction))
-        is_of_one_stream = self.first.stream == self.second.stream
-        return (self.severity, self.missing, *sides, self.first.rank == self.second.rank, is_of_one_stream)
+        return (self.severity, *sides, self.first.rank == self.second.rank, self.first.stream == self.second.stream)
+
+    @property
+    def pair(self) -> tuple[object, ...]:
+        """The same, and what is missing: what is equal in every run of the same code in the same order."""
+        return (self.missing, *self.accesses)
 
     def between(self) -> str:
         """Return who makes the two accesses, with launches and streams if one is not on the default stream."""
@@ -111,24 +115,29 @@ class RecordedFinding:
         return f"{self.severity}: {self.missing} is missing{granted} {self.between()}{pairs}{order}{would}"
 
 
-def first_failing(findings: Iterable[RecordedFinding]) -> RecordedFinding | None:
+def first_failing(findings: Iterable[Finding]) -> Finding | None:
     """Return the first finding that makes a case WRONG, races before proxies; None if there is none."""
     failing = [one for one in findings if one.fails]
     return min(failing, key=lambda one: SEVERITIES.index(one.severity), default=None)
 
 
-def counts_of(findings: Iterable[RecordedFinding]) -> dict[str, int]:
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings as records hold them: the gravest first, otherwise in their order."""
+    return tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity)))
+
+
+def counts_of(findings: Iterable[Finding]) -> dict[str, int]:
     """Return the number of findings of each severity, all of them, from the gravest on."""
     counts = Counter(one.severity for one in findings)
     return {severity: counts[severity] for severity in SEVERITIES}
 
 
-def summary_of(findings: Iterable[RecordedFinding]) -> str:
+def summary_of(findings: Iterable[Finding]) -> str:
     """Return the number of findings by severity in few words: "2 race, 1 formal", or "none"."""
     return ", ".join(f"{count} {severity}" for severity, count in counts_of(findings).items() if count) or "none"
 
 
-def verdict_of(findings: Sequence[RecordedFinding]) -> list[str]:
+def verdict_of(findings: Sequence[Finding]) -> list[str]:
     """Return what speaks against a case as one sentence, the first finding that fails; none if none does."""
     first = first_failing(findings)
     if first is None:
@@ -137,6 +146,6 @@ def verdict_of(findings: Sequence[RecordedFinding]) -> list[str]:
     return [f"{first.sentence()}{f', and {more} more such findings' if more > 1 else ', and 1 more' if more else ''}"]
 
 
-def races_text(findings: Sequence[RecordedFinding] | None) -> str:
+def races_text(findings: Sequence[Finding] | None) -> str:
     """Return what a table says of a case: its findings by severity, "none", or "not checked"."""
     return "not checked" if findings is None else summary_of(findings)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernels.assumptions import ASSUMPTIONS, sentence_of
+from cases.assumptions import ASSUMPTIONS, sentence_of
+from cases.case import Case
 from kernels.catalogue import SPECS, find
 from kernels.compile import executable
 from kernels.matrix.matrix import Row
 from kernels.matrix.sheets import json_text, text
-from kernels.spec import Case
 from runner.command.job import kernel_info
 from tests.golden import refused
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.code import code_digest, without_lines
+from cases.code_digest import code_digest, without_lines
 from kernels.compile import ROOT
 
 PTX = """\
@@ -50,8 +50,8 @@ import sys, tempfile
 from pathlib import Path
 import kernels.compile
 from kernels.catalogue import find
-from kernels.code import code_digest
-from kernels.spec import Case
+from cases.code_digest import code_digest
+from cases.case import Case
 case = Case("barrier", "peers", "uint32", "none", "none", 4, 2)
 with tempfile.TemporaryDirectory() as folder:
     found = kernels.compile.executable(find(case.name), case, "sm_90a", Path(folder))
@@ -124,7 +124,7 @@ def edited(tree: Path, path: str, old: str, new: str) -> Path:
 @pytest.mark.slow
 def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    for package in ("kernels", "memory"):
+    for package in ("kernels", "memory", "cases"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
     ptx, code = compiled(tree)
     first = "from __future__ import annotations\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from reports.record.codec import AT_LEAST, Open
+from cases.documents import AT_LEAST, Open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

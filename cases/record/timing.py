@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reports.record.codec import LATER, plain
+from cases.documents import LATER, plain
 
 
 class Mode(StrEnum):

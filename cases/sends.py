@@ -1,8 +1,7 @@
 """How many elements each rank sends to each, by Case.counts: what a router of experts would have decided.
 
 All ranks together send numel * world_size elements, whatever the counts: so cases that differ in counts alone move the
-same number of bytes, and their times say what the imbalance costs. No rank sends or gets more than ROOM * numel
-(kernels/dsl/count_rooms.py).
+same number of bytes, and their times say what the imbalance costs. No rank sends or gets more than ROOM * numel.
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from kernels.spec import Case, Counts, Sends
+from cases.case import Case, Counts, Sends
+
+ROOM = 2
+"""Elements of a rank's input and output buffer, in multiples of numel: the capacity factor of a mixture of experts."""
 
 
 def sends_of(case: Case) -> Sends:

@@ -9,49 +9,24 @@ from typing import Any
 
 import pytest
 
-from reports.record import findings as recorded
-from reports.record.findings import RecordedFinding, counts_of, first_failing, races_text, verdict_of
-from reports.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
-from simulator.races import finding as found
+from cases.finding import counts_of, first_failing, races_text, verdict_of
+from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
+from tests.golden import same_text
 from tests.reports.raced import LOAD, STORE, checked, finding, unchecked
 from tests.reports.synthetic import record, refused
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[1] / "reports" / "examples"
 
 ADVISORY = finding("advisory", assumption="vector_16")
 FORMAL = finding("formal", "an acquire")
 PROXY = finding("proxy", "fence.proxy.alias")
-BY_HOST = dataclasses.replace(STORE, line=-1, source="", text="fill", launch=-1)
 
 
-def by_the_checker(one: RecordedFinding) -> found.Finding:
-    """The same finding as the simulator has it."""
-    sides = {name: found.Access(**dataclasses.asdict(getattr(one, name))) for name in ("first", "second")}
-    return found.Finding(one.severity, one.missing, **sides, count=one.count, assumption=one.assumption)
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        finding(),
-        ADVISORY,
-        PROXY,
-        finding(count=3),
-        finding(first=BY_HOST),
-        finding(second=dataclasses.replace(LOAD, source="", tensor="")),
-    ],
-)
-def test_a_record_says_what_the_checker_says(one: RecordedFinding) -> None:
-    assert one.sentence() == by_the_checker(one).sentence()
-    assert one.fails == by_the_checker(one).fails
-
-
-def test_the_words_are_the_checkers() -> None:
-    assert recorded.SEVERITIES == found.SEVERITIES
-    assert recorded.FAILING == found.FAILING
-    for mine, theirs in ((recorded.RecordedAccess, found.Access), (RecordedFinding, found.Finding)):
-        names = [[one.name for one in dataclasses.fields(kind)] for kind in (mine, theirs)]  # type: ignore[arg-type]
-        assert names[0] == names[1]
+def test_a_finding_is_one_sentence() -> None:
+    by_host = dataclasses.replace(STORE, line=-1, source="", text="fill", launch=-1)
+    unknown = dataclasses.replace(LOAD, source="", tensor="", stream=2)
+    findings = (ADVISORY, finding(count=3, order="schedule=random seed=1"), finding(first=by_host, second=unknown))
+    same_text("\n".join(one.sentence() for one in findings))
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, from_json, load
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.shared import Known, References, SharedError, is_shared_file, shared_path
 from reports.record import bundle
-from reports.record.record import Record, from_json, load
-from reports.record.request import RecordedEnvironment, RecordedRequest
-from reports.record.shared import Known, References, SharedError, is_shared_file, shared_path
 from tests.reports.synthetic import KIB, record
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 ENVIRONMENT = RecordedEnvironment(packages={"torch": "2.9.0", "absent": None}, capture_s=0.25)
 REQUEST = RecordedRequest(command="c", configuration={"check": {"results": True}}, kernel={"choices": {"threads": 4}})
 

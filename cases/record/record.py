@@ -15,7 +15,7 @@ them:
 - Findings exist only of a simulated run. Without them (None) a case was not checked for races, which says nothing of
   them; an empty list says that the checker found nothing.
 - A prediction stands only beside a timing: it is a model's word of a case that was measured.
-- The id is the one that the case gives by the rule of the record's schema (see reports.record.case).
+- The id is the one that the case gives by the rule of the record's schema (see cases.record.case).
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
 strings. Free-form parts (counters, settings, the leaves of environment and request) hold plain JSON values, finite
@@ -34,20 +34,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reports.record.case import UNIFORM, wrong_id
-from reports.record.case import RecordedCase as RecordedCase
-from reports.record.codec import LATER, Open, Plain, decoded, encoded, parsed, plain
-from reports.record.findings import RecordedAccess as RecordedAccess
-from reports.record.findings import RecordedFinding as RecordedFinding
-from reports.record.findings import first_failing
-from reports.record.prediction import PredictedTerms as PredictedTerms
-from reports.record.prediction import PredictedTime as PredictedTime
-from reports.record.prediction import RecordedPrediction as RecordedPrediction
-from reports.record.request import RecordedEnvironment as RecordedEnvironment
-from reports.record.request import RecordedRequest as RecordedRequest
-from reports.record.shared import PARTS, SHARED, SINCE, Find, Known, References, SharedError, not_here, text_in
-from reports.record.timing import LinkLimit as LinkLimit
-from reports.record.timing import Timing as Timing
+from cases.documents import LATER, Open, Plain, decoded, encoded, parsed, plain
+from cases.finding import Finding, first_failing
+from cases.record.case import UNIFORM, wrong_id
+from cases.record.case import RecordedCase as RecordedCase
+from cases.record.prediction import PredictedTerms as PredictedTerms
+from cases.record.prediction import PredictedTime as PredictedTime
+from cases.record.prediction import RecordedPrediction as RecordedPrediction
+from cases.record.request import RecordedEnvironment as RecordedEnvironment
+from cases.record.request import RecordedRequest as RecordedRequest
+from cases.record.shared import PARTS, SHARED, SINCE, Find, Known, References, SharedError, not_here, text_in
+from cases.record.timing import LinkLimit as LinkLimit
+from cases.record.timing import Timing as Timing
 
 SCHEMA_VERSION = 8
 """What is written today. Raised when records have something that a reader of before would not know. A reader refuses
@@ -58,7 +56,7 @@ what is newer than itself, and reads what is older:
 - 3 has all but a refusal, and its case may have keys that are unknown here.
 - 4 has all but findings (it was not checked for races) and the stress of its case.
 - 5 has its environment and its request in full.
-- 6 refers to them in a command's folder and in bundles (reports/record/shared.py); no timing names a library's kernels.
+- 6 refers to them in a command's folder and in bundles (cases/record/shared.py); no timing names a library's kernels.
 - 7 has all but the counts per peer of its case, and predictions beside its timings.
 - 8 is this one.
 
@@ -243,8 +241,8 @@ class KernelInfo:
 
     source_digest is over the kernel's source files, compiler the version of what compiled it. multimem lists the
     multimem instructions in the PTX. grid and block are the launch. code_digest is of the PTX without line information
-    (kernels/code.py), so that it outlives moved files and comments; None in records of before schema 4. assumptions are
-    what the kernel relies on beyond PTX, each "name: sentence"; None if it declares nothing.
+    (cases/code_digest.py), so that it outlives moved files and comments; None in records of before schema 4.
+    assumptions are what the kernel relies on beyond PTX, each "name: sentence"; None if it declares nothing.
     """
 
     name: str
@@ -321,7 +319,7 @@ class Record:
     kernel: KernelInfo | None = None
     library: str = ""
     check: Check | None = None
-    findings: tuple[RecordedFinding, ...] | None = field(default=None, metadata=LATER)
+    findings: tuple[Finding, ...] | None = field(default=None, metadata=LATER)
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
     prediction: RecordedPrediction | None = field(default=None, metadata=LATER)
@@ -349,7 +347,7 @@ class Record:
         return self.status in (Status.TIMEOUT, Status.DEADLOCK) and self.library != ""
 
     @property
-    def race(self) -> RecordedFinding | None:
+    def race(self) -> Finding | None:
         """The first finding that makes the case WRONG; None if there is none, and if it was not checked for races."""
         return first_failing(self.findings or ())
 

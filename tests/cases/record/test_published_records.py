@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.case import case_id
+from cases.record.record import from_json
 from reports.accepted import PREDICTED
 from reports.record.bundle import PREDICTED_SUFFIX, line_of, record_files
-from reports.record.case import case_id
-from reports.record.record import from_json
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 BUNDLES = sorted(PUBLISHED.glob("*/*.jsonl.xz"))

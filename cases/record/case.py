@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from reports.record.codec import AT_LEAST, Open
+from cases.documents import AT_LEAST, Open
 
 UNIFORM = "uniform"
 """The counts per peer of ops that have no others."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from reports.record.record import Record
+from cases.record.record import Record
 
 MAX_CHANNELS = 64
 """The most that NCCL has."""
