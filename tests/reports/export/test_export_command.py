@@ -60,7 +60,7 @@ def test_the_command_and_the_room_know_the_same_consumers() -> None:
 @pytest.mark.slow
 def test_published_records_entitle_to_no_table_yet() -> None:
     """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
-    found = bundle.read([PUBLISHED / "h200-x2"], is_alone=True)
+    found = bundle.read([PUBLISHED / "h200-x2"])
     for consumer in command.WRITERS:
         with pytest.raises(ValueError, match=r"\(RECORDS\), run") as caught:
             command.exported(consumer, found)
