@@ -29,8 +29,8 @@ FORMATS = ("text", "markdown", "csv", "json")
 KINDS = ("curves", "distribution", "numerics")
 """What `figure` draws, as reports.figures knows it."""
 
-CONSUMERS = ("nccl", "vllm", "sglang", "sglang-configs", "mscclpp", "tensorrt-llm", "flashinfer")
-"""Whose tables `export` makes or refuses, as reports.export knows them."""
+CONSUMERS = ("nccl", "vllm", "sglang")
+"""Whose tables `export` makes, as reports.export knows them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -337,7 +337,7 @@ def history(
     "consumer",
     required=True,
     type=click.Choice(CONSUMERS),
-    help="Whose table to make; mscclpp, tensorrt-llm and flashinfer are refused, with the reason.",
+    help="Whose table to make.",
 )
 @_output("Write the table to a file, and print what its comments say.  [default: print the table]")
 def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Path | None) -> None:
@@ -345,8 +345,7 @@ def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Pat
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
     of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm
-    and sglang: maximum sizes of all-reduces. sglang-configs: allreduce_configs.json. Each file names its records; all
-    but the last its regret on sizes left out.
+    and sglang: maximum sizes of all-reduces. Each file names its records, and its regret on sizes left out.
     """
     if output is not None:
         bundles.can_be_written(output)

@@ -28,6 +28,7 @@ _ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
 MOST_OPEN = 24
 """Maximum number of facts in an unfolded group."""
 
+
 def environment_part(records: Sequence[Record]) -> Part:
     """Return the part: the most frequent environment in full, the differences of each other one, and the clocks."""
     found = _by_environment(records)
