@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.all_to_all_v import push
 from kernels.all_to_all_v.sends import sends_of
 from kernels.catalogue import collective, find
 from kernels.compile import executable
 from kernels.dsl.count_rooms import ROOM
 from kernels.dsl.status import describe
 from kernels.spec import Case, Counts, KernelSpec, Workspace, exchanged, refuses
+from kernels.ways.push import store_chunks, store_counted
 from memory.fabric import Traits
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.kernels.launching import Launches
+
+PUSH = find("all_to_all_v/push")
 
 WORLDS = (1, 2, 3, 4, 5, 8, 16, 72)
 COUNTS = tuple(map(str, Counts))
@@ -105,7 +107,7 @@ def test_other_ops_and_unknown_counts_are_refused() -> None:
     found = refuses(find("all_to_all/push"), collective("all_to_all"), moved, traits)
     assert found is not None
     assert (found.key, found.reason) == ("counts", "all_to_all has no counts per peer, such as skewed")
-    unknown = refuses(push.SPEC, collective("all_to_all_v"), case_with("even"), traits)
+    unknown = refuses(PUSH, collective("all_to_all_v"), case_with("even"), traits)
     assert unknown is not None
     assert (unknown.key, unknown.hint) == ("counts", "give uniform, skewed, zeros")
     assert found.hint == "leave it at uniform"
@@ -135,7 +137,7 @@ def test_every_byte_is_there_and_none_beyond(
     judged: Callable[..., Any], counts: str, ranks: int, numel: int, offset: int
 ) -> None:
     case = case_with(counts, ranks, numel, seed=ranks, offset=offset)
-    found = judged(push.SPEC, case, schedule="random", seed=3)
+    found = judged(PUSH, case, schedule="random", seed=3)
     assert (found.faults, found.method, found.elements) == ((), "bytes", 2 * numel * ranks)
 
 
@@ -144,13 +146,13 @@ def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_ca
     """Its row is what an earlier launch left: 0, if there was none."""
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        found = push.SPEC.workspaces(case)
+        found = PUSH.workspaces(case)
         return tuple(replace(one, fill=stale) if stale and one.name == "rows" else one for one in found)
 
     stale = left.to_bytes(8, "little") if left else b""
     case = case_with("skewed", 3, 480)
-    compiled = executable(push.SPEC, case, "sm_90a", compile_cache)
-    spec = replace(push.SPEC, workspaces=workspaces)
+    compiled = executable(PUSH, case, "sm_90a", compile_cache)
+    spec = replace(PUSH, workspaces=workspaces)
     work = Launches(spec, case, [compiled, None, compiled], patience=3_000_000)
     work.run()
     assert work.errors == {}
@@ -161,19 +163,17 @@ def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_ca
 
 def with_body(defect: str, body: Callable[[Any], None]) -> KernelSpec:
     def build(case: Case) -> Any:
-        kernel = push.SPEC.build(case)
+        kernel = PUSH.build(case)
         kernel.body = body
         return kernel
 
-    files = (*push.SPEC.files, str(Path(__file__).resolve()))
-    return dataclasses.replace(push.SPEC, algorithm=f"push_{defect}", build=build, files=files)
+    files = (*PUSH.files, str(Path(__file__).resolve()))
+    return dataclasses.replace(PUSH, algorithm=f"push_{defect}", build=build, files=files)
 
 
 def sends_uniformly(frame: Any) -> None:
     """all_to_all/push's, which knows nothing of counts."""
-    from kernels.all_to_all.push import body
-
-    body(frame)
+    store_chunks(frame, each_its_own=True)
 
 
 def places_are_its_own(frame: Any) -> None:
@@ -207,7 +207,7 @@ def one_element_beyond(frame: Any) -> None:
 
     Counted.message = longer  # type: ignore[method-assign]
     try:
-        push.body(frame)
+        store_counted(frame)
     finally:
         Counted.message = whole  # type: ignore[method-assign]
 
