@@ -1,33 +1,21 @@
-"""All kernels and collectives, listed by hand: what is not here does not exist, and importing this compiles nothing.
+"""All kernels, listed by hand: what is not here does not exist, and importing this compiles nothing.
 
 A name is an op and a way to do it: "all_gather/push" is the exchange of all_gather by push, in kernels/ways/push.py;
-FILES has the file of each. What an op means is in its collective.py, which has a COLLECTIVE.
+FILES has the file of each.
 "all_reduce/one_shot@t512b64l8" is the same kernel with a tuning on trial (kernels/tuned_name.py, KernelSpec.retuned).
 """
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 
-from kernels.refusal import Refusal
-from kernels.spec import Case, Collective, KernelSpec
+from cases.case import Case
+from cases.refusal import Refusal, unknown_name
+from kernels.spec import KernelSpec
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from kernels.tuning import Tuning
-
-OPS: tuple[str, ...] = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "send_recv",
-    "barrier",
-)
 
 FILES: dict[str, str] = {
     "all_reduce/one_shot": "pull",
@@ -125,8 +113,6 @@ SPECS: tuple[KernelSpec, ...] = _specs(FILES)
 NVSHMEM_SPECS: tuple[KernelSpec, ...] = _specs(NVSHMEM_FILES)
 ALL_SPECS: tuple[KernelSpec, ...] = (*SPECS, *NVSHMEM_SPECS)
 
-COLLECTIVES: tuple[Collective, ...] = tuple(import_module(f"kernels.{op}.collective").COLLECTIVE for op in OPS)
-
 
 def is_known(name: str) -> bool:
     """Return whether find has a spec of that name."""
@@ -191,19 +177,4 @@ def find(name: str) -> KernelSpec:
     for spec in ALL_SPECS:
         if spec.name == name:
             return spec
-    raise ValueError(_unknown("kernel", name, [spec.name for spec in ALL_SPECS]))
-
-
-def collective(op: str) -> Collective:
-    """What an op means; ValueError with the nearest names if there is none."""
-    for known in COLLECTIVES:
-        if known.op == op:
-            return known
-    raise ValueError(_unknown("op", op, list(OPS)))
-
-
-def _unknown(what: str, name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=4, cutoff=0.5)
-    if near:
-        return f"unknown {what} {name!r}: did you mean {' or '.join(near)}?"
-    return f"unknown {what} {name!r}: there is {', '.join(names)}"
+    raise ValueError(unknown_name("kernel", name, [spec.name for spec in ALL_SPECS]))

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.record.reading import MOST_BYTES
+from cases.record.record import Record, load
 from reports.record import bundle
-from reports.record.reading import MOST_BYTES
-from reports.record.record import Record, load
 from reports.record.signatures import MAX_BYTES, signed_of
 from reports.record.signed import SIGNATURES, SIGNED, Signed
 

@@ -17,7 +17,7 @@ from tests.golden.texts import Texts
 from tests.pages import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator")
+PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "cases")
 MAX_FUNCTION_LINES = 60
 
 UNWANTED = (

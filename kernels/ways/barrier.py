@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.refusal import Refusal
+from cases.stress import NOT_ONE_WAY, ONE_WAY, THROUGH_SWITCH, WITH_BARRIERS
 from kernels.family import OUT, address, multicast, peers, spec_with
 from kernels.multimem import SIGNAL, store_form
-from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
-from kernels.stress import NOT_ONE_WAY, ONE_WAY, THROUGH_SWITCH, WITH_BARRIERS
+from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

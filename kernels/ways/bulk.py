@@ -13,11 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.refusal import Refusal
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.refusal import Refusal
-from kernels.spec import Case
-from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

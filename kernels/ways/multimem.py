@@ -28,10 +28,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cases.stress import THROUGH_SWITCH
 from kernels import shares
 from kernels.family import address, multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
-from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

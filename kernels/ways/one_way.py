@@ -29,12 +29,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.dtypes import FLOAT_REDUCTIONS, FLOATS
+from cases.stress import NOT_ONE_WAY, ONE_WAY, WITH_BARRIERS
 from kernels import shares
 from kernels.dsl import slots
 from kernels.family import address, peers, spec_with
-from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
-from kernels.spec import Case, KernelSpec
-from kernels.stress import NOT_ONE_WAY, ONE_WAY, WITH_BARRIERS
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

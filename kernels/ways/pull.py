@@ -23,10 +23,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.family import OUT, address, peers, spec_with
-from kernels.spec import Case
-from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.dsl.count_rooms import rooms
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec, Parameter
-from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from reports.record.record import RecordedRequest, load
-from reports.record.shared import Known
+from cases.record.record import RecordedRequest, load
+from cases.record.shared import Known
 from reports.second_process import module_command
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets

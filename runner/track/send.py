@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cases.record.record import Record, RecordedRequest
 from reports import tracked
 from reports.numerics.study import Series, studied
 from reports.record import bundle
-from reports.record.record import Record, RecordedRequest
 from reports.sent import (
     INCOMPLETE,
     command_metrics,

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cases.case import Case
 from kernels.catalogue import SPECS, find, retuned
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 HERE = str(Path(__file__).resolve())

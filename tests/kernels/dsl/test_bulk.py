@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from kernels.catalogue import collective, find, retuned
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find, retuned
 from kernels.dsl import bulk
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from tests.golden import refused, same_text

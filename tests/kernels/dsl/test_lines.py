@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find, retuned
 from kernels.dsl import slots
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from tests.kernels.conftest import Compiled, FitCase

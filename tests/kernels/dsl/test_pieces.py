@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.catalogue import collective, find, retuned
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find, retuned
 from kernels.dsl import bulk, device, pieces
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from simulator.observe.events import Access, CopyMoment, Listener

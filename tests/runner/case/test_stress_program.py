@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from kernels.catalogue import collective, find, retuned
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find, retuned
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, cases_in_turn
+from kernels.spec import KernelSpec, cases_in_turn
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from runner.case.check import merge

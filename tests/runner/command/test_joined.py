@@ -16,11 +16,11 @@ import torch
 
 import kernels.compile
 import runner
+from cases.case import Case
+from cases.record.record import Mismatch
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
-from kernels.spec import Case
 from memory.fabric import Executable, Launch, Traits
-from reports.record.record import Mismatch
 from runner.case.check import RankCheck
 from runner.case.contestant import Contestant
 from runner.case.library_program import BaselinePlan

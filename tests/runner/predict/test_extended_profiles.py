@@ -5,8 +5,8 @@ from dataclasses import astuple, replace
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import ALL_SPECS, find
-from kernels.spec import Case
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.publish import PLACE

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import RecordedRequest
 from reports import tracked
-from reports.record.record import RecordedRequest
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.validate import TrackRequest
@@ -257,7 +257,7 @@ def test_help_of_sending_later_imports_nothing_heavy() -> None:
 def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:
     from dataclasses import replace
 
-    from reports.record.record import load
+    from cases.record.record import load
 
     script.outcomes = {"one_shot": replace(BAD, max_absolute_error=float("nan"))}
     done = symlab("sizes=[8]", "algorithms=one_shot")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.record.bundle import read
-from reports.record.record import Record
 from reports.record.seal import digest_of, seal
 from reports.record.signed import BEGIN, END, SIGNATURES, SIGNED, statement_of
 from reports.tracked import Tracker
