@@ -90,10 +90,10 @@ def measure(folder: Path) -> None:
     print(f"\n{count} records in as many files, {size_mib:.0f} MiB")
     print(f"{'':>28} {'wall s':>8} {'CPU s':>8}")
     start, cpu_start = time.perf_counter(), time.process_time()
-    records = bundle.read([folder], is_alone=True)
+    records = bundle.read([folder])
     timed("reading the records", start, cpu_start)
     start, cpu_start = time.perf_counter(), time.process_time()
-    text = html.page(records, is_alone=True)
+    text = html.page(records)
     timed(f"the page ({len(text) / (1 << 20):.1f} MiB)", start, cpu_start)
     target = folder / "report.html"
     start, cpu_start = time.perf_counter(), children_s()

@@ -458,12 +458,6 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     assert "this page has 4 axes at most" in read.texts[""]
 
 
-def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reports.html.document.MANY", 1)
-    monkeypatch.setattr("reports.html.pictures.MANY", 1)
-    assert page(MEASURED, is_alone=True) == page(MEASURED)
-
-
 def test_no_records_are_no_report() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         page([])
