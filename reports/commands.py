@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cases.record.record import Record
 from reports.audit.command import FORMATS as AUDIT_FORMATS
 from reports.audit.command import AuditOptions, Progress, rerun_of, size_of
 from reports.audit.command import run as audited
@@ -16,7 +17,6 @@ from reports.audit.gate import Gate
 from reports.audit.statistics import parse_band
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
-from reports.record.record import Record
 from reports.record.seal import digests_under
 from reports.table import table as tables
 from reports.table.text import counted

@@ -1,7 +1,7 @@
 """python -m tests.compare_code COMMIT: compile every kernel as it was at a commit and as it is here, and compare.
 
-What is compared is the code digest (kernels/code.py): PTX without line information, so that moved files and comments
-make no difference. The commit's tree is unpacked into a temporary folder, which is removed on every way out.
+What is compared is the code digest (cases/code_digest.py): PTX without line information, so that moved files and
+comments make no difference. The commit's tree is unpacked into a temporary folder, which is removed on every way out.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cases.case import Case
 from kernels.catalogue import SPECS, find
 from kernels.matrix import proofs
 from kernels.matrix.codes import code_over
 from kernels.matrix.variants import variants
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = ROOT
 """Where git finds the commit."""
 
-PACKAGES = ("kernels", "memory")
+PACKAGES = ("kernels", "memory", "cases")
 """What compiling a kernel needs of a tree."""
 
 SHOWN = 3
@@ -139,8 +140,12 @@ def compared(
 
 def unpacked(commit: str, folder: Path) -> Path:
     """Unpack the commit's packages into a folder, and return it. Raises ValueError if the commit lacks them."""
+    since = subprocess.run(  # trees of before had the nouns in kernels/
+        ["git", "ls-tree", "--name-only", commit, "cases"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    names = [one for one in PACKAGES if one != "cases" or since.stdout.strip()]
     done = subprocess.run(
-        ["git", "archive", "--format=tar", commit, *PACKAGES], cwd=REPOSITORY, capture_output=True, check=False
+        ["git", "archive", "--format=tar", commit, *names], cwd=REPOSITORY, capture_output=True, check=False
     )
     if done.returncode:
         raise ValueError(f"commit {commit[:12]} can't be unpacked: {done.stderr.decode(errors='replace').strip()}")
@@ -159,7 +164,7 @@ def _started(tree: Path, folder: Path, cache: Path) -> Iterator[subprocess.Popen
             "-P",
             str(ROOT / "tests" / "code_of_tree.py"),
             str(tree),
-            str(ROOT / "kernels/code.py"),
+            str(ROOT / "cases/code_digest.py"),
             cache,
         ],
         cwd=folder,

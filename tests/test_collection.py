@@ -56,7 +56,7 @@ def needing(folder: Path) -> list[str]:
 
 
 def test_no_module_needs_an_optional_package_to_be_imported() -> None:
-    packages = ("tests", "symlab", "runner", "kernels", "memory", "simulator", "reports")
+    packages = ("tests", "symlab", "runner", "kernels", "memory", "simulator", "reports", "cases")
     assert {package: found for package in packages if (found := needing(ROOT / package))} == {}
 
 

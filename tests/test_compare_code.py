@@ -64,7 +64,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found["weaker"] = committed(place, "another instruction")
     edit(place / "kernels/catalogue.py", '    "barrier/multimem",\n', "")
     found["without"] = committed(place, "without a kernel")
-    edit(place / "kernels/catalogue.py", "import difflib\n", "import difflib\nimport no_such_module\n")
+    edit(place / "kernels/catalogue.py", "\nfrom dataclasses", "\nimport no_such_module\nfrom dataclasses")
     found["broken"] = committed(place, "a catalogue that can't be imported")
     return found
 

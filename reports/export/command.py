@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.export.configs import sglang_configs
 from reports.export.nccl import nccl_csv
 from reports.export.thresholds import sglang_sizes, vllm_sizes
 from reports.record import bundle
-from reports.record.record import Record
 
 WRITERS: dict[str, Callable[[Sequence[Record]], str]] = {
     "nccl": nccl_csv,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from cases.record.nccl_settings import said_choice
+from cases.record.record import Record
 from reports.export.sources import is_undisturbed, sources, times_of
-from reports.record.nccl_settings import said_choice
-from reports.record.record import Record
 
 BACKENDS = {
     "sglang/push": "custom_allreduce",

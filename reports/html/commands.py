@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from cases.record.record import Record
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.leaves import by_dotted_path
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")

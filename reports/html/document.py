@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cases.record.record import Record
 from reports import second_process
 from reports.drawn_by import drawn_by
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
@@ -17,7 +18,6 @@ from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, colum
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.bundle import begun
-from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import is_simulated
 from reports.table.sheet import Sheet

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.html.kernels import short, titles
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
 

@@ -1,7 +1,7 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records from schema 6 on refer to (reports/record/shared.py). Behind them stand
+environments and requests that records from schema 6 on refer to (cases/record/shared.py). Behind them stand
 statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
 records give the same bytes, in whatever order they come and by however many files.
 """
@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cases.documents import encoded
+from cases.record import shared
+from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
+from cases.record.record import Record, from_json, load
+from cases.record.shared import Known, References, is_shared_file
 from memory.atomic_file import replacing
 from reports import second_process
-from reports.record import shared
-from reports.record.codec import encoded
-from reports.record.reading import MOST_BYTES, contents, kind_of, leaves
-from reports.record.record import Record, from_json, load
-from reports.record.shared import Known, References, is_shared_file
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 from reports.record.signed import lines as signed_lines
 

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from reports.record.case import UNIFORM
-from reports.record.record import Record, Status
-from reports.record.timing import LinkLimit, Timing
+from cases.record.case import UNIFORM
+from cases.record.record import Record, Status
+from cases.record.timing import LinkLimit, Timing
 from reports.table.text import counted, place_text
 
 LIMIT_LABEL = "limit of the link (peer copy, measured)"

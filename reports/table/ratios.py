@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table import sheet
 from reports.table.compare import Row, Section, contestant_text, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet

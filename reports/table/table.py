@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from reports.record.record import Record, Status
+from cases.record.record import Record, Status
 from reports.table import races, refusals, sheet, timed_table
 from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split
 from reports.table.compare import varying as varying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from reports.record.record import Record, Status
+from cases.record.record import Record, Status
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

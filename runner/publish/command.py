@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.audit.worker import Rerun
 from reports.record import bundle
 from reports.record.bundle import PLAN_NAME
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet, room_here
 from reports.table.sheet import text as sheet_text
 from reports.table.text import counted, reason_of

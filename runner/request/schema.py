@@ -15,13 +15,13 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from kernels.numeric.dtypes import FLOATS, INTEGERS
-from kernels.spec import Counts, Inputs, Placement
-from kernels.stress import NO_STRESS
+from cases.case import Counts, Inputs, Placement
+from cases.dtypes import FLOATS, INTEGERS
+from cases.record.nccl_settings import MAX_CHANNELS, NcclAlgorithm, NcclProtocol
+from cases.record.timing import L2State, Mode, Window
+from cases.stress import NO_STRESS
 from kernels.tuning import MAX_WORLD_SIZE
 from reports.record.intervals import MOST_PARTS
-from reports.record.nccl_settings import MAX_CHANNELS, NcclAlgorithm, NcclProtocol
-from reports.record.timing import L2State, Mode, Window
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cases.ops import COLLECTIVES
 from kernels.baselines import names_for
-from kernels.catalogue import ALL_SPECS, COLLECTIVES
+from kernels.catalogue import ALL_SPECS
 from runner.gpu.names import offered_gpu_names
 from runner.request.experiments import CONF, experiments
 from runner.request.schema import KEYS, Key

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernels.stress import combined
+from cases.record.nccl_settings import settings_from
+from cases.stress import combined
 from memory.private_folder import exposure
-from reports.record.nccl_settings import settings_from
 from runner.gpu.reading import KEY as GPU_KEY
 from runner.request.chooser import Chooser
 from runner.request.experiments import CONF as CONF

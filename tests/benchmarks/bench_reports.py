@@ -25,11 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from cases.record.case import case_id  # noqa: E402
+from cases.record.record import Record  # noqa: E402
+from cases.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from reports import html  # noqa: E402
 from reports.record import bundle  # noqa: E402
-from reports.record.case import case_id  # noqa: E402
-from reports.record.record import Record  # noqa: E402
-from reports.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from tests.reports.synthetic import KIB, record  # noqa: E402
 
 COUNT = 10_000

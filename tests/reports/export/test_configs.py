@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from cases.record.record import Record
 from reports.export.configs import sglang_configs
-from reports.record.record import Record
 from tests.reports.export.serving import serving
 from tests.reports.export.sweeps import timed
 from tests.reports.synthetic import KIB, MIB, record, with_case

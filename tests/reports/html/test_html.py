@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.html import figures_of, page
 from reports.html.answer import rivals
 from reports.record.bundle import digest, merged
-from reports.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.table import table
 from reports.table.sheet import Line, Sheet
 from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_environment, with_request

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import load
 from reports.record import bundle
-from reports.record.record import load
 from tests.reports.synthetic import KIB, record, refused, study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

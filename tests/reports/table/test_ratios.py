@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.__main__ import main
 from reports.record import bundle
-from reports.record.record import Record
 from reports.table import ratios
 from reports.table.compare import rows, split
 from tests.reports.synthetic import KIB, MIB, record, study

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kernels.numeric.dtypes import ACCUMULATORS
-from kernels.spec import Inputs
-from reports.record.timing import Mode
+from cases.case import Inputs
+from cases.dtypes import ACCUMULATORS
+from cases.record.timing import Mode
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.experiments import experiments
