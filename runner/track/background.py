@@ -27,7 +27,7 @@ from cases.record.shared import Known
 from reports.second_process import module_command
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets
-from runner.request.validate import TrackRequest
+from runner.request.schema import TrackRequest
 from runner.track.names import Kept
 from runner.track.problems import told
 from runner.track.send import CommandRun
