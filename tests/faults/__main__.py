@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.chosen import drawn
-from tests.faults.kept import DRAWS, README, Draw, page
-from tests.faults.made import faults_of
+from tests.faults.kept import DRAWS, README, Draw, equivalents, kept_draws, kinds, table
+from tests.faults.made import Fault, faults_of, found_again
 from tests.faults.reached import Reached
-from tests.faults.trial import copy_of, tried
+from tests.faults.trial import LAYERS, copy_of, tried
 from tests.marked import included
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,10 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="", help="what the draw is by (the commit's hash)")
     parser.add_argument("--count", type=int, default=100, help="number of faults (%(default)s)")
     parser.add_argument("--name", default="", help="the draw's name (the first 8 characters of the seed)")
+    parser.add_argument("--again", default="", help="look for the faults of this draw, where they are in this tree")
+    parser.add_argument(
+        "--of", choices=LAYERS, default="quick", help="the layer (quick); full: what quick did not find"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so long")
     parser.add_argument("--list", action="store_true", help="print the faults, and run nothing")
     parser.add_argument("--readme", action="store_true", help="write tests/README.md's table from what is stored")
@@ -49,46 +53,77 @@ def _look(options: argparse.Namespace) -> int:
     if options.recorded is None:
         raise ValueError("no records of who reaches what (--recorded), give the folder that --record-to wrote")
     reached = Reached(options.recorded)
-    commit = _git(options.root, "rev-parse", "HEAD").strip()
+    commit = _git(options.root, "rev-parse", "HEAD")
     seed = options.seed or commit
     draw = Draw(options.draws / f"{options.name or seed[:8]}.json", seed, commit)
-    if not draw.found:
-        _draw(options, draw, reached)
+    faults = _again(options, draw) if options.again else _drawn(options, draw, reached)
+    draw.keep(faults)
     if options.list:
-        for one in draw.found:
+        for one in faults:
             print(one.said)
         return 0
-    wanted = [one for one, known in draw.found.items() if known is None]
+    wanted = [one for one in faults if _is_wanted(draw, one, options.of)]
     with copy_of(options.root) as copy:
         for number, one in enumerate(wanted, 1):
-            if time.monotonic() > ends_s or (found := tried(copy, one, reached, ends_s)) is None:
+            if time.monotonic() > ends_s or (found := tried(copy, one, reached, options.of, ends_s)) is None:
                 print(f"{len(wanted) - number + 1} of {len(wanted)} are left: the same command goes on", flush=True)
                 return 1
-            draw.add(one, found)
+            draw.add(one, options.of, found)
             said = f"{found.how} {found.by}" if found.how else f"NOT FOUND by {found.tests} tests"
             print(f"[{number}/{len(wanted)}] {one.said}: {said} ({found.seconds:.0f} s)", flush=True)
-    return int(not all(known is None or known.how for known in draw.found.values()))
+    results = [draw.found(one, options.of) for one in faults]
+    return int(not all(found is None or found.how for found in results))
 
 
-def _draw(options: argparse.Namespace, draw: Draw, reached: Reached) -> None:
-    """Draw the faults, of lines that tests run."""
+def _is_wanted(draw: Draw, fault: Fault, layer: str) -> bool:
+    quick = draw.found(fault, "quick")
+    if layer == "full" and quick is not None and quick.how:
+        return False
+    return draw.found(fault, layer) is None
+
+
+def _drawn(options: argparse.Namespace, draw: Draw, reached: Reached) -> list[Fault]:
+    """The draw's faults as they are stored, whatever was recorded since, and for each that changes nothing another."""
+    proofs = equivalents()
+    kept = [one for one in draw.faults() if one.name not in proofs]
+    if len(kept) >= options.count:
+        return kept[: options.count]
     faults = []
     for path in sorted(reached.paths):
+        text = _git(options.root, "show", f"HEAD:{path}", strip=False)
         lines = reached.lines(path)
-        text = _git(options.root, "show", f"HEAD:{path}")
         faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
-    for one in sorted(drawn(faults, options.count, draw.seed), key=lambda one: (one.path, one.line)):
-        draw.add(one, None)
+    names, bare = {one.name for one in draw.faults()}, {one.room for one in draw.faults() if one.name in proofs}
+    further = [one for one in drawn(faults, options.count, draw.seed, proofs) if one.name not in names]
+    further.sort(key=lambda one: one.room not in bare)
+    return sorted([*kept, *further[: options.count - len(kept)]], key=lambda one: (one.path, one.line))
+
+
+def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
+    """The faults of another draw where they are now. Those that are gone are said."""
+    (other,) = [one for one in kept_draws(options.draws) if one.place.stem == options.again] or [None]
+    if other is None or other.place == draw.place:
+        raise ValueError(f"no other draw is named '{options.again}' (--again), give one of {options.draws}")
+    found = []
+    for one in other.faults():
+        here = (options.root / one.path).exists()
+        now = found_again(one, _git(options.root, "show", f"HEAD:{one.path}", strip=False)) if here else None
+        if now is None:
+            print(f"{one.said}: gone with its code", flush=True)
+        else:
+            found.append(now)
+    return found
 
 
 def _readme(draws: Path) -> int:
-    lines = page([Draw(place) for place in sorted(draws.glob("*.json"))])
+    lines = [*kinds(), "", *table(kept_draws(draws), equivalents())]
     README.write_text(included(README.read_text(encoding="utf-8"), "faults", lines), encoding="utf-8")
     return 0
 
 
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True, text=True).stdout
+def _git(root: Path, *words: str, strip: bool = True) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip() if strip else done.stdout
 
 
 if __name__ == "__main__":

@@ -4,67 +4,117 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from memory.atomic_file import replacing
 from tests.faults.made import KINDS, Fault, short
 from tests.faults.trial import Found
 
 HERE = Path(__file__).resolve().parent
 DRAWS = HERE / "draws"
+EQUIVALENT = HERE / "equivalent.json"
 README = HERE.parent / "README.md"
 
 
 class Draw:
-    """The faults of one seed, in their order, and how each was found."""
+    """The faults of one seed, in their order, and by layer how each was found."""
 
-    def __init__(self, place: Path, seed: str = "", commit: str = "") -> None:
+    def __init__(self, place: Path, seed: str, commit: str) -> None:
         """place: its file. commit: the product code's, which may not change under a draw. Raises ValueError if the
-        file is of another seed or commit; without these, it is read as it is."""
+        file is of another seed or commit."""
         self.place, self.seed, self.commit = place, seed, commit
-        self.found: dict[Fault, Found | None] = {}
+        self.rows: dict[str, dict[str, Any]] = {}
         if place.exists():
             kept = json.loads(place.read_text(encoding="utf-8"))
-            self.seed, self.commit = kept["seed"], kept["commit"]
-            self.found = {_fault(row): Found(**row["quick"]) if row.get("quick") else None for row in kept["faults"]}
-        if seed and (seed, commit) != (self.seed, self.commit):
-            raise ValueError(
-                f"{place.name} is of seed {self.seed} at {self.commit}, not of {seed} at {commit} (--seed), "
-                "give the same, or another --name"
-            )
+            if (kept["seed"], kept["commit"]) != (seed, commit):
+                raise ValueError(
+                    f"{place.name} is of seed {kept['seed']} at {kept['commit']}, not of {seed} at {commit} (--seed), "
+                    "give the same, or another --name"
+                )
+            self.rows = {_fault(row).name: row for row in kept["faults"]}
 
-    def add(self, fault: Fault, found: Found | None) -> None:
-        """Keep what is known of a fault, in the draw's file, too."""
-        self.found[fault] = found
-        rows = [
-            {**dataclasses.asdict(one), **({"quick": dataclasses.asdict(known)} if known else {})}
-            for one, known in self.found.items()
-        ]
+    def faults(self) -> list[Fault]:
+        return [_fault(row) for row in self.rows.values()]
+
+    def keep(self, faults: Sequence[Fault]) -> None:
+        """Take faults as the draw's. What is known of them stays."""
+        rows = {one.name: dataclasses.asdict(one) for one in faults}
+        self.rows = {name: {**self.rows.get(name, {}), **row} for name, row in rows.items()}
+        self._write()
+
+    def found(self, fault: Fault, layer: str) -> Found | None:
+        """How a layer found a fault; None if that is not known yet."""
+        row = self.rows[fault.name].get(layer)
+        return Found(**row) if row is not None else None
+
+    def add(self, fault: Fault, layer: str, found: Found) -> None:
+        self.rows[fault.name][layer] = {**dataclasses.asdict(found), "seconds": round(found.seconds, 1)}
+        self._write()
+
+    def _write(self) -> None:
         self.place.parent.mkdir(parents=True, exist_ok=True)
-        made = {"seed": self.seed, "commit": self.commit, "faults": rows}
-        with replacing(self.place) as beside:
-            beside.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        made = {"seed": self.seed, "commit": self.commit, "faults": list(self.rows.values())}
+        beside = self.place.with_suffix(".new")
+        beside.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        os.replace(beside, self.place)
 
 
-def _fault(row: dict[str, Any]) -> Fault:
+def _fault(row: Mapping[str, Any]) -> Fault:
     return Fault(**{one.name: row[one.name] for one in dataclasses.fields(Fault)})
 
 
-def page(draws: Sequence[Draw]) -> Iterator[str]:
-    """The lines of the page: kinds of faults, number of faults found in each draw, and each that was not."""
-    yield from (f"- {name}: {what}" for name, what in KINDS.items())
-    yield from ("", "| draw | product code | faults | found | not found | not tried |", "|---|---|---:|---:|---:|---:|")
-    missed = []
+def kept_draws(folder: Path = DRAWS) -> list[Draw]:
+    """Return all draws, in the order of their names."""
+    found = []
+    for place in sorted(folder.glob("*.json")):
+        kept = json.loads(place.read_text(encoding="utf-8"))
+        found.append(Draw(place, kept["seed"], kept["commit"]))
+    return found
+
+
+def equivalents(place: Path = EQUIVALENT) -> dict[str, str]:
+    """Return why faults that change nothing do so, by their names."""
+    found: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    return found
+
+
+def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
+    """The lines of the table: for each draw who finds how many, and all that only the full layer or none finds."""
+    yield "| draw | product code | faults | quick layer | full layer alone | none | not looked at |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
     for draw in draws:
-        known = [one for one in draw.found.values() if one is not None]
-        missed += [(draw, fault) for fault, one in draw.found.items() if one is not None and not one.how]
-        found = sum(bool(one.how) for one in known)
-        numbers = (len(draw.found), found, len(known) - found, len(draw.found) - len(known))
-        yield f"| {draw.place.stem} | `{draw.commit[:8]}` | {' | '.join(map(str, numbers))} |"
-    if missed:
-        yield from ("", "| not found | fault |", "|---|---|")
-    for draw, one in missed:
-        does = f"{one.kind}: `{short(one.before)}` to `{short(one.after)}`".replace("|", "\\|")
-        yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} |"
+        counts = {"quick": 0, "full": 0, "none": 0, "open": 0}
+        for fault in draw.faults():
+            counts[_layer(draw, fault)] += 1
+        numbers = " | ".join(str(counts[layer]) for layer in ("quick", "full", "none", "open"))
+        yield f"| {draw.place.stem} | `{draw.commit[:8]}` | {sum(counts.values())} | {numbers} |"
+    late = [(draw, one) for draw in draws for one in draw.faults() if _layer(draw, one) in ("full", "none")]
+    if late:
+        yield from ("", "| not found by the quick layer | fault | found by |", "|---|---|---|")
+    for draw, one in late:
+        full = draw.found(one, "full")
+        by = (full.by or full.how or "no test") if full is not None else "no quick test"
+        does = f"{one.kind}: {_code(one.before)} to {_code(one.after)}"
+        yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} | {by} |"
+    if proofs:
+        yield from ("", "| changes nothing, and was replaced | because |", "|---|---|")
+    for name, why in proofs.items():
+        yield f"| {_code(name)} | {why} |"
+
+
+def kinds() -> Iterator[str]:
+    """The kinds of faults, as the page lists them."""
+    yield from (f"- {name}: {what}" for name, what in KINDS.items())
+
+
+def _layer(draw: Draw, fault: Fault) -> str:
+    quick, full = draw.found(fault, "quick"), draw.found(fault, "full")
+    if quick is None:
+        return "open"
+    return "quick" if quick.how else "full" if full is not None and full.how else "none"
+
+
+def _code(text: str) -> str:
+    return f"`{short(text)}`".replace("|", "\\|") if "`" not in text else short(text)

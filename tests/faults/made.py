@@ -102,6 +102,12 @@ def faults_of(path: str, text: str) -> list[Fault]:
     return sorted(unique.values(), key=lambda one: (one.start, one.end, one.kind))
 
 
+def found_again(fault: Fault, text: str) -> Fault | None:
+    """Return a fault where it is in a later version of its file, nearest to its line; None if it is gone."""
+    like = [one for one in faults_of(fault.path, text) if one.name == fault.name]
+    return min(like, key=lambda one: abs(one.line - fault.line), default=None)
+
+
 class _Made(ast.NodeVisitor):
     """Collects the faults of a file."""
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import tests.faults.__main__ as program
 from tests.faults import trial
 from tests.faults.chosen import allotted, drawn
-from tests.faults.kept import Draw, page
-from tests.faults.made import KINDS, Fault, faults_of
+from tests.faults.kept import Draw, equivalents, kept_draws, table
+from tests.faults.made import KINDS, Fault, faults_of, found_again
 from tests.faults.reached import Reached
-from tests.faults.trial import KEPT_KERNELS, Found, cache_of, copy_of, tried
+from tests.faults.trial import KEPT_KERNELS, Found, cache_of, copy_of, made, tried
+from tests.marked import included
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,9 +168,9 @@ def f(a: Literal[1]) -> Literal[1 + 2]:
 
 
 def test_all_kinds_are_made_and_all_faults_of_a_file_are_programs() -> None:
-    path = ROOT / "tests/faults/made.py"
+    path = ROOT / "runner/track/claim.py"
     text = path.read_text(encoding="utf-8")
-    faults = faults_of("tests/faults/made.py", text)
+    faults = faults_of("runner/track/claim.py", text)
     assert len(faults) > 50
     for one in faults:
         ast.parse(one.applied(text))
@@ -181,6 +185,14 @@ def test_a_fault_knows_its_line_after_letters_of_several_bytes() -> None:
     assert (one.line, one.column, one.applied(text)) == (2, 12, "a = 'ä'\nb = 'ö', 1 <= c\n")
     with pytest.raises(ValueError, match="has changed"):
         one.applied("# more\n" + text)
+
+
+def test_a_fault_is_found_again_when_lines_come_before_it() -> None:
+    one = fault("<", "<=", "a = 1\nx = b < c\n")
+    later = found_again(one, "a = 1\na = 2\na = 3\nx = b < c\n")
+    assert later is not None
+    assert (later.line, later.name) == (4, one.name)
+    assert found_again(one, "x = b < d\n") is None
 
 
 def places(*rooms: tuple[str, int]) -> list[Fault]:
@@ -216,12 +228,27 @@ def test_a_draw_is_a_function_of_its_seed() -> None:
     assert drawn(sites, 10, "another seed") != one
 
 
+def test_what_mostly_raises_at_once_is_made_where_nothing_else_can_be() -> None:
+    text = "def f(a, b):\n    g(a, b)\n    return h(a, b) < 3\n"
+    found = drawn(faults_of("runner/a.py", text), 2, "seed")
+    assert {one.line: one.kind in ("arguments", "result") for one in found}[3] is False
+
+
+def test_a_fault_that_changes_nothing_is_replaced_and_all_others_stay() -> None:
+    sites = places(("runner/a", 60), ("runner/b", 30))
+    one = drawn(sites, 10, "seed")
+    other = drawn(sites, 10, "seed", {one[0].name})
+    assert len(other) == 10
+    assert one[0] not in other
+    assert set(one[1:]) < set(other)
+
+
 @pytest.mark.slow
 def test_who_reaches_a_line_is_recorded_by_workers_and_by_the_processes_of_tests(toy: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "tests.faults.recording"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(toy), str(ROOT)])}
     done = subprocess.run(
-        [*command, f"--record-to={tmp_path}", "-m", trial.QUICK],
+        [*command, f"--record-to={tmp_path}", "-m", trial.LAYERS["quick"]],
         cwd=toy, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
@@ -242,20 +269,21 @@ def test_who_reaches_a_line_is_recorded_by_workers_and_by_the_processes_of_tests
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("before", "after", "how", "by"),
+    ("before", "after", "layer", "how", "by"),
     [
-        ("<", "<=", "failed", "the_third_is_not_early"),
-        ("max", "min", "", ""),
-        ("3", "4", "failed", "the_third_is_not_early"),
+        ("<", "<=", "quick", "failed", "the_third_is_not_early"),
+        ("max", "min", "quick", "", ""),
+        ("max", "min", "full", "failed", "the_later_one"),
+        ("3", "4", "quick", "failed", "the_third_is_not_early"),
     ],
 )
 def test_a_fault_is_found_by_the_first_test_that_fails_without_failing_anyway(
-    toy: Path, before: str, after: str, how: str, by: str
+    toy: Path, before: str, after: str, layer: str, how: str, by: str
 ) -> None:
     one = fault(before, after)
     told = Told("that_always_fails", "it_gives_a_number", "no_longer_here", "the_third_is_not_early", "the_later_one")
     with copy_of(toy) as copy:
-        found = tried(copy, one, told)
+        found = tried(copy, one, told, layer)
         assert (copy / one.path).read_text() == TURNS
     assert found is not None
     assert (found.how, found.by.partition("::test_")[2]) == (how, by)
@@ -266,13 +294,23 @@ def test_a_fault_is_found_by_the_first_test_that_fails_without_failing_anyway(
 def test_a_hang_and_a_module_that_no_test_can_import_are_found(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with copy_of(toy) as copy:
         broken = dataclasses.replace(fault("3", "4"), after="3 / 0")
-        found = tried(copy, broken, Told("all_are_counted"))
+        found = tried(copy, broken, Told("all_are_counted"), "quick")
         assert found is not None
         assert (found.how, found.by) == ("import", "")
         monkeypatch.setattr(trial, "LEAST_S", 3.0)
-        found = tried(copy, fault("found += 1", "pass"), Told("all_are_counted"))
+        found = tried(copy, fault("found += 1", "pass"), Told("all_are_counted"), "quick")
         assert found is not None
         assert (found.how, found.by) == ("hang", "")
+
+
+def test_a_fault_is_in_the_copy_within_the_block_alone(tmp_path: Path) -> None:
+    (tmp_path / "runner" / "track").mkdir(parents=True)
+    path = tmp_path / "runner" / "track" / "turns.py"
+    path.write_text(TURNS)
+    with contextlib.suppress(KeyError), made(tmp_path, fault("max", "min")):
+        assert path.read_text() == TURNS.replace("max", "min")
+        raise KeyError
+    assert path.read_text() == TURNS
 
 
 def test_runs_of_a_fault_have_the_compiled_kernels_and_leave_none_to_the_next(tmp_path: Path) -> None:
@@ -297,33 +335,81 @@ class AllReached:
         return set(range(1, 99))
 
 
-def test_what_was_cut_goes_on_where_it_ended(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    looks: list[str] = []
-    answers = iter(["failed", "", None, *["failed"] * 4])
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, toy: Path, tmp_path: Path) -> SimpleNamespace:
+    """The command over the toy, without running tests: `looks` are the faults it looked at, `how` what it found."""
+    state = SimpleNamespace(looks=[], how=lambda one, layer: "failed")
 
-    def looked(copy: Path, one: Fault, *_: object) -> Found | None:
-        looks.append(one.name)
-        how = next(answers)
+    def looked(copy: Path, one: Fault, reached: object, layer: str, ends_s: float) -> Found | None:
+        state.looks.append((one.name, layer))
+        how = state.how(one, layer)
         return None if how is None else Found(how, "tests/x.py::test_x" if how else "", 3, 1.0)
 
-    monkeypatch.setattr(program, "Reached", lambda folder: AllReached())
+    monkeypatch.setattr(program, "Reached", lambda folder: cast(Any, AllReached()))
     monkeypatch.setattr(program, "copy_of", contextlib.nullcontext)
     monkeypatch.setattr(program, "tried", looked)
-    words = ["--root", str(toy), "--recorded", "x", "--draws", str(tmp_path), "--seed", "s", "--count", "6"]
-    assert program.main(words) == 1
+    words = ["--root", str(toy), "--recorded", "x", "--draws", str(tmp_path), "--seed", "s", "--name", "one"]
+    state.run = lambda *more: program.main([*words, "--count", "6", *more])
+    return state
+
+
+def test_what_was_cut_goes_on_where_it_ended(fake: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.how = lambda one, layer: "failed" if len(fake.looks) < 3 else None
+    assert fake.run() == 1
     assert "4 of 6 are left" in capsys.readouterr().out
-    assert program.main(words) == 1, "one was not found"
-    assert (len(looks), len(set(looks))) == (7, 6), "one was begun and cut"
-    (line,) = [line for line in page([Draw(tmp_path / "s.json")]) if line.startswith("| s | ")]
-    assert line.endswith("| 6 | 5 | 1 | 0 |")
+    assert fake.run("--seconds", "-1") == 1
+    fake.how = lambda one, layer: "failed"
+    assert fake.run() == 0
+    assert len(fake.looks) == 2 + 1 + 4, "one was begun and cut"
+    assert len({name for name, _ in fake.looks}) == 6
+    assert fake.run() == 0
+    assert len(fake.looks) == 7, "nothing is left"
+
+
+def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake: SimpleNamespace, tmp_path: Path) -> None:
+    fake.how = lambda one, layer: "" if layer == "quick" and len(fake.looks) in (2, 5) else "failed"
+    assert fake.run() == 1
+    quick = [name for name, _ in fake.looks]
+    assert fake.run("--of", "full") == 0
+    assert fake.looks[6:] == [(quick[1], "full"), (quick[4], "full")]
+    (draw,) = kept_draws(tmp_path)
+    lines = list(table([draw], {"a name": "it is only a hint"}))
+    assert lines[2].endswith("| 6 | 4 | 2 | 0 | 0 |")
+    assert sum("tests/x.py::test_x" in line for line in lines) == 2
+    assert lines[-1] == "| `a name` | it is only a hint |"
+    page = included("a\n<!-- faults -->\nold\n<!-- end -->\nb\n", "faults", lines)
+    assert page == "a\n<!-- faults -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->\nb\n"
+
+
+def test_a_draw_stays_whatever_is_recorded_later_but_for_what_changes_nothing(
+    fake: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fake.run() == 0
+    first = [name for name, _ in fake.looks]
+    monkeypatch.setattr(AllReached, "lines", lambda self, path: set(range(8, 99)))
+    assert fake.run() == 0
+    monkeypatch.setattr(program, "equivalents", lambda: {first[5]: "It is a hint."})
+    assert fake.run() == 0
+    (draw,) = kept_draws(tmp_path)
+    names = {one.name for one in draw.faults()}
+    assert (len(names), len(fake.looks)) == (6, 7), "one was looked at, in place of the one that changes nothing"
+    assert names - set(first) == {fake.looks[6][0]}
+    assert set(first) - names == {first[5]}
+
+
+def test_faults_of_one_draw_are_looked_for_again_in_later_code(fake: SimpleNamespace, tmp_path: Path) -> None:
+    assert fake.run() == 0
+    first = [name for name, _ in fake.looks]
+    assert fake.run("--name", "two", "--again", "one") == 0
+    assert [name for name, _ in fake.looks[6:]] == first
+    assert fake.run("--again", "one") == 2
+    assert {one.place.stem for one in kept_draws(tmp_path)} == {"one", "two"}
 
 
 def test_a_draw_is_of_one_seed_and_one_commit(tmp_path: Path) -> None:
-    one = fault("max", "min")
-    Draw(tmp_path / "a.json", "s", "c0ffee").add(one, None)
-    assert Draw(tmp_path / "a.json", "s", "c0ffee").found == {one: None}
+    draw = Draw(tmp_path / "a.json", "s", "c0ffee")
+    draw.keep([fault("max", "min")])
+    assert Draw(tmp_path / "a.json", "s", "c0ffee").faults() == [fault("max", "min")]
     for seed, commit in (("other", "c0ffee"), ("s", "other")):
         with pytest.raises(ValueError, match="--seed"):
             Draw(tmp_path / "a.json", seed, commit)
@@ -334,3 +420,11 @@ def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], tmp_pat
     assert program.main(["--recorded", str(tmp_path)]) == 2
     said = capsys.readouterr().err.splitlines()
     assert [line.startswith("tests.faults: error: ") for line in said] == [True, True]
+
+
+def test_proofs_name_faults_of_draws() -> None:
+    """A proof is a sentence, and no fault that is in a draw has one."""
+    proofs = equivalents()
+    assert all(why.endswith(".") for why in proofs.values())
+    assert not {one.name for draw in kept_draws() for one in draw.faults()} & set(proofs)
+    assert json.dumps(proofs)

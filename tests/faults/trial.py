@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.faults.made import Fault
 from tests.faults.reached import Reached
 
-QUICK = "not slow and not gpu"
-"""The quick tests, as `pytest -m` takes them."""
+LAYERS = {"quick": "not slow and not gpu", "full": "slow and not gpu"}
+"""Which tests a layer adds to those before it: what `pytest -m` takes. The only place that says what is quick."""
 
 GROUPS = (12, 60, 400)
 """Numbers of test functions that one process runs: a few of the closest, then more. The last number repeats."""
@@ -45,8 +45,8 @@ NOTHING, WRONG_REQUEST = 5, 4
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How the quick tests found a fault: "failed" by a test, "hang" of its tests, "import" if none could be collected,
-    or "". tests: number of functions that reach it; seconds: what looking took."""
+    """How a layer found a fault: "failed" by a test, "hang" of its tests, or "import" if none could be collected; ""
+    if no test noticed. tests: how many functions reach it in this layer; seconds: what looking took."""
 
     how: str
     by: str
@@ -79,17 +79,17 @@ def cache_of(copy: Path, fault: Fault) -> Iterator[Path]:
         yield Path(folder)
 
 
-def tried(copy: Path, fault: Fault, reached: Reached, ends_s: float = float("inf")) -> Found | None:
-    """Make a fault in a copy of the tree, and look whether the quick tests find it. The copy is then as it was.
+def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float = float("inf")) -> Found | None:
+    """Make a fault in a copy of the tree, and look whether a layer's tests find it. The copy is then as it was.
 
     A test that fails without the fault, too, tells nothing: others are asked. None if the time (monotonic) is over
     before all have been.
     """
     with cache_of(copy, fault) as cache:
-        return _tried(copy, cache, fault, reached, ends_s)
+        return _tried(copy, cache, fault, reached, layer, ends_s)
 
 
-def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, ends_s: float) -> Found | None:
+def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, layer: str, ends_s: float) -> Found | None:
     began_s, left = time.monotonic(), reached.tests(fault)
     run, groups = 0, list(GROUPS)
     while left:
@@ -99,9 +99,9 @@ def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, ends_s: floa
         if time.monotonic() + min(limit_s, LEAST_S) > ends_s and run:
             return None
         with made(copy, fault):
-            how, by, group = _look(copy, cache, group, limit_s)
+            how, by, group = _look(copy, cache, group, layer, limit_s)
         run += len(group)
-        if how and not _look(copy, cache, [by] if by else group, MOST_S)[0]:
+        if how and not _look(copy, cache, [by] if by else group, layer, MOST_S)[0]:
             return Found(how, by, run, time.monotonic() - began_s)
         if how == "failed":
             left = [one for one in group if one != by] + left  # pytest ended at it
@@ -123,11 +123,11 @@ def made(copy: Path, fault: Fault) -> Iterator[None]:
         compiled.unlink(missing_ok=True)
 
 
-def _look(copy: Path, cache: Path, group: Sequence[str], limit_s: float) -> tuple[str, str, list[str]]:
+def _look(copy: Path, cache: Path, group: Sequence[str], layer: str, limit_s: float) -> tuple[str, str, list[str]]:
     """Run test functions up to the first that fails: how it ended, by which, and which functions there are."""
     tests = list(group)
     while tests:
-        code, said = _pytest(copy, cache, tests, limit_s)
+        code, said = _pytest(copy, cache, tests, layer, limit_s)
         if code is None:
             return "hang", "", tests
         missing = {one.removeprefix(f"{copy}/") for one in _MISSING.findall(said)}
@@ -147,9 +147,9 @@ def _is_broken(said: str) -> bool:
     return "found no collectors for" in said or "error during collection" in said or "errors during collection" in said
 
 
-def _pytest(copy: Path, cache: Path, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+def _pytest(copy: Path, cache: Path, tests: Sequence[str], layer: str, limit_s: float) -> tuple[int | None, str]:
     """Exit code (None if it was stopped at the limit) and output of pytest in a copy."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"cache_dir={cache}", "-n", "0", "-m", QUICK]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"cache_dir={cache}", "-n", "0", "-m", LAYERS[layer]]
     environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     process = subprocess.Popen(
         [*command, "--tb=no", "-rfE", *tests],
