@@ -190,16 +190,12 @@ def _of_flushed(function: Callable[..., Lanes], packed: bool) -> Any:
 # Approximations
 
 
-def _sine(function: Any) -> Any:
-    return lambda a: function(np.where(np.isinf(a), np.nan, a))
-
-
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: 1 / np.sqrt(a),
-    "sin": _sine(np.sin),
-    "cos": _sine(np.cos),
+    "sin": np.sin,
+    "cos": np.cos,
     "lg2": np.log2,
     "ex2": np.exp2,
     "tanh": np.tanh,

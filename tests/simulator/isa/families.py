@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import simulator_multimem_bench as multimem
+import simulator_vectors_approximations as approximations
 import simulator_vectors_atomic as atomic
 import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
@@ -46,6 +47,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "sets": sets.family,
     "modes": modes.family,
     "convert_modes": modes.family_conversions,
+    "approximations": approximations.family,
     "control": control.family,
     "bulk": bulk.family,
     "byte_masks": bulk.family_masks,

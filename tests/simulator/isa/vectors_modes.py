@@ -1,13 +1,9 @@
-"""Vectors of floats in all modes: exact results as Python's fractions, rounded here in the direction that is asked for.
-
-Of approximations the vectors have points whose exact results are floats; test_approximations has the bounds.
-"""
+"""Vectors of floats in all modes: exact results as Python's fractions, rounded here in the direction that is asked for."""
 
 from __future__ import annotations
 
 import math
 import random
-import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
@@ -218,75 +214,6 @@ def side_by_side() -> Iterator[Vector]:
         yield _vector(f"{word}{way}{flush}.f32x2", f"{word}.{direction}{flush}.f32x2", wide, both, "b64")
 
 
-def single(number: float) -> int:
-    return int(struct.unpack("<I", struct.pack("<f", number))[0])
-
-
-def double(number: float) -> int:
-    return int(struct.unpack("<Q", struct.pack("<d", number))[0])
-
-
-INF, NAN = math.inf, math.nan
-POINTS: dict[str, list[tuple[float, float]]] = {
-    "rcp": [(2.0**e * s, 2.0**-e * s) for e in range(-120, 121, 7) for s in (1, -1)]
-    + [(INF, 0.0), (0.0, INF), (-INF, -0.0)],
-    "sqrt": [(float(n * n) * 4.0**e, n * 2.0**e) for n in (1, 3, 5, 1001) for e in (-20, 0, 20)]
-    + [(0.0, 0.0), (INF, INF), (-1.0, NAN)],
-    "rsqrt": [(4.0**e, 2.0**-e) for e in range(-60, 61, 5)] + [(0.0, INF), (INF, 0.0), (-4.0, NAN)],
-    "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN)],
-    "cos": [(0.0, 1.0), (-0.0, 1.0), (-INF, NAN)],
-    "lg2": [(2.0**e, float(e)) for e in range(-120, 121, 11)] + [(0.0, -INF), (INF, INF), (-1.0, NAN)],
-    "ex2": [(float(e), 2.0**e) for e in range(-120, 121, 11)] + [(INF, INF), (-INF, 0.0), (200.0, INF)],
-    "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (20.0, 1.0)],
-}
-
-
-def cycled(values: list[int], kind: str = "u8") -> Array:
-    return np.array([values[number % len(values)] for number in range(SAMPLES)], kind)
-
-
-def approximations() -> Iterator[Vector]:
-    for word, points in POINTS.items():
-        given, wanted = (
-            cycled([single(x) for x, _ in points]),
-            cycled([0x7FFFFFFF if math.isnan(y) else single(y) for _, y in points]),
-        )
-        for flush in ("", ".ftz") if word != "tanh" else ("",):
-            key = f"{word}.approx{flush}.f32"
-            yield _vector(key, key, [given], wanted, "b32")
-    for word, flush in product(("approx", "full"), ("", ".ftz")):
-        rows = [(6.0, 3.0, 2.0), (1.0, -4.0, -0.25), (5.0, INF, 0.0), (0.0, 5.0, 0.0), (2.0**100, 2.0**20, 2.0**80)]
-        columns = [cycled([single(row[at]) for row in rows]) for at in range(3)]
-        key = f"div.{word}{flush}.f32"
-        yield _vector(key, key, columns[:2], columns[2], "b32")
-    for key, points in (
-        ("rcp.approx.ftz.f64", POINTS["rcp"]),
-        ("rsqrt.approx.ftz.f64", POINTS["rsqrt"]),
-        ("rsqrt.approx.f64", POINTS["rsqrt"]),
-    ):
-        quiet = 0x7FFFFFFF00000000 if ".ftz" in key else 0x7FFFFFFFFFFFFFFF
-        given, wanted = (
-            cycled([double(x) for x, _ in points]),
-            cycled([quiet if math.isnan(y) else double(y) for _, y in points]),
-        )
-        yield _vector(key, key, [given], wanted, "b64")
-    for name in ("f16", "bf16"):
-        kind = FORMATS[name]
-        for word, flush in (("ex2", ".ftz" if name == "bf16" else ""), ("tanh", "")):
-            points = [(x, y) for x, y in POINTS[word] if abs(x) < 12 or math.isinf(x)] + [
-                (1.0, 2.0) if word == "ex2" else (0.0, 0.0)
-            ]
-            rows = [
-                (oracle.convert(single(x), FORMATS["f32"], kind), oracle.convert(single(y), FORMATS["f32"], kind))
-                for x, y in points
-            ]
-            given, wanted = (cycled([row[at] for row in rows]) for at in (0, 1))
-            key = f"{word}.approx{flush}.{name}"
-            yield _vector(key, key, [given], wanted, "b16")
-            both = [one | np.roll(one, 1) << np.uint64(16) for one in (given, wanted)]
-            yield _vector(f"{key}x2", f"{key}x2", both[:1], both[1], "b32")
-
-
 def questions() -> Iterator[Vector]:
     for name in ("f32", "f64"):
         kind = FORMATS[name]
@@ -477,7 +404,7 @@ def saturating() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (modes(), flushed(), halves(), side_by_side(), approximations(), questions())
+    parts = (modes(), flushed(), halves(), side_by_side(), questions())
     return [vector for part in parts for vector in part]
 
 
