@@ -20,7 +20,7 @@ from runner.case import flashinfer_slots, library_modules
 from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
-from runner.case.library_program import BaselinePlan, run_baseline
+from runner.case.program import Plan, run_case
 from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
@@ -75,11 +75,11 @@ def checked(library: StandIn, case: Case, launches: int = 3) -> Any:
     baseline = find_baseline(case.algorithm)
     assert baseline is not None
 
-    def program(fabric: Any, plan: BaselinePlan) -> Any:
-        return run_baseline(GpuLike(fabric, library), plan)  # type: ignore[arg-type]
+    def program(fabric: Any, plan: Plan) -> Any:
+        return run_case(GpuLike(fabric, library), plan)  # type: ignore[arg-type]
 
     world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, BaselinePlan(case, baseline, launches=launches), NEVER_S)
+    outcomes = world.run(program, Plan(case, baseline, launches=launches), NEVER_S)
     return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
 
 

@@ -14,14 +14,13 @@ from kernels.baselines import find_baseline
 from kernels.catalogue import SPECS, find
 from kernels.spec import Case, KernelSpec
 from memory.counting import CountingFabric
-from memory.fabric import Executable, Fabric, HeapFull
+from memory.fabric import Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
 from runner.case import memory_needed
+from runner.case.allocation import allocate_arenas
 from runner.case.binding import bind
-from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, step_bytes
-from runner.case.slots import KernelSlots, LibrarySlots
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
@@ -52,7 +51,7 @@ def test_the_need_is_what_the_program_binds(spec: KernelSpec, fields: dict[str, 
         for rules in (SIMULATED, NVSHMEM):
             fabric = CountingFabric(case.world_size, rules)
             with SymmetricPool(fabric) as pool:
-                bind(fabric, pool, spec, case, 256, KERNEL_PATIENCE_S)
+                bind(fabric, pool, spec, [case], [], KERNEL_PATIENCE_S)
             assert heap_bytes_needed(case, spec, rules) == fabric.peak_bytes
 
 
@@ -63,7 +62,7 @@ def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(name: 
 
     def program(fabric: Fabric, _: None) -> None:
         with SymmetricPool(fabric) as pool:
-            bind(fabric, pool, spec, case, 256, KERNEL_PATIENCE_S)
+            bind(fabric, pool, spec, [case], [], KERNEL_PATIENCE_S)
 
     needed = heap_bytes_needed(case, spec)
     ThreadWorld(3, SimulatorOptions(heap_bytes=needed)).run(program, None, NEVER_S)
@@ -88,10 +87,9 @@ def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict
         with SymmetricPool(fabric) as pool:
             for case in cases:
                 if case.algorithm == "nvshmem":
-                    LibrarySlots(fabric, pool, case, 1, lambda target, source: None)
+                    allocate_arenas(pool, None, case, 1)
                 elif find_baseline(case.algorithm) is None and not ("size_bytes" in fields and case.algorithm == "ll"):
-                    contestant = Contestant(case, find(case.name), Executable(case.name, "", "", "", ""))
-                    KernelSlots(fabric, pool, contestant, 1, KERNEL_PATIENCE_S)
+                    allocate_arenas(pool, find(case.name), case, 1)
 
     needed = heap_bytes_to_measure(cases)
     open_all(needed)

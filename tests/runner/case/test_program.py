@@ -12,7 +12,10 @@ import torch
 
 from kernels.spec import Case, KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, HeapFull, Launch
-from runner.case import binding, program
+from runner.case import program
+from runner.case.allocation import SlotsMemory
+from runner.case.binding import BoundKernel
+from runner.case.buffers import Buffer
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
@@ -207,8 +210,6 @@ def test_without_check_nothing_comes_home(machine: Any) -> None:
     "changes",
     [
         {"launches": 0},
-        {"guard_bytes": 24},
-        {"guard_bytes": 0},
         {"patience_s": 0},
         {"executable": replace(EXECUTABLE, name="all_reduce/one_shot")},
         {"spec": replace(SPEC, algorithm="other")},
@@ -236,10 +237,15 @@ def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: A
 
 
 def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
-    parameter, fabric = Parameter("patience"), machine.fabric(0)
-    assert binding._value(parameter, fabric, CASE, {}, {}, 2.5) == 0
-    gpu: Any = SimpleNamespace(traits=replace(fabric.traits, simulated=False))
-    assert binding._value(parameter, gpu, CASE, {}, {}, 2.5) == 2_500_000_000
+    spec, traits = (
+        replace(SPEC, parameters=(Parameter("patience"),), workspaces=lambda case: ()),
+        machine.fabric(0).traits,
+    )
+    buffer = Buffer("", SimpleNamespace(), 0, 0)  # type: ignore[arg-type]
+    for simulated, nanoseconds in ((True, 0), (False, 2_500_000_000)):
+        gpu: Any = SimpleNamespace(rank=0, traits=replace(traits, simulated=simulated))
+        kernel = BoundKernel(gpu, SlotsMemory([(buffer, buffer)], (), {}), spec, [CASE], [EXECUTABLE], 2.5)
+        assert kernel.arguments[0][0].value == nanoseconds
 
 
 def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

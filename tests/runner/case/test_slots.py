@@ -10,8 +10,9 @@ import torch
 
 from memory.fabric import Fabric, HeapFull
 from memory.pool import SymmetricPool
+from runner.case.binding import open_kernel
 from runner.case.contestant import Contestant
-from runner.case.slots import open_kernel, slot_bytes
+from runner.case.layout import slot_bytes
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
