@@ -45,7 +45,7 @@ from runner.timing.custom import CustomContestant, CustomMeasurement, custom_wro
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.sampling import WRONG_BEFORE, Measured, Sampling
-from runner.timing.stopwatch import Stopwatch, TorchStopwatch
+from runner.timing.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from runner.custom.description import CustomJob
@@ -123,7 +123,7 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     if stopwatch is None:
         if fabric.traits.simulated:
             raise ValueError(f"the fabric {fabric.traits.name} is simulated: there is no clock of real hardware")
-        stopwatch = TorchStopwatch(device_of(fabric))
+        stopwatch = Stopwatch(device_of(fabric))
     device = cast(DeviceFabric, fabric)
     budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.contestants)
     with SymmetricPool(fabric) as pool:
