@@ -26,7 +26,6 @@ from memory.fabric import Fabric, FabricError, WrongCall, rank_of, work_of
 from memory.pickling import dumps
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
-from memory.worker_process import kill_with
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
@@ -224,9 +223,8 @@ def local_store(port: int) -> Store:
     return cast("Store", store)
 
 
-def main(descriptor: int, parent: int) -> None:
-    """The life of a rank's process. descriptor: its end of the socket pair; parent: the process that started it."""
-    kill_with(parent)  # a parent that is killed leaves no rank behind
+def main(descriptor: int) -> None:
+    """The life of a rank's process. descriptor: its end of the socket pair."""
     # The parent decides what a Ctrl-C or a closed terminal means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
