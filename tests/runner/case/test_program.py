@@ -86,17 +86,6 @@ def nothing_held(machine: Any) -> bool:
     return not any(machine.live_regions(rank) for rank in range(machine.world_size))
 
 
-def test_outputs_of_all_launches_come_home(machine: Any) -> None:
-    inputs = [make_input(CASE, rank, 17) for rank in range(4)]
-    expected = sum((one.float() for one in inputs), torch.zeros(17)).to(torch.bfloat16)
-    for outputs, faults in run(machine, Plan(CASE, SPEC, EXECUTABLE, launches=3, between=0)):
-        assert faults == ()
-        assert len(outputs) == 3
-        for output in outputs:
-            assert output.dtype == torch.bfloat16
-            assert torch.equal(output, expected)
-
-
 @pytest.mark.parametrize("size_bytes", [2, 16, 30, 1000])
 def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> None:
     case = replace(CASE, size_bytes=size_bytes)
@@ -124,20 +113,6 @@ def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> 
     run(machine, Plan(case, SPEC, EXECUTABLE, launches=3, between=0))
     assert len(seen) == 12
     assert len(set(seen)) == 4, "the launches of a rank have the same arguments"
-
-
-def test_in_place_the_output_is_the_inputs_buffer_and_is_filled_again(machine: Any) -> None:
-    case = replace(CASE, placement="in_place")
-
-    def kernel(fabric: Any, source: int, target: int, *others: int) -> None:
-        assert source == target
-        assert torch.equal(fabric.world.at(source, 34).view(torch.bfloat16), make_input(case, fabric.rank, 17))
-        fabric.world.at(source, 34).fill_(fabric.rank)
-
-    machine.kernels["tried"] = kernel
-    for rank, (outputs, faults) in enumerate(run(machine, Plan(case, SPEC, EXECUTABLE, between=0))):
-        assert faults == ()
-        assert [output.view(torch.uint8).unique().tolist() for output in outputs] == [[rank], [rank]]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,7 @@ from runner.custom.running import plan_of
 from runner.timing.custom import CustomContestant
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, TimedResult, combine, measure
 from runner.world.threads import ThreadWorld
-from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
-from tests.golden import refused
 from tests.patience import NEVER_S
 from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
@@ -123,20 +121,6 @@ def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_whe
     assert timing.busbw_gbps(8000) == timing.algbw_gbps(8000) == pytest.approx(4096 / timing.median_us / 1e3)
 
 
-@pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
-def test_the_windows_barriers_are_in_its_time(job: Callable[..., CustomJob], window: str, barriers: int) -> None:
-    rows = measured(job(), window=window)[0]
-    assert rows[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
-
-
-def test_eager_calls_and_a_hot_cache(job: Callable[..., CustomJob]) -> None:
-    rows, timed, logs, _ = measured(job(), mode="eager", l2="hot")
-    assert rows[0].samples_us == pytest.approx([CALL_US] * 3)
-    assert (rows[0].slots, "capture" in logs[0]) == (1, False)
-    assert timed.timing is not None
-    assert (timed.timing.mode, timed.timing.l2) == ("eager", "hot")
-
-
 def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..., CustomJob]) -> None:
     """data + 1 in place: a second call gives + 2, so that only what follows new inputs is compared."""
     rows, timed, logs, _ = measured(job(**IN_PLACE))
@@ -179,21 +163,6 @@ def test_a_rank_of_which_nothing_is_compared_has_a_time(job: Callable[..., Custo
     assert [row.elements[0] for row in rows] == [4000, 0]
     assert timed.timing is not None
     assert all(len(row) == 3 for row in timed.timing.samples_us)
-
-
-def test_a_capture_that_fails_has_no_time(job: Callable[..., CustomJob]) -> None:
-    def broken(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.broken_capture = fabric.rank == 1
-
-    rows, timed, _, _ = measured(job(), broken)
-    assert timed.timing is None
-    assert "could not be captured in a graph: RuntimeError" in timed.problem
-    assert [row.samples_us for row in rows] == [(), ()]
-
-
-def test_a_custom_kernel_has_no_time_on_a_simulated_fabric(job: Callable[..., CustomJob]) -> None:
-    with refused(WorldFailure):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure, plan_for(job()), NEVER_S)
 
 
 def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:
