@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case, KernelSpec, Parameter
+from cases.case import Case
+from cases.dtypes import DTYPES
+from cases.ops import collective
+from kernels.spec import KernelSpec, Parameter
 from memory.fabric import Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, COUNTS, SlotsMemory, allocate, allocate_arenas, workspaces_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernels.catalogue import collective
-from kernels.spec import Case
+from cases.case import Case
+from cases.ops import collective
 from memory.process_group import process_group
 from runner.case.allocation import SLOT_ALIGNMENT_BYTES
 

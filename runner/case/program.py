@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import torch
 
+from cases.case import Case
+from cases.ops import collective
 from kernels.baselines import Baseline
-from kernels.catalogue import collective
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from kernels.spec import Case, KernelSpec
-from kernels.stress import parts_of
+from cases.case import Case
+from cases.stress import parts_of
+from kernels.spec import KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.case.binding import bind, device_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.record.timing import L2State
+from cases.record.timing import L2State
 
 SAMPLE_US = 750.0
 """What a sample should last, where its number of calls is not given."""

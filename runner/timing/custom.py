@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cases.record.record import Check
 from memory.fabric import Argument, DeviceFabric, Launch
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from reports.record.record import Check
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
 from runner.custom.contents import content_of

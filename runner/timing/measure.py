@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from kernels import catalogue
+from cases import ops
+from cases.case import Case
+from cases.record.record import Check, LinkLimit, Timing
 from kernels.baselines import Baseline
-from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from reports.record.record import Check, LinkLimit, Timing
 from runner.case.binding import Slots, device_of, open_kernel
 from runner.case.buffers import POISON
 from runner.case.check import RankCheck, check_rank, merge
@@ -183,7 +183,7 @@ def _open(
         opened=opened,
         data=data,
         before_call=before_call(case, fabric.rank, data),
-        has_output=catalogue.collective(case.op).gives(case, fabric.rank),
+        has_output=ops.collective(case.op).gives(case, fabric.rank),
     )
 
 
@@ -262,7 +262,7 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
     None where they never matter: an output out of place is written again before every call that is looked at.
     """
     layout = layout_of(case)
-    if not layout.in_place and catalogue.collective(case.op).gives(case, rank):
+    if not layout.in_place and ops.collective(case.op).gives(case, rank):
         return data.new_empty(0, dtype=torch.uint8)
     held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
     if layout.in_place:
@@ -337,7 +337,7 @@ def _of_case(plan: MeasurePlan, contestant: Contestant, rows: Sequence[RankTimes
     names = [one.case.algorithm for one in plan.contestants if isinstance(one, Contestant) and one is not contestant]
     ran = rows[0].kernels if isinstance(contestant.spec, Baseline) else ()
     return {
-        "bus_factor": catalogue.collective(contestant.case.op).bus_factor(contestant.case.world_size),
+        "bus_factor": ops.collective(contestant.case.op).bus_factor(contestant.case.world_size),
         "interleaved_with": tuple(dict.fromkeys(names)),
         "kernels": tuple(one.name for one in ran) or None,
         "kernel_blocks": tuple(one.blocks for one in ran) or None,

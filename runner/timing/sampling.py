@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cases.record.timing import Window
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
 from reports.record.intervals import half_width
-from reports.record.timing import Window
 from runner.case.binding import device_of
 from runner.request.schema import TimingMode
 from runner.timing.gpu_state import read_clocks

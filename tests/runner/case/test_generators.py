@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ALL, FLOATS
+from cases.case import Case
+from cases.dtypes import ALL, FLOATS
 from kernels.numeric.formats import bits_of
-from kernels.spec import Case
 from runner.case import generators, inputs
 from runner.case.generators import DeviceGenerator, HostGenerator, agrees_with_numpy
 from runner.case.inputs import CPU, draw_on, stream_of
