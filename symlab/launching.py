@@ -21,7 +21,7 @@ from memory.pool import SymmetricPool
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, compiled_function, function_call
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
-from runner.custom.parameters import fits
+from runner.custom.parameters import PtxParameter, refuses_values
 from runner.custom.program import CustomMemory, address_of, allocate_buffers, publish
 from runner.request.sizes import format_bytes
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
@@ -125,7 +125,7 @@ def brought_launch(
     for each in parsed:
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)
-    parsed = tuple(_fitting(executable, each) for each in parsed)
+        _check_fitting(executable, each)
     return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
 
 
@@ -321,27 +321,13 @@ def _dtype_name(name: str, dtype: Any) -> str:
     return known
 
 
-def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
-    """The arguments. ValueError if they are not the kernel's parameters in number and size."""
+def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
+    """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    if len(given) != len(parameters):
-        raise ValueError(
-            f"{executable.name} has {counted(len(parameters), 'parameter')}, and {len(given)} were given (arguments), "
-            "give one for each"
-        )
-    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
-        if parameter.size_bytes != size_bytes_of(argument):
-            raise ValueError(
-                f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
-                f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
-            )
-        if isinstance(argument, ArgumentSpec) and not fits(argument.kind, parameter.type):
-            wanted = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
-            raise ValueError(
-                f"parameter {number} of {executable.name} is .{parameter.type}, and argument {number} is "
-                f"{argument.kind} (arguments), give {wanted}"
-            )
-    return tuple(given)
+    values = [(one.kind if isinstance(one, ArgumentSpec) else "bytes", size_bytes_of(one)) for one in given]
+    wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
+    if unfit := refuses_values(executable.name, wanted, values):
+        raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
 
 
 # The kernel
