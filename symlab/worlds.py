@@ -36,7 +36,7 @@ from symlab.requests import checked, naming_arguments, with_arguments
 if TYPE_CHECKING:
     import torch
 
-    from runner.case.binding import Binding
+    from runner.case.binding import BoundKernel
     from runner.world.world import World as RunnerWorld
 
 __tracebackhide__ = True
@@ -459,13 +459,12 @@ class Rank:
 
         Raises ValueError for a case that the kernel can't run on this fabric, with the reason.
         """
-        from runner.case.allocation import GUARD_BYTES
         from runner.case.binding import bind
 
         case = kernel.case
         if refusal := refuses(kernel.kernel, collective(case.op), case, self.traits):
             raise ValueError(str(refusal))
-        return Bound(self, kernel, bind(self.fabric, pool, kernel.kernel, case, GUARD_BYTES, patience_s))
+        return Bound(self, kernel, bind(self.fabric, pool, kernel.kernel, [case], [kernel.executable], patience_s))
 
 
 class Bound:
@@ -475,7 +474,7 @@ class Bound:
     for launches back to back.
     """
 
-    def __init__(self, rank: Rank, kernel: Compiled, binding: Binding) -> None:
+    def __init__(self, rank: Rank, kernel: Compiled, binding: BoundKernel) -> None:
         self._rank = rank
         self._kernel = kernel
         self._binding = binding
@@ -491,7 +490,7 @@ class Bound:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
         from cases.dtypes import DTYPES
 
-        case, source = self._kernel.case, self._binding.input
+        case, source = self._kernel.case, self._binding.inputs[0]
         numel, dtype = source.size_bytes // case.itemsize, DTYPES[case.dtype]
         if data.dtype != dtype or data.shape != (numel,):
             raise ValueError(
@@ -507,22 +506,18 @@ class Bound:
             fabric.synchronize()
             fabric.barrier()
             self._is_published = True
-        fabric.launch(self._kernel.executable, self._kernel.launch, self._binding.arguments)
+        self._binding.launch(0)
 
     def read(self) -> torch.Tensor:
         """Wait for this rank's launches, and return a host copy of its output: 1-D, of the case's dtype.
 
         Raises Deadlock if the kernel gave up waiting for another rank.
         """
-        from cases.dtypes import DTYPES
-        from runner.case.binding import status_report
-
         fabric = self._rank.fabric
         fabric.synchronize()
-        if report := status_report(fabric, self._binding.workspaces):
+        if report := self._binding.trouble():
             raise Deadlock(report, rank=fabric.rank)
-        content = self._binding.output.inspect(fabric).cpu().clone()
-        return content.view(DTYPES[self._kernel.case.dtype])
+        return self._binding.output(0).cpu().clone()
 
 
 def _argument(index: int, value: KernelArgument) -> Argument:

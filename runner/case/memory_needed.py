@@ -18,7 +18,7 @@ from kernels.spec import KernelSpec, cases_in_turn
 from memory.counting import CountingFabric
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
-from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_in_turn, allocate_slots
+from runner.case.allocation import allocate, allocate_arenas
 from runner.case.contestant import spec_for
 
 
@@ -37,15 +37,15 @@ def without_data(case: Case) -> Case:
 
 @lru_cache(maxsize=1 << 16)
 def _heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules) -> int:
-    def allocate(pool: SymmetricPool) -> None:
+    def all_of_it(pool: SymmetricPool) -> None:
         if isinstance(spec, KernelSpec) and case.stress != NO_STRESS:
-            allocate_in_turn(pool, spec, cases_in_turn(spec, collective(case.op), case), GUARD_BYTES)
+            allocate(pool, spec, cases_in_turn(spec, collective(case.op), case))
         elif isinstance(spec, KernelSpec):
-            allocate_case(pool, spec, case, GUARD_BYTES)
+            allocate(pool, spec, [case])
         elif spec.uses_heap:
-            allocate_slots(pool, None, case, 1)
+            allocate_arenas(pool, None, case, 1)
 
-    return _counted(case.world_size, rules, allocate)
+    return _counted(case.world_size, rules, all_of_it)
 
 
 def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] = ()) -> int:
@@ -54,17 +54,15 @@ def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] =
     By NVSHMEM's rules: only GPUs are timed. brought: see spec_for.
     """
 
-    def allocate(pool: SymmetricPool) -> None:
+    def all_of_them(pool: SymmetricPool) -> None:
         for case in cases:
             known = spec_for(case, brought)
             if not takes_memory(case, known):
                 continue
-            if isinstance(known, KernelSpec):
-                allocate_slots(pool, known, case, 1)
-            elif known.uses_heap:
-                allocate_slots(pool, None, case, 1)
+            if isinstance(known, KernelSpec) or known.uses_heap:
+                allocate_arenas(pool, known if isinstance(known, KernelSpec) else None, case, 1)
 
-    return _counted(cases[0].world_size, NVSHMEM, allocate)
+    return _counted(cases[0].world_size, NVSHMEM, all_of_them)
 
 
 def measured_in_turns(
