@@ -140,7 +140,7 @@ class DeviceBench(_Bench):
         rows = {}
         for contestant, one in zip(contestants, found, strict=True):
             if one.timing is not None:
-                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us())
+                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us)
             else:
                 wrong = "; ".join(one.wrong.faults) if one.wrong is not None else one.problem
                 rows[contestant.case.algorithm] = Measured(problem=wrong)
