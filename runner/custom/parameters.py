@@ -70,7 +70,8 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
             )
         if not fits(kind, parameter.type):
             takes = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
-            return f"parameter {number} of {name} is .{parameter.type}, which takes {takes}, and argument {number} is {kind}"
+            declared = f"is .{parameter.type}, which takes {takes}"
+            return f"parameter {number} of {name} {declared}, and argument {number} is {kind}"
     return ""
 
 
