@@ -27,7 +27,7 @@ from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
 
 if TYPE_CHECKING:
-    from runner.request.validate import TimingRequest
+    from runner.request.schema import TimingRequest
 
 _BETWEEN_BYTES = 512
 """What an allocation takes at least, and is rounded up to, on the fabrics that there are."""

@@ -49,7 +49,7 @@ from runner.timing.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from runner.custom.description import CustomJob
-    from runner.request.validate import TimingRequest
+    from runner.request.schema import TimingRequest
 
 REPEATABLE = ("none", "min", "max", "and", "or")
 """Reductions (and none) of which a second call in place changes nothing more."""
