@@ -51,15 +51,23 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a kernel is launched, as far as it is given: see memory.fabric.Launch. assumptions: what the kernel relies on
-    beyond PTX (cases/assumptions.py)."""
+Extents = int | tuple[int, int, int]
 
-    grid: int | tuple[int, int, int] | None = None
-    block: int | tuple[int, int, int] | None = None
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A launch as a user gives it: see World.launch. grid and block None: left out."""
+
+    kernel: Kernel
+    buffers: Mapping[str, Any]
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]]
+    grid: Extents | None = None
+    block: Extents | None = None
+    local: Sequence[str] = ()
+    variables: Variables | Callable[[int], Variables] | None = None
+    entry: str | None = None
     shared_bytes: int = 0
-    cluster: int | tuple[int, int, int] = 1
+    cluster: Extents = 1
     cooperative: bool = False
     assumptions: Sequence[str] = ()
 
@@ -84,28 +92,18 @@ class Brought:
 # From what the user gives
 
 
-def brought_launch(
-    kernel: Kernel,
-    ranks: int,
-    shape: Shape,
-    buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
-    local: Sequence[str] = (),
-    entry: str | None = None,
-    arch: str | None = None,
-    variables: Variables | Callable[[int], Variables] | None = None,
-    heap_bytes: int | None = None,
-) -> Brought:
-    """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
-    sm_90a for a function. heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared.
-    ValueError for whatever can't be."""
+def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes: int | None = None) -> Brought:
+    """Return the launch that is asked for. arch: to compile for; None: what the PTX says, sm_90a for a function.
+    heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared. ValueError for whatever
+    can't be."""
+    kernel, buffers, arguments = asked.kernel, asked.buffers, asked.arguments
     if not isinstance(buffers, Mapping):
         raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
     if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     if heap_bytes is not None:
         _check_fit(buffers, heap_bytes)
-    specs, contents = _buffers(buffers, ranks, local)
+    specs, contents = _buffers(buffers, ranks, asked.local)
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
         raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
@@ -115,38 +113,35 @@ def brought_launch(
             check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
-    granted = checked_assumptions(shape.assumptions)
+    values = variable_values(asked.variables or {}, ranks, {spec.name: spec for spec in specs})
+    granted = checked_assumptions(asked.assumptions)
     if is_function(kernel):
-        made = _of_function(kernel, entry, arch, shape, specs, contents, parsed)
+        made = _of_function(asked, arch, specs, contents, parsed)
         return replace(made, executable=replace(made.executable, assumptions=granted), variables=values)
-    executable = _executable(kernel, entry)
+    executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
     for each in parsed:
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)
         _check_fitting(executable, each)
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
+    return Brought(executable, _launch(asked, executable), specs, contents, parsed, variables=values)
 
 
 def _of_function(
-    function: Any,
-    entry: str | None,
+    asked: Asked,
     arch: str | None,
-    shape: Shape,
     specs: tuple[BufferSpec, ...],
     contents: Mapping[str, tuple[torch.Tensor | None, ...]],
     parsed: Sequence[Sequence[BroughtArgument]],
 ) -> Brought:
     """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
-    if entry is not None:
+    function: Any = asked.kernel
+    if asked.entry is not None:
         raise ValueError("a function has one kernel (entry), leave it out")
     name = getattr(function, "__name__", type(function).__name__)
     by_name = {spec.name: spec for spec in specs}
-    given = {"grid": shape.grid, "block": shape.block}
-    given = {what: value for what, value in given.items() if value is not None}
-    given |= {"shared_bytes": shape.shared_bytes} if shape.shared_bytes else {}
-    given |= {"cluster": shape.cluster} if shape.cluster != 1 else {}
+    usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1}
+    given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
         calls = [
             function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
@@ -167,9 +162,9 @@ def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
     return argument
 
 
-def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
+def _launch(asked: Asked, executable: Executable) -> Launch:
     """The launch, with what the kernel itself says of its grid and block where they are left out."""
-    grid, block = shape.grid, shape.block
+    kernel, grid, block = asked.kernel, asked.grid, asked.block
     if isinstance(kernel, Compiled):
         grid = kernel.launch.grid if grid is None else grid
         block = kernel.launch.block if block is None else block
@@ -177,7 +172,7 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
         block = parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
+    return Launch(grid, block, asked.shared_bytes, asked.cluster, cooperative=asked.cooperative)
 
 
 def check_block(brought: Brought, most_bytes: int) -> None:

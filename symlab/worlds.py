@@ -30,7 +30,7 @@ from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, check_block, is_function, run_on_rank
+from symlab.launching import Asked, Brought, Kernel, brought_launch, check_block, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments, with_arguments
 
 if TYPE_CHECKING:
@@ -208,9 +208,21 @@ class World:
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
-        shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
-        heap_bytes = self.request.heap_bytes
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
+        asked = Asked(
+            kernel,
+            buffers,
+            arguments,
+            grid,
+            block,
+            local,
+            variables,
+            entry,
+            shared_bytes,
+            cluster,
+            cooperative,
+            assumptions,
+        )
+        work = brought_launch(asked, self.ranks, arch, self.request.heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None
         return self.launch_brought(work, seed, deadline_s)
 

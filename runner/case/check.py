@@ -151,7 +151,7 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
 
 
 def merged(checks: Sequence[RankCheck], **promises: Any) -> Check:
-    """One Check from those of all ranks. promises: what it says of ranks and launches that are to be equal."""
+    """One Check from those of all ranks. promises: which ranks and launches it says must be equal."""
     checks = sorted(checks, key=lambda one: one.rank)
     largest_share, share = _relative(_together(one.scale for one in checks))
     elements = sum(one.elements for one in checks)

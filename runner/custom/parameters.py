@@ -69,7 +69,9 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
                 f"{number} ({kind}) has {size_bytes}"
             )
         if not fits(kind, parameter.type):
-            return f"parameter {number} of {name} is .{parameter.type}, and argument {number} is {kind}"
+            takes = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
+            declared = f"is .{parameter.type}, which takes {takes}"
+            return f"parameter {number} of {name} {declared}, and argument {number} is {kind}"
     return ""
 
 
