@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cases.record.case import UNIFORM
+from cases.case import UNIFORM
 from cases.record.record import Record, Status
 from cases.record.timing import Timing
 from reports.table import average, predictions, refusals

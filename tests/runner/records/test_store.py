@@ -19,7 +19,6 @@ from cases.case import Case
 from cases.record.record import Record, Status, load
 from cases.record.shared import is_shared_file
 from reports.record.seal import broken
-from runner.case.recorded import recorded_case
 from runner.records.store import Store, StoreError
 
 ID = "all_reduce-one_shot-float32-native-sum-n2-4B-out_of_place-normal-s0"
@@ -31,7 +30,7 @@ def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record
         id=case.id,
         status=Status.REFUSED,
         reason=reason,
-        case=recorded_case(case),
+        case=case,
         started="2026-11-20T12:00:00Z",
         ended="2026-11-20T12:00:00Z",
         duration_s=0.0,

@@ -22,7 +22,7 @@ from reports import tracked
 from reports.record import bundle
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
-from runner.request.validate import TrackRequest
+from runner.request.schema import TrackRequest
 from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
