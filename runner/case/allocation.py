@@ -1,5 +1,5 @@
 """What a case allocates in symmetric memory. The one description of it: programs allocate by these functions on a
-world's fabric, and what a case needs is counted by the same functions on a fabric without memory (memory_needed.py).
+world's fabric, and what a case needs is counted by the same functions in a pool without memory (memory_needed.py).
 
 It imports no torch, so that a request which does not fit is answered at once. Contents come later: see binding.py.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cases.case import Case
 from kernels.spec import KernelSpec, Workspace
-from memory.pool import SymmetricPool
+from memory.pool import Pool
 from runner.case.buffers import Buffer, guarded
 from runner.case.layout import layout_of
 
@@ -41,7 +41,7 @@ class SlotsMemory:
     tables: dict[str, Buffer]
 
 
-def allocate(pool: SymmetricPool, spec: KernelSpec, cases: Sequence[Case]) -> SlotsMemory:
+def allocate(pool: Pool, spec: KernelSpec, cases: Sequence[Case]) -> SlotsMemory:
     """Collective: allocate a slot for each case, guards on either side of each buffer, and workspaces for all.
 
     A workspace that the cases need of different sizes is as large as the largest.
@@ -56,7 +56,7 @@ def allocate(pool: SymmetricPool, spec: KernelSpec, cases: Sequence[Case]) -> Sl
     return SlotsMemory(payloads, *_shared(pool, spec, cases, ""))
 
 
-def allocate_arenas(pool: SymmetricPool, spec: KernelSpec | None, case: Case, slots: int) -> SlotsMemory:
+def allocate_arenas(pool: Pool, spec: KernelSpec | None, case: Case, slots: int) -> SlotsMemory:
     """Collective: allocate slots of one case for a kernel, or (spec None) for a library that works on symmetric memory.
 
     All inputs lie in one arena and all outputs in another; in place both are the same. ValueError for no slots.
@@ -90,7 +90,7 @@ def tables_of(spec: KernelSpec) -> dict[str, str]:
     return peers | ({COUNTS: "counts for peers"} if has_counts else {})
 
 
-def _arena(pool: SymmetricPool, name: str, size_bytes: int, offset_bytes: int, slots: int) -> list[Buffer]:
+def _arena(pool: Pool, name: str, size_bytes: int, offset_bytes: int, slots: int) -> list[Buffer]:
     """A payload a slot, each offset_bytes behind a boundary."""
     stride = max(-(-(offset_bytes + size_bytes) // SLOT_ALIGNMENT_BYTES), 1) * SLOT_ALIGNMENT_BYTES
     tensor = pool.bytes(stride * slots, name=name, alignment_bytes=SLOT_ALIGNMENT_BYTES)
@@ -98,7 +98,7 @@ def _arena(pool: SymmetricPool, name: str, size_bytes: int, offset_bytes: int, s
 
 
 def _shared(
-    pool: SymmetricPool, spec: KernelSpec, cases: Sequence[Case], prefix: str
+    pool: Pool, spec: KernelSpec, cases: Sequence[Case], prefix: str
 ) -> tuple[tuple[Buffer, ...], dict[str, Buffer]]:
     """The workspaces and the tables of all slots. prefix makes the tensors' names tell kernels apart."""
     workspaces = tuple(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from memory.fabric import Argument, Executable, Fabric, Launch
-from memory.pool import SymmetricPool
+from memory.pool import Pool, SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
@@ -74,13 +74,13 @@ class CustomMemory:
     tables: dict[str, Buffer]
 
 
-def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
+def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
     """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
     return allocate_buffers(pool, spec.buffers, spec.tables, world_size, GUARD_BYTES, prefix)
 
 
 def allocate_buffers(
-    pool: SymmetricPool,
+    pool: Pool,
     buffers: Sequence[BufferSpec],
     tables: Iterable[str],
     world_size: int,

@@ -14,8 +14,7 @@ from cases.case import Case
 from kernels.baselines import find_baseline
 from kernels.catalogue import SPECS, find
 from kernels.spec import KernelSpec
-from memory.counting import CountingFabric
-from memory.fabric import HeapFull
+from memory.fabric import Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool
 from runner.case import memory_needed
@@ -24,6 +23,10 @@ from runner.case.binding import bind
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, step_bytes
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.world import SimulatorOptions
+from tests.patience import NEVER_S
 
 KERNEL_PATIENCE_S = 10.0
 
@@ -39,17 +42,21 @@ def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fie
 ODD = ({}, {"offset": 3}, {"size_bytes": 0}, {"world_size": 8, "size_bytes": 8 * 8 * 4097})
 
 
-@pytest.mark.parametrize("fields", ODD, ids=["plain", "offset", "empty", "larger"])
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_the_need_is_what_the_program_binds(spec: KernelSpec, fields: dict[str, Any]) -> None:
-    """bind() as a whole, with what it writes: the torch-free part of it allocates everything."""
+@pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].name)
+def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number: int) -> None:
+    """For what the program binds, as a whole: the torch-free part of it allocates everything."""
+    spec = SPECS[number]
     for placement in spec.placements:
-        case = case_of(spec, placement=placement, **fields)
-        for rules in (SIMULATED, NVSHMEM):
-            fabric = CountingFabric(case.world_size, rules)
+        case = case_of(spec, placement=placement, **ODD[number % len(ODD)])
+
+        def program(fabric: Fabric, bound: Case) -> None:
             with SymmetricPool(fabric) as pool:
-                bind(fabric, pool, spec, [case], [], KERNEL_PATIENCE_S)
-            assert heap_bytes_needed(case, spec, rules) == fabric.peak_bytes
+                bind(fabric, pool, spec, [bound], [], KERNEL_PATIENCE_S)
+
+        needed = heap_bytes_needed(case, spec)
+        ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=needed)).run(program, case, NEVER_S)
+        with pytest.raises(WorldFailure):
+            ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=needed - 256)).run(program, case, NEVER_S)
 
 
 BEYOND_LL = (find("all_reduce/ll").max_size_bytes or 0) + 8
