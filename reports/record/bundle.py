@@ -1,7 +1,7 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records from schema 6 on refer to (cases/record/shared.py). Behind them stand
+environments and requests that records refer to (cases/record/shared.py). Behind them stand
 statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
 records give the same bytes, in whatever order they come and by however many files.
 """
@@ -19,7 +19,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cases.documents import encoded
 from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
@@ -65,26 +64,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    found: list[Record] = []
-    if "" in places:
-        raise ValueError(
-            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
-        )
-    for place in map(Path, places):
-        paths = record_files(place)
-        with _no_collections():
-            here = _read(paths)
-        if not here:
-            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        found += here
-    return merged(found)
-
-
-def _read(paths: Sequence[Path]) -> list[Record]:
-    known = Known()
-    return [
-        record for path in paths for record in (unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
-    ]
+    return [record for record, *_ in located(places)]
 
 
 def _loaded(path: Path, known: Known) -> Record:
@@ -116,16 +96,22 @@ def begun(record: Record) -> tuple[datetime, str, str]:
 def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
     """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
     from 1; else 0."""
-    known, records = Known(), []
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
+    known = Known()
+    records: list[Record] = []
     where: dict[int, tuple[Path, int]] = {}
     for place in map(Path, places):
-        paths = record_files(place)
-        if not paths:
+        before = len(records)
+        with _no_collections():
+            for path in record_files(place):
+                for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                    where[id(record)] = path, number
+                    records.append(record)
+        if len(records) == before:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        for path in paths:
-            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
-                where[id(record)] = path, number
-                records.append(record)
     return [(record, *where[id(record)]) for record in merged(records)]
 
 
@@ -240,13 +226,6 @@ def line_of(record: Record) -> str:
     return _COMPACT(record.document())
 
 
-def _referring_line(record: Record, references: References) -> str:
-    """The same with references, where its schema has them."""
-    if record.schema < shared.SINCE:
-        return line_of(record)
-    return references.line(record, encoded)
-
-
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
     return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
@@ -254,7 +233,7 @@ def digest(records: Iterable[Record]) -> str:
 
 def _lines(records: Iterable[Record]) -> bytes:
     references = References()
-    found = {_referring_line(record, references): record for record in records}
+    found = {_COMPACT(record.document(references)): record for record in records}
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")

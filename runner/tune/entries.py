@@ -122,7 +122,7 @@ def _samples(record: Record) -> Sequence[float]:
     if record.status is not Status.PASSED or record.check is None or record.fabric is None:
         return ()
     if record.timing is not None:
-        return record.timing.per_iteration_us()
+        return record.timing.per_iteration_us
     count = record.counters.get("instructions")
     return (float(count),) if record.fabric.simulated and type(count) is int and count >= 1 else ()
 
