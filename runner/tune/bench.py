@@ -20,7 +20,8 @@ from runner.command.job import check_of, outcomes_of, read_traits
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
-from runner.timing.measure import HEAP_SHARE, MeasurePlan, calls_for, combine, expected_s, measure
+from runner.timing.calls import HEAP_SHARE, calls_for
+from runner.timing.measure import MeasurePlan, combine, expected_s, measure
 from runner.tune.search import BenchFailure, Measured
 from runner.world.fabrics import WorldMaker, make_world
 from runner.world.world import World, WorldFailure
