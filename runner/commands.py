@@ -608,7 +608,7 @@ def _complete_override_or_records(
 @click.option(
     "--score",
     is_flag=True,
-    help="Print the model's errors on the published records beside those of others, or on the records that follow.",
+    help="Print the model's errors on the published records, or on the records that follow.",
 )
 @click.option(
     "--write",

@@ -19,31 +19,23 @@ COMMAND = "symlab publish --derive"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A case of a published set. published: the set's folder. gpu: the type, as conf/gpu names it. day: on which its
-    first world began, in UTC. time_us: the median over its worlds. blocks, threads: of its launch. footprint_bytes: of
-    all buffers that it and what was measured in turns with it used in turn, on a GPU. bus_bytes: the bus factor times
-    the size."""
+    """A case of a published set. published: the set's folder. gpu: the type, as conf/gpu names it. time_us: the median
+    over its worlds. terms: by the footprint of the measurement."""
 
-    id: str
     published: str
     gpu: str
-    day: str
     op: str
     algorithm: str
     dtype: str
     world_size: int
     size_bytes: int
     time_us: float
-    blocks: int
-    threads: int
-    footprint_bytes: float
-    bus_bytes: float
     terms: Terms
 
     @property
-    def series(self) -> tuple[str, str, str, int]:
-        """Return op, algorithm, dtype and number of ranks: what the cases of one curve share."""
-        return self.op, self.algorithm, self.dtype, self.world_size
+    def choice(self) -> tuple[object, ...]:
+        """Return what the cases have in common of which one is chosen: all but the algorithm."""
+        return self.published, self.op, self.dtype, self.world_size, self.size_bytes
 
 
 def profile_key(record: Record) -> str:
@@ -96,34 +88,15 @@ def measured(
 
 
 def _measured(published: str, worlds: Sequence[Record], profile: CaseWork, rates: Rates, gpu: str) -> Measured:
-    first = worlds[0]
-    timing, kernel, case = first.timing, first.kernel, first.case
-    assert timing is not None
-    assert kernel is not None
-    footprint_bytes = float(timing.footprint_bytes)
+    case, times = worlds[0].case, [one.timing for one in worlds if one.timing is not None]
     return Measured(
-        id=first.id,
         published=published,
         gpu=gpu,
-        day=min(one.started for one in worlds)[:10],
         op=case.op,
         algorithm=case.algorithm,
         dtype=case.dtype,
         world_size=case.world_size,
         size_bytes=case.size_bytes,
-        time_us=statistics.median(one.timing.median_us for one in worlds if one.timing is not None),
-        blocks=_product(kernel.grid),
-        threads=_product(kernel.block),
-        footprint_bytes=footprint_bytes,
-        bus_bytes=timing.bus_factor * case.size_bytes,
-        terms=terms_of(profile, rates, footprint_bytes),
+        time_us=statistics.median(one.median_us for one in times),
+        terms=terms_of(profile, rates, float(times[0].footprint_bytes)),
     )
-
-
-def _product(extent: int | Sequence[int]) -> int:
-    if isinstance(extent, int):
-        return extent
-    product = 1
-    for one in extent:
-        product *= one
-    return product

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from kernels.catalogue import is_known
 from kernels.spec import Case
 from kernels.tuned_name import has_tuning
@@ -21,13 +19,12 @@ from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
-from runner.predict.case_work import CaseWork
 from runner.predict.evidence import gpu_of, is_evidence
-from runner.predict.model import Floats, Rates, terms_of
+from runner.predict.model import terms_of
 from runner.predict.predictable import is_dependent
 from runner.predict.profiles import Found, Profiles, Unprofiled
 from runner.predict.rates import rates_of
-from runner.predict.score import TIE
+from runner.predict.score import Pair, errors_of, grouped, regret_of
 from runner.predict.stored_score import Stored
 
 MEDIAN, RANKS = 0.08, 0.9
@@ -59,9 +56,9 @@ class Scored:
     predicted_us: float
 
     @property
-    def error(self) -> float:
-        """Return |predicted / measured - 1|."""
-        return abs(self.predicted_us / self.asked.time_us - 1)
+    def pair(self) -> Pair:
+        """Return the measured and the predicted time."""
+        return self.asked.time_us, self.predicted_us
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -102,33 +99,25 @@ def asked_of(records: Iterable[Record]) -> list[Asked]:
 def scored(
     asked: Sequence[Asked], profiled: Profiled, score: Stored, say: Callable[[str], None]
 ) -> tuple[list[Scored], dict[Case, str]]:
-    """Return the model's word on measured cases, and of those that it has none on why."""
+    """Return the predictions of measured cases, and why others have none."""
     found: list[Scored] = []
     problems: dict[Case, str] = {}
-    by_arch: dict[str, list[Asked]] = {}
-    for one in asked:
-        by_arch.setdefault(one.arch, []).append(one)
     rates = {name: rates_of(gpu_type(name)).rates for name in {one.gpu for one in asked}}
     step = max(len(asked) // LINES, 1)
     done = 0
-    for arch, members in by_arch.items():
-        of: dict[Case, list[Asked]] = {}
-        for one in members:
-            of.setdefault(one.case, []).append(one)
-        for case, work in profiled(arch, list(of)):
+    for members in grouped(asked, lambda one: one.arch):
+        of = {same[0].case: same for same in grouped(members, lambda one: one.case)}
+        for case, work in profiled(members[0].arch, list(of)):
             if isinstance(work, Unprofiled):
                 problems[case] = work.reason
             else:
-                found += [Scored(one, predicted_us(work, one, rates[one.gpu], score)) for one in of[case]]
+                for one in of[case]:
+                    terms = terms_of(work, rates[one.gpu], one.footprint_bytes)
+                    found.append(Scored(one, terms.time_us(score.constants)))
             done += 1
             if done % step == 0:
                 say(f"{done} of {counted(len(asked), 'case')} simulated")
     return found, problems
-
-
-def predicted_us(work: CaseWork, one: Asked, rates: Rates, score: Stored) -> float:
-    """Return the model's time of a measured case, in microseconds."""
-    return terms_of(work, rates, one.footprint_bytes).time_us(score.constants)
 
 
 def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | None) -> str:
@@ -141,19 +130,8 @@ def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | N
     groups["tunings on trial"] = tunings
     groups["the catalogue's own"] = [one for one in found if not has_tuning(one.asked.case.algorithm)]
     groups["all"] = list(found)
-    columns = (
-        "measured",
-        "cases",
-        "median",
-        "p95",
-        "largest",
-        "sizes",
-        "rank correlation",
-        "lowest",
-        "regret",
-        "right",
-    )
-    lines = tuple(Line(_cells(title, members)) for title, members in groups.items() if members)
+    lines = tuple(Line({"measured": title, **_cells(members)}) for title, members in groups.items() if members)
+    columns = tuple(lines[0].cells)
     title = "Errors of the model, |predicted / measured - 1|, and of its order within a size"
     table = text([Sheet(title, columns, (lines,), frozenset(columns[1:]))], [], width).rstrip()
     said = [f"{case.id}: not predicted: {reason}" for case, reason in problems.items()]
@@ -162,23 +140,18 @@ def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | N
 
 def correlations(found: Sequence[Scored]) -> list[float]:
     """Return Spearman's correlation of predicted and measured times within each size of FEWEST cases at least."""
-    groups: dict[tuple[object, ...], list[Scored]] = {}
-    for one in found:
-        groups.setdefault(one.group, []).append(one)
-    return [
-        spearman([one.predicted_us for one in members], [one.asked.time_us for one in members])
-        for members in groups.values()
-        if len(members) >= FEWEST
-    ]
+    groups = grouped(found, lambda one: one.group)
+    return [spearman([one.pair for one in members]) for members in groups if len(members) >= FEWEST]
 
 
-def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return Spearman's rank correlation of two rows of values, -1 to 1; equal values share a rank. 0.0 for a row
-    whose values are all equal."""
-    first, second = _ranks(one), _ranks(other)
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
+def spearman(pairs: Sequence[Pair]) -> float:
+    """Return Spearman's rank correlation of pairs, -1 to 1; equal values share a rank. 0.0 if the values of one side
+    are all equal."""
+    from scipy import stats
+
+    if any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
         return 0.0
-    return float(np.corrcoef(first, second)[0, 1])
+    return float(stats.spearmanr(pairs).statistic)
 
 
 def _asked(gpu: str, arch: str, case: Case, worlds: Sequence[Record]) -> Asked:
@@ -187,45 +160,33 @@ def _asked(gpu: str, arch: str, case: Case, worlds: Sequence[Record]) -> Asked:
     return Asked(gpu, arch, case, time_us, float(times[0].footprint_bytes))
 
 
-def _ranks(values: Sequence[float]) -> Floats:
-    row = np.asarray(values, np.float64)
-    below = (row[None, :] < row[:, None]).sum(axis=1)
-    equal = (row[None, :] == row[:, None]).sum(axis=1)
-    ranks: Floats = below + (equal - 1) / 2
-    return ranks
-
-
-def _cells(title: str, members: Sequence[Scored]) -> dict[str, str]:
-    errors = np.array([one.error for one in members])
-    found = correlations(members)
-    groups: dict[tuple[object, ...], list[Scored]] = {}
-    for one in members:
-        groups.setdefault(one.group, []).append(one)
-    regrets = [
-        min(among, key=lambda one: one.predicted_us).asked.time_us / min(one.asked.time_us for one in among) - 1
-        for among in groups.values()
-        if len(among) > 1
-    ]
+def _cells(members: Sequence[Scored]) -> dict[str, str]:
+    errors = errors_of(one.pair for one in members)
+    assert errors is not None, "members are not empty"
+    groups = grouped(members, lambda one: one.group)
+    regret = regret_of([[one.pair for one in group] for group in groups])
+    orders = correlations(members)
     return {
-        "measured": title,
-        "cases": str(len(members)),
-        "median": f"{np.median(errors):.1%}",
-        "p95": f"{np.quantile(errors, 0.95):.1%}",
-        "largest": f"{errors.max():.1%}",
+        "cases": str(errors.cases),
+        "median": f"{errors.median:.1%}",
+        "p95": f"{errors.p95:.1%}",
+        "largest": f"{errors.largest:.1%}",
         "sizes": str(len(groups)),
-        "rank correlation": f"{statistics.mean(found):.3f}" if found else "",
-        "lowest": f"{min(found):.3f}" if found else "",
-        "regret": f"{statistics.mean(regrets):.1%}" if regrets else "",
-        "right": f"{sum(one <= TIE for one in regrets) / len(regrets):.0%}" if regrets else "",
+        "rank correlation": f"{statistics.mean(orders):.3f}" if orders else "",
+        "lowest": f"{min(orders):.3f}" if orders else "",
+        "regret": f"{regret.mean:.1%}" if regret else "",
+        "right": f"{regret.right:.0%}" if regret else "",
     }
 
 
 def _verdict(members: Sequence[Scored], found: Sequence[Scored]) -> str:
     """The goals, reached or not: the error of tunings on trial where there are any, and the order of all cases."""
-    median, orders = statistics.median(one.error for one in members), correlations(found)
+    errors, orders = errors_of(one.pair for one in members), correlations(found)
+    assert errors is not None, "members are not empty"
     mean = statistics.mean(orders) if orders else 0.0
-    is_met = median <= MEDIAN and mean >= RANKS
+    is_met = errors.median <= MEDIAN and mean >= RANKS
     return (
-        f"{counted(len(members), 'tuning')}: median error {median:.1%}; mean rank correlation {mean:.3f} of all cases "
-        f"within {counted(len(orders), 'size')}; goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
+        f"{counted(len(members), 'tuning')}: median error {errors.median:.1%}; mean rank correlation {mean:.3f} of all "
+        f"cases within {counted(len(orders), 'size')}; "
+        f"goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
     )
