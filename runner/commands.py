@@ -44,17 +44,6 @@ REFUSED = {
 """Flags of Hydra's that have no meaning here, each with the reason and what to use."""
 
 
-class NamedFolder(click.Path):
-    """A path that is given, if at all: an empty one, which click takes for the working folder, is refused."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. RequestError for an empty one."""
-        if value == "":
-            option = param.opts[0] if param is not None else "path"
-            raise RequestError(f"the path is empty ({option}), name a folder")
-        return super().convert(value, param, ctx)
-
-
 class Run(click.Command):
     """Keeps the arguments as given, for the records. Says what is right for an option that is a key here."""
 
@@ -536,16 +525,16 @@ floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.y
 first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
 dependent launch, stress and libraries; a request for anything else is refused.
 
-Exit codes: 0 predicted, compared or scored; 1 a case failed in the simulator or was not finished in time; 2 the request
-is wrong, or nothing can be predicted or compared; 130 Ctrl-C.
+Exit codes: 0 predicted or scored; 1 a case failed in the simulator or was not finished in time; 2 the request is wrong,
+or nothing can be predicted; 130 Ctrl-C.
 """
 
 
 def _complete_override_or_records(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
-    """Files behind --kept, which takes records; else the words that an override can go on with."""
-    if ctx.params.get("kept") is not None:
+    """Files behind --score, which takes records; else the words that an override can go on with."""
+    if ctx.params.get("score"):
         return [CompletionItem(incomplete, type="file")]
     return _complete_override(ctx, parameter, incomplete)
 
@@ -592,18 +581,6 @@ def _complete_override_or_records(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Write the timelines of all ranks and blocks, too, for Perfetto: a name that ends in .json.",
-)
-@click.option(
-    "--keep",
-    type=NamedFolder(path_type=Path),
-    metavar="DIR",
-    help="Write the predictions into the folder, too, with what they were made of; no file there is replaced.",
-)
-@click.option(
-    "--kept",
-    type=NamedFolder(path_type=Path),
-    metavar="DIR",
-    help="Compare the records that follow, files, folders or bundles, with the predictions kept in the folder.",
 )
 @click.option(
     "--score",

@@ -39,10 +39,9 @@ simulator, and sizes are predicted that its usual heap does not hold."""
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job's request, the lines that asked for it, and the type of GPU that it is of."""
+    """A job's request, and the type of GPU that it is of."""
 
     request: Request
-    lines: tuple[str, ...]
     type: GpuType
 
     @property
@@ -56,8 +55,7 @@ def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None
     given = {line.partition("=")[0].lstrip("+~") for line in overrides}
     assumed = [f"{key}={value}" for key, value in ASSUMED if key not in given]
     with hydra_over(config_dir):
-        jobs = compose_jobs((*assumed, *overrides), multirun)
-        return [replace(_asked(job), lines=_without(assumed, job.overrides)) for job in jobs]
+        return [_asked(job) for job in compose_jobs((*assumed, *overrides), multirun)]
 
 
 def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = False) -> Series:
@@ -128,8 +126,4 @@ def _asked(job: ComposedJob) -> Asked:
     assert limits is not None, "check_predictable wants a type of GPU"
     found = job.gpu.type(limits)
     check_ranks(found, job.request.world_size)
-    return Asked(job.request, job.overrides, found)
-
-
-def _without(assumed: Sequence[str], lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(line for line in lines if line not in assumed)
+    return Asked(job.request, found)

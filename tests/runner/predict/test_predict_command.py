@@ -12,12 +12,16 @@ import pytest
 from kernels.catalogue import find
 from kernels.spec import Case
 from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
+from reports.publish import PLACE
+from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
 from runner.predict import asking, command, explaining, predicting, profiling, shown
+from runner.predict.evidence import is_evidence
 from runner.predict.model import Fitted
 from runner.predict.predicting import predicted
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import Stored, stored
+from runner.request.validate import CONF
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
@@ -28,6 +32,8 @@ from tests.patience import NEVER_S, SOON_S
 REQUEST = (
     "op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,1M]", "algorithms=[one_shot,lamport]",
 )  # fmt: skip
+
+PUBLISHED = str(CONF.parent / PLACE / "h200-x2" / "all_reduce-world1.jsonl.xz")
 
 FLAGGED = "algorithms=[one_shot,ll]"
 """On 2 ranks ll refuses 1 MiB, which lamport takes."""
@@ -387,13 +393,11 @@ def test_a_simulation_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch, c
     assert f"unfinished: all_reduce/lamport 1K: {late}" in said.out
     assert "refused" not in said.out
     assert f"symlab: all_reduce/lamport 1K: {late}; deadline_s gives it more\n" in said.err
-    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html") == 1
     lines = {one["algorithm"]: one for one in json.loads(capsys.readouterr().out)}
     assert lines["lamport"]["unfinished"] == f"{late}; deadline_s gives it more"
     assert (lines["lamport"]["refused"], lines["lamport"]["time_us"]) == ("", None)
     assert (lines["one_shot"]["unfinished"], lines["one_shot"]["time_us"] > 0) == ("", True)
-    (kept,) = (tmp_path / "kept").iterdir()
-    assert list(json.loads(kept.read_text())["unfinished"].values()) == [lines["lamport"]["unfinished"]]
     assert _asked(cache, *words, "--ranges", "--format", "csv") == 1
     assert len(capsys.readouterr().out.splitlines()) == 1, "the heading alone: no range is known"
     assert _asked(cache, *words, "algorithms=[lamport]") == 1
@@ -447,16 +451,50 @@ def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, m
     assert "failed: all_reduce/lamport 1K: store of 16 bytes past the end" in said.out
     assert "symlab: all_reduce/lamport 1K: store of 16 bytes past the end\n" in said.err
     assert "refused" not in said.out + said.err
-    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html") == 1
     (line,) = [one for one in json.loads(capsys.readouterr().out) if one["failed"]]
     assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
-    (kept,) = (tmp_path / "kept").iterdir()
-    assert list(json.loads(kept.read_text())["failed"].values()) == ["store of 16 bytes past the end"]
     assert _asked(cache, *words, "--ranges", "--format", "json") == 1
     assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
     assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
     said = capsys.readouterr()
     assert (said.out, "store of 16 bytes past the end" in said.err) == ("", True)
+
+
+def test_only_what_the_model_is_of_is_evidence():
+    """Warm buffers, or calls before each sample, are another measurement."""
+    record = next(one for one in read([PUBLISHED]) if is_evidence(one))
+    timing = record.request.configuration["timing"]
+    led = {**record.request.configuration, "timing": {**timing, "lead_in_calls": 5}}
+    none = {**record.request.configuration, "timing": {**timing, "lead_in_calls": 0}}
+    assert not is_evidence(dataclasses.replace(record, timing=dataclasses.replace(record.timing, l2="hot", slots=1)))
+    assert not is_evidence(dataclasses.replace(record, request=dataclasses.replace(record.request, configuration=led)))
+    assert is_evidence(dataclasses.replace(record, request=dataclasses.replace(record.request, configuration=none)))
+
+
+@pytest.mark.slow
+def test_experiments_of_gpus_are_predicted_without_naming_the_simulator(cache, capsys):
+    words = ("+exp=allreduce_gpus", "fabric.gpu=h200", "world_size=2", "dtype=bfloat16", f"cache_dir={cache}")
+    assert main(["predict", *words, "algorithms=[one_shot]", "sizes=[1K]", "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert (line["size_bytes"], line["refused"]) == (1024, "")
+    assert main(["predict", *words, "fabric=nvshmem"]) == 2
+    assert "fabric" in capsys.readouterr().err
+
+
+def test_libraries_beside_take_part_of_the_cache(cache, capsys):
+    case = dataclasses.replace(ONE, size_bytes=65536)
+    names = asking.libraries_beside(case)
+    assert {"nccl", "torch/one_shot", "torch/two_shot", "nvshmem"} <= set(names)
+    assert "torch/multimem" not in names, "it needs multicast"
+    others = asking.libraries_beside(dataclasses.replace(case, dtype="float16"))
+    assert not {"torch/one_shot", "torch/two_shot"} & set(others)
+    times = []
+    for baselines in ("auto", "none"):
+        words = ("sizes=[64K]", "algorithms=[one_shot]", f"baselines={baselines}", "--format", "json")
+        assert _asked(cache, "fabric.gpu=h200", *words) == 0
+        times.append(json.loads(capsys.readouterr().out)[0]["time_us"])
+    assert times[0] > times[1]
 
 
 def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):
