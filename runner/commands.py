@@ -587,11 +587,6 @@ def _complete_override_or_records(
     is_flag=True,
     help="Print the model's errors on the published records, or on the records that follow.",
 )
-@click.option(
-    "--write",
-    is_flag=True,
-    help="With --score: compile and simulate what published records lack, and write the score.",
-)
 def predict(**options: Any) -> int:
     """Predict times on a type of GPU, on a machine without any.
 

@@ -21,7 +21,7 @@ from runner.predict import on_records, published, ranges
 from runner.predict.asking import asked_jobs, series_of
 from runner.predict.score import scored
 from runner.predict.shown import Series, document
-from runner.predict.stored_score import Stored, shown, stored, write
+from runner.predict.stored_score import Stored, shown, stored
 from runner.predict.tracing import check_timed, trace
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
@@ -38,7 +38,6 @@ class Options:
     form: str = "text"
     explain: bool = False
     score: bool = False
-    write: bool = False
     ranges: bool = False
     output: Path | None = None
     page: Path | None = None
@@ -47,12 +46,8 @@ class Options:
 
 def check(options: Options) -> None:
     """RequestError for options that exclude each other, or have no effect together."""
-    if options.write and not options.score:
-        raise RequestError("--write has no effect without --score (--write), add --score")
     if options.score and (options.explain or options.multirun or options.config_dir):
         raise RequestError("--score reads records (--score), leave --explain, -m and --config-dir out")
-    if options.score and options.write and options.overrides:
-        raise RequestError("--write is of the score by the published records (--write), leave other records out")
     for name in ("ranges", "output", "page", "trace"):
         if getattr(options, name) and options.score:
             shown_name = "-o" if name == "output" else f"--{name}"
@@ -68,7 +63,7 @@ def predict(options: Options) -> int:
     wrong request."""
     if options.score:
         with _noted("while scoring; what was simulated stays"):
-            return _score_of(options.overrides, options.form) if options.overrides else _score(options)
+            return _score_of(options.overrides, options.form) if options.overrides else _score(options.form)
     _check_files(options)
     score = stored()
     asked = asked_jobs(options.overrides, options.multirun, options.config_dir)
@@ -150,23 +145,15 @@ def _shown(found: Sequence[Series], options: Options) -> str:
     return document(found, options.form, [one for series in found for one in ranges.sheet(series)], [ranges.CAPTION])
 
 
-def _score(options: Options) -> int:
-    """Score the model by the published records; write the score if asked."""
-    if options.form not in ("json", "text"):
-        raise RequestError(f"a score has no {_NAMES[options.form]} (--score), give --format json or text")
-    root = CONF.parent
-    if options.write:
-        published.make(root, lambda line: print(line, file=sys.stderr, flush=True))
+def _score(form: str) -> int:
+    """Score the model by the published records."""
+    if form not in ("json", "text"):
+        raise RequestError(f"a score has no {_NAMES[form]} (--score), give --format json or text")
     try:
-        found = scored(published.evidence(root))
+        found = scored(published.evidence(CONF.parent)).document()
     except ValueError as error:
         raise RequestError(f"{error} (--score)") from error
-    if options.write:
-        write(found)
-        print(
-            "what changed in reports/published is in its manifest after: python -m reports published", file=sys.stderr
-        )
-    print(json.dumps(found.document(), indent=1) if options.form == "json" else shown(found.document(), room_here()))
+    print(json.dumps(found, indent=1) if form == "json" else shown(found, room_here()))
     return 0
 
 

@@ -97,12 +97,6 @@ def write_profiles(found: Mapping[str, CaseWork], path: Path) -> None:
     write_file(path, lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
 
 
-def make(root: Path, say: Callable[[str], None]) -> None:
-    """Compile and simulate what is missing beside the published records. RequestError if a commit can't be compiled."""
-    for name, records in machines(root).items():
-        make_set(root / PLACE / name, records, root, say)
-
-
 def make_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
     """Compile and simulate what is missing in a set's folder, unless a set beside it has it of the same code. What was
     simulated until an interrupt is kept.

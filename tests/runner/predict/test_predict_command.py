@@ -168,7 +168,6 @@ def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
     [
         ["fabric.gpu=null"],
         ["fabric.gpu=h999"],
-        ["--write"],
         ["--score"],
         ["algorithms=[lamport]", "sizes=[4M]"],
         ["timing.mode=eager"],

@@ -94,5 +94,3 @@ def test_records_without_times_of_ours_are_one_line(tmp_path: Path, capsys: pyte
         asked_of([record("nccl", 1 << 20)])
     assert main(["predict", "--score", str(tmp_path / "none")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert main(["predict", "--score", "--write", "records"]) == 2
-    assert "--write is of the score by the published records" in capsys.readouterr().err
