@@ -577,12 +577,6 @@ def _complete_override_or_records(
     help="Write a page with figures, tables and, with --explain, critical paths, too: a name that ends in .html.",
 )
 @click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the timelines of all ranks and blocks, too, for Perfetto: a name that ends in .json.",
-)
-@click.option(
     "--score",
     is_flag=True,
     help="Print the model's errors on the published records, or on the records that follow.",

@@ -58,9 +58,9 @@ def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None
         return [_asked(job) for job in compose_jobs((*assumed, *overrides), multirun)]
 
 
-def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = False) -> Series:
-    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths, and if
-    keeps_spans with the timelines of all blocks. A simulation may take the request's deadline_s, at least DEADLINE_S.
+def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
+    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths.
+    A simulation may take the request's deadline_s, at least DEADLINE_S.
     RequestError for a job that has no cases."""
     known = rates_of(asked.type)
     limit_s = max(DEADLINE_S, asked.request.deadline_s)
@@ -87,7 +87,7 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
         try:
             one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                path = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                path = explained(case, known, request.cache_dir, asked.arch, limit_s)
                 paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             unfinished[case] = f"{first_line(error)}; deadline_s gives it more"

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from reports.record.bundle import can_be_written, read, write_file
@@ -22,7 +22,6 @@ from runner.predict.asking import asked_jobs, series_of
 from runner.predict.score import scored
 from runner.predict.shown import Series, document
 from runner.predict.stored_score import Stored, shown, stored
-from runner.predict.tracing import check_timed, trace
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
 from runner.request_error import RequestError
@@ -41,14 +40,13 @@ class Options:
     ranges: bool = False
     output: Path | None = None
     page: Path | None = None
-    trace: Path | None = None
 
 
 def check(options: Options) -> None:
     """RequestError for options that exclude each other, or have no effect together."""
     if options.score and (options.explain or options.multirun or options.config_dir):
         raise RequestError("--score reads records (--score), leave --explain, -m and --config-dir out")
-    for name in ("ranges", "output", "page", "trace"):
+    for name in ("ranges", "output", "page"):
         if getattr(options, name) and options.score:
             shown_name = "-o" if name == "output" else f"--{name}"
             raise RequestError(f"{shown_name} is of new predictions ({shown_name}), leave --score out")
@@ -67,11 +65,8 @@ def predict(options: Options) -> int:
     _check_files(options)
     score = stored()
     asked = asked_jobs(options.overrides, options.multirun, options.config_dir)
-    if options.trace is not None:
-        check_timed(asked)
-    has_paths = options.explain or options.trace is not None
     with _noted("while predicting; nothing is printed or written, the profiles of finished cases are in cache_dir"):
-        found = [series_of(one, score, has_paths, keeps_spans=options.trace is not None) for one in asked]
+        found = [series_of(one, score, options.explain) for one in asked]
     with _noted("while writing; the files that are said to be written are whole, no other was changed"):
         return _told(options, score, found)
 
@@ -85,10 +80,6 @@ def _told(options: Options, score: Stored, found: list[Series]) -> int:
         return 1
     if not any(one.predictions for one in found):
         raise RequestError(f"nothing can be predicted: {'; '.join(found[0].refusals) or 'no case'} (algorithms)")
-    if options.trace is not None:
-        _write(options.trace, json.dumps(trace(found), separators=(",", ":")) + "\n", "--trace")
-        if not options.explain:
-            found = [replace(one, paths={}) for one in found]
     if options.page is not None:
         from runner.predict.page import page
 
@@ -113,12 +104,11 @@ def _noted(said: str) -> Iterator[None]:
 
 def _check_files(options: Options) -> None:
     """RequestError, before anything is simulated, if a file could not be written or has a name of another kind."""
-    files = {"-o": options.output, "--page": options.page, "--trace": options.trace}
+    files = {"-o": options.output, "--page": options.page}
     given = {name: path for name, path in files.items() if path is not None}
     for name, path in given.items():
-        suffixes = {"--page": (".html", ".htm"), "--trace": (".json",)}.get(name)
-        if suffixes and path.suffix not in suffixes:
-            raise RequestError(f"{path}: a name that ends in {suffixes[0]} is needed ({name})")
+        if name == "--page" and path.suffix not in (".html", ".htm"):
+            raise RequestError(f"{path}: a name that ends in .html is needed (--page)")
         try:
             can_be_written(path)
         except ValueError as error:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from kernels.catalogue import ALL_SPECS, find
+from kernels.catalogue import ALL_SPECS, NAMES, find
 from kernels.spec import Case
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE, Tuning
 from memory.fabric import Executable
@@ -223,6 +223,42 @@ def _of_step(module, case):
     never = replace(step, blocks=tuning.max_blocks, up_to_bytes=-1)
     always = replace(step, up_to_bytes=ANY_SIZE, up_to_ranks=MAX_WORLD_SIZE)
     return module.spec_of(replace(tuning, steps=(never, always)))
+
+
+def _clocked(name, ranks, size_bytes, folder):
+    spec = find(name)
+    accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
+    case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
+    return profiling.clocked(predicting.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
+
+
+def test_one_shot_waits_for_two_barriers_and_one_load(compile_cache):
+    found = _clocked("all_reduce/one_shot", 4, 64 << 10, compile_cache)
+    assert found.path.counts == {
+        "own_load": 1,  # the table of peers' flags
+        "remote_load": 1,
+        "hop": 2,
+        "store": 2,
+        "fence": 1,
+        "fence_after_stores": 1,
+        "barrier": 2,
+    }
+    assert found.clock_us == pytest.approx(0.3 + 2 * (0.58 + 0.69) + 0.87)
+    body = found.phases[1]
+    for viewer in range(4):
+        assert body.bytes("read", viewer=viewer, target=(viewer + 1) % 4) == 64 << 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kernel_has_a_path(name, compile_cache):
+    found = _clocked(name, 2, 4 << 10, compile_cache)
+    steps = found.path.segments
+    assert found.path.weigh(H200_TRIAL) == pytest.approx(found.path.total_us) == pytest.approx(max(found.ends_us))
+    assert steps[0].from_us == 0.0
+    assert all(one.to_us == other.from_us for one, other in itertools.pairwise(steps))
+    assert "own_load" in found.path.counts
+    assert not name.startswith("barrier/") or "hop" in found.path.counts or "switch_hop" in found.path.counts
 
 
 def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(compile_cache):
