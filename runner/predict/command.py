@@ -155,11 +155,11 @@ def _score_of(places: Sequence[str], form: str) -> int:
         (job,) = compose_jobs((), False)
     profiled = on_records.profiled_in(job.request.cache_dir, usable_cores())
     try:
-        asked = on_records.asked_of(read(list(places)))
+        worlds = on_records.worlds_of(read(list(places)))
     except ValueError as error:
         raise RequestError(f"{error} (--score), give folders or bundles of timed records") from error
     found, problems = on_records.scored(
-        asked, profiled, stored(), lambda line: print(line, file=sys.stderr, flush=True)
+        worlds, profiled, stored(), lambda line: print(line, file=sys.stderr, flush=True)
     )
     if not found:
         raise RequestError(f"nothing can be predicted: {next(iter(problems.values()))} (--score)")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kernels.catalogue import is_known
@@ -19,12 +18,11 @@ from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
-from runner.predict.evidence import gpu_of, is_evidence
-from runner.predict.model import terms_of
+from runner.predict.evidence import gpu_of, grouped, is_evidence, pooled
 from runner.predict.predictable import is_dependent
 from runner.predict.profiles import Found, Profiles, Unprofiled
 from runner.predict.rates import rates_of
-from runner.predict.score import Pair, errors_of, grouped, regret_of
+from runner.predict.score import Pair, errors_of, regret_of
 from runner.predict.stored_score import Stored
 
 MEDIAN, RANKS = 0.08, 0.9
@@ -35,36 +33,6 @@ FEWEST = 5
 
 LINES = 10
 """Number of lines that tell how far the simulator is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A measured case. time_us: the median over its worlds; footprint_bytes: as in evidence.Measured."""
-
-    gpu: str
-    arch: str
-    case: Case
-    time_us: float
-    footprint_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A measured case and its predicted time, in microseconds."""
-
-    asked: Asked
-    predicted_us: float
-
-    @property
-    def pair(self) -> Pair:
-        """Return the measured and the predicted time."""
-        return self.asked.time_us, self.predicted_us
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """Return what the cases that a choice is made among have in common."""
-        case = self.asked.case
-        return self.asked.gpu, case.op, case.dtype, case.world_size, case.placement, case.size_bytes
 
 
 Profiled = Callable[[str, Sequence[Case]], Iterable[Found]]
@@ -84,51 +52,54 @@ def profiled_in(cache_dir: Path, processes: int) -> Profiled:
     return profiled
 
 
-def asked_of(records: Iterable[Record]) -> list[Asked]:
-    """Return the timed cases of the catalogue's kernels among records. ValueError without any."""
-    worlds: dict[tuple[str, str, Case], list[Record]] = {}
-    for one in records:
-        name = f"{one.case.op}/{one.case.algorithm}"
-        if is_evidence(one) and is_known(name) and not is_dependent(one.case.algorithm) and one.kernel is not None:
-            worlds.setdefault((gpu_of(one), one.kernel.arch, case_of(one.case)), []).append(one)
-    if not worlds:
+def worlds_of(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the timed cases of the catalogue's kernels among records, the worlds of each together. ValueError without
+    any."""
+    ours = [one for one in records if is_evidence(one) and is_known(f"{one.case.op}/{one.case.algorithm}")]
+    ours = [one for one in ours if not is_dependent(one.case.algorithm)]
+    if not ours:
         raise ValueError("no record has a time of the catalogue's kernels that the model is of")
-    return [_asked(*key, members) for key, members in worlds.items()]
+    return grouped(ours, lambda one: (gpu_of(one), arch_of(one), case_of(one.case)))
+
+
+def arch_of(record: Record) -> str:
+    """Return the architecture that a record's kernel was compiled for."""
+    assert record.kernel is not None, "evidence has a kernel"
+    return record.kernel.arch
 
 
 def scored(
-    asked: Sequence[Asked], profiled: Profiled, score: Stored, say: Callable[[str], None]
-) -> tuple[list[Scored], dict[Case, str]]:
-    """Return the predictions of measured cases, and why others have none."""
-    found: list[Scored] = []
+    worlds: Sequence[Sequence[Record]], profiled: Profiled, score: Stored, say: Callable[[str], None]
+) -> tuple[list[Pair], dict[Case, str]]:
+    """Return measured cases with their predicted times, and why others have none."""
+    found: list[Pair] = []
     problems: dict[Case, str] = {}
-    rates = {name: rates_of(gpu_type(name)).rates for name in {one.gpu for one in asked}}
-    step = max(len(asked) // LINES, 1)
+    rates = {name: rates_of(gpu_type(name)).rates for name in {gpu_of(one[0]) for one in worlds}}
+    step = max(len(worlds) // LINES, 1)
     done = 0
-    for members in grouped(asked, lambda one: one.arch):
-        of = {same[0].case: same for same in grouped(members, lambda one: one.case)}
-        for case, work in profiled(members[0].arch, list(of)):
+    for members in grouped(worlds, lambda one: arch_of(one[0])):
+        of = {case_of(same[0][0].case): same for same in grouped(members, lambda one: case_of(one[0].case))}
+        for case, work in profiled(arch_of(members[0][0]), list(of)):
             if isinstance(work, Unprofiled):
                 problems[case] = work.reason
             else:
-                for one in of[case]:
-                    terms = terms_of(work, rates[one.gpu], one.footprint_bytes)
-                    found.append(Scored(one, terms.time_us(score.constants)))
+                cases = [pooled(one, work, rates[gpu_of(one[0])]) for one in of[case]]
+                found += [(one, one.terms.time_us(score.constants)) for one in cases]
             done += 1
             if done % step == 0:
-                say(f"{done} of {counted(len(asked), 'case')} simulated")
+                say(f"{done} of {counted(len(worlds), 'case')} simulated")
     return found, problems
 
 
-def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | None) -> str:
+def report(found: Sequence[Pair], problems: Mapping[Case, str], width: int | None) -> str:
     """Return the errors as a table, by op and number of ranks, with a line for tunings and a verdict."""
-    groups: dict[str, list[Scored]] = {}
-    for one in found:
-        case = one.asked.case
-        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {one.asked.gpu}", []).append(one)
-    tunings = [one for one in found if has_tuning(one.asked.case.algorithm)]
+    groups: dict[str, list[Pair]] = {}
+    for pair in found:
+        case = pair[0].case
+        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {pair[0].gpu}", []).append(pair)
+    tunings = [pair for pair in found if has_tuning(pair[0].case.algorithm)]
     groups["tunings on trial"] = tunings
-    groups["the catalogue's own"] = [one for one in found if not has_tuning(one.asked.case.algorithm)]
+    groups["the catalogue's own"] = [pair for pair in found if pair not in tunings]
     groups["all"] = list(found)
     lines = tuple(Line({"measured": title, **_cells(members)}) for title, members in groups.items() if members)
     columns = tuple(lines[0].cells)
@@ -138,40 +109,29 @@ def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | N
     return "\n".join([table, "", *said, _verdict(tunings or found, found)])
 
 
-def correlations(found: Sequence[Scored]) -> list[float]:
-    """Return Spearman's correlation of predicted and measured times within each size of FEWEST cases at least."""
-    groups = grouped(found, lambda one: one.group)
-    return [spearman([one.pair for one in members]) for members in groups if len(members) >= FEWEST]
-
-
-def spearman(pairs: Sequence[Pair]) -> float:
-    """Return Spearman's rank correlation of pairs, -1 to 1; equal values share a rank. 0.0 if the values of one side
-    are all equal."""
+def correlations(found: Sequence[Pair]) -> list[float]:
+    """Return Spearman's rank correlation of predicted and measured times within each size of FEWEST cases at least;
+    equal values share a rank, and where all of one side are equal it is 0.0."""
     from scipy import stats
 
-    if any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
-        return 0.0
-    return float(stats.spearmanr(pairs).statistic)
+    orders = []
+    for members in grouped(found, lambda pair: pair[0].choice):
+        measured_us, predicted_us = [one.time_us for one, _ in members], [us for _, us in members]
+        if len(members) >= FEWEST:
+            is_flat = len(set(measured_us)) < 2 or len(set(predicted_us)) < 2
+            orders.append(0.0 if is_flat else float(stats.spearmanr(measured_us, predicted_us).statistic))
+    return orders
 
 
-def _asked(gpu: str, arch: str, case: Case, worlds: Sequence[Record]) -> Asked:
-    times = [one.timing for one in worlds if one.timing is not None]
-    time_us = statistics.median(one.median_us for one in times)
-    return Asked(gpu, arch, case, time_us, float(times[0].footprint_bytes))
-
-
-def _cells(members: Sequence[Scored]) -> dict[str, str]:
-    errors = errors_of(one.pair for one in members)
+def _cells(members: Sequence[Pair]) -> dict[str, str]:
+    errors, regret, orders = errors_of(members), regret_of(members), correlations(members)
     assert errors is not None, "members are not empty"
-    groups = grouped(members, lambda one: one.group)
-    regret = regret_of([[one.pair for one in group] for group in groups])
-    orders = correlations(members)
     return {
         "cases": str(errors.cases),
         "median": f"{errors.median:.1%}",
         "p95": f"{errors.p95:.1%}",
         "largest": f"{errors.largest:.1%}",
-        "sizes": str(len(groups)),
+        "sizes": str(len(grouped(members, lambda pair: pair[0].choice))),
         "rank correlation": f"{statistics.mean(orders):.3f}" if orders else "",
         "lowest": f"{min(orders):.3f}" if orders else "",
         "regret": f"{regret.mean:.1%}" if regret else "",
@@ -179,9 +139,9 @@ def _cells(members: Sequence[Scored]) -> dict[str, str]:
     }
 
 
-def _verdict(members: Sequence[Scored], found: Sequence[Scored]) -> str:
+def _verdict(members: Sequence[Pair], found: Sequence[Pair]) -> str:
     """The goals, reached or not: the error of tunings on trial where there are any, and the order of all cases."""
-    errors, orders = errors_of(one.pair for one in members), correlations(found)
+    errors, orders = errors_of(members), correlations(found)
     assert errors is not None, "members are not empty"
     mean = statistics.mean(orders) if orders else 0.0
     is_met = errors.median <= MEDIAN and mean >= RANKS

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from runner.predict.evidence import Measured
+from runner.predict.evidence import Measured, grouped
 from runner.predict.fitting import fitted
 from runner.predict.model import REGIMES, Fitted, Floats, columns, times_us
 from runner.predict.splits import APART, FITTED_TO, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, Split, known_cases
@@ -19,10 +19,8 @@ TIE = 0.02
 INTERVAL = (0.05, 0.95)
 """Quantiles of measured over predicted time that an interval reaches from and to."""
 
-Pair = tuple[float, float]
-"""A case's measured and predicted time, in microseconds."""
-
-Member = TypeVar("Member")
+Pair = tuple[Measured, float]
+"""A measured case and its predicted time, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,10 @@ def scored(cases: Sequence[Measured]) -> Score:
     return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, fitted(known), intervals(known), rows)
 
 
-def left_out(cases: Sequence[Measured], split: Split) -> list[tuple[Measured, float]]:
+def left_out(cases: Sequence[Measured], split: Split) -> list[Pair]:
     """Return each case that a split leaves out with the time by constants that did not see its group, in
     microseconds."""
-    found: list[tuple[Measured, float]] = []
+    found: list[Pair] = []
     for known, unknown in split.folds(cases):
         times = times_us(columns([one.terms for one in unknown]), astuple(fitted(known)))
         found += zip(unknown, times.tolist(), strict=True)
@@ -115,21 +113,21 @@ def intervals(cases: Sequence[Measured]) -> dict[str, tuple[float, float]]:
     }
 
 
-def errors_of(pairs: Iterable[Pair]) -> Errors | None:
+def errors_of(pairs: Sequence[Pair]) -> Errors | None:
     """Return the errors of cases; None without any."""
-    values: Floats = np.array([abs(predicted / measured - 1) for measured, predicted in pairs])
-    if not values.size:
+    if not pairs:
         return None
-    return Errors(values.size, float(np.median(values)), float(np.quantile(values, 0.95)), float(values.max()))
+    values: Floats = np.array([abs(predicted_us / one.time_us - 1) for one, predicted_us in pairs])
+    return Errors(len(pairs), float(np.median(values)), float(np.quantile(values, 0.95)), float(values.max()))
 
 
-def regret_of(groups: Iterable[Sequence[Pair]]) -> Regret | None:
-    """Return the regret of choosing the shortest predicted time in each group of two cases or more; None without such a
-    group."""
+def regret_of(pairs: Sequence[Pair]) -> Regret | None:
+    """Return the regret of choosing the shortest predicted time wherever there are two algorithms or more; None where
+    nothing is chosen."""
     shares = [
-        min(group, key=lambda one: one[1])[0] / min(measured for measured, _ in group) - 1
-        for group in groups
-        if len(group) > 1
+        min(members, key=lambda pair: pair[1])[0].time_us / min(one.time_us for one, _ in members) - 1
+        for members in grouped(pairs, lambda pair: pair[0].choice)
+        if len(members) > 1
     ]
     if not shares:
         return None
@@ -138,21 +136,10 @@ def regret_of(groups: Iterable[Sequence[Pair]]) -> Regret | None:
     return Regret(len(shares), float(values.mean()), float(np.quantile(values, 0.95)), right)
 
 
-def grouped(members: Iterable[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
-    """Return members with equal keys together, in the order of the first ones."""
-    found: dict[Hashable, list[Member]] = {}
-    for one in members:
-        found.setdefault(key(one), []).append(one)
-    return list(found.values())
-
-
 def _row(split: Split, cases: Sequence[Measured]) -> Row:
     predicted = left_out(cases, split)
-    errors = errors_of((one.time_us, time_us) for one, time_us in predicted)
-    if split not in (UNSEEN_SERIES, UNSEEN_ALGORITHM):
-        return Row(split.title, errors)
-    groups = grouped(predicted, lambda pair: pair[0].choice)
-    return Row(split.title, errors, regret_of([[(one.time_us, us) for one, us in group] for group in groups]))
+    is_choice = split in (UNSEEN_SERIES, UNSEEN_ALGORITHM)
+    return Row(split.title, errors_of(predicted), regret_of(predicted) if is_choice else None)
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float]:

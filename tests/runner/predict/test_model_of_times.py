@@ -6,6 +6,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
+from kernels.spec import Case
 from runner.gpu.reading import gpu_type
 from runner.predict.case_work import CaseWork, Direction, PhaseWork
 from runner.predict.evidence import Measured
@@ -136,7 +137,9 @@ def _terms() -> list[Terms]:
 
 def _cases(times) -> list[Measured]:
     return [
-        Measured("h200-x2", "h200", "all_reduce", "one_shot", "bfloat16", 2, 1024, time_us, terms)
+        Measured(
+            "h200-x2", "h200", Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 2), time_us, terms
+        )
         for time_us, terms in zip(times, _terms(), strict=True)
     ]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernels.spec import Case
 from runner.predict import published
 from runner.predict.evidence import COMMAND, Measured
 from runner.predict.model import Fitted, Terms
@@ -66,11 +67,12 @@ def test_a_split_without_records_says_so(document):
 
 def _case(op="all_reduce", algorithm="one_shot", ranks=2, size=1024, time_us=2.0, of="h200-x2", gpu="h200"):
     terms = Terms(0.5, 2.0, 0.0, size / 1e5, 0.0, 0.0)
-    return Measured(of, gpu, op, algorithm, "bfloat16", ranks, size, time_us, terms)
+    return Measured(of, gpu, Case(op, algorithm, "bfloat16", "float32", "sum", size, ranks), time_us, terms)
 
 
 def test_no_case_is_predicted_by_constants_that_saw_its_group(cases):
-    def group(split, one):
+    def group(split, measured):
+        one = measured.case
         return {
             "unseen algorithm x ranks": (one.op, one.algorithm, one.world_size),
             "unseen op x algorithm": (one.op, one.algorithm),
@@ -83,7 +85,7 @@ def test_no_case_is_predicted_by_constants_that_saw_its_group(cases):
         for known, unknown in split.folds(cases):
             assert not {group(split, one) for one in known} & {group(split, one) for one in unknown}
             predicted += unknown
-        wanted = [one for one in cases if split.title != "2 to 4 GPUs" or one.world_size == 4]
+        wanted = [one for one in cases if split.title != "2 to 4 GPUs" or one.case.world_size == 4]
         assert sorted(predicted, key=str) == sorted(wanted, key=str)
 
 
@@ -106,29 +108,34 @@ def test_another_day_and_gpu_are_scored_where_there_are_records_and_nothing_is_f
     assert found.apart == ("h100-x2", "h200-x2-2026-12-01", "h200-x8")
 
 
+def _pairs(*times, size=1024):
+    """Measured and predicted times of algorithms of one size."""
+    return [(_case(algorithm=f"a{number}", size=size, time_us=us), it) for number, (us, it) in enumerate(times)]
+
+
 def test_errors_are_relative_to_the_measured_time():
-    errors = errors_of([(2.0, 2.2), (4.0, 3.0), (5.0, 5.0)])
+    errors = errors_of(_pairs((2.0, 2.2), (4.0, 3.0), (5.0, 5.0)))
     assert (errors.cases, errors.median, errors.largest) == (3, pytest.approx(0.1), pytest.approx(0.25))
     assert errors_of([]) is None
 
 
 def test_regret_is_what_the_choice_costs():
-    first, second = [(2.0, 2.0), (2.02, 1.9)], [(3.0, 2.0), (2.0, 1.9)]  # 1 % slower, the best
-    regret = regret_of([first, second, [(2.0, 1.0)]])
+    alone = _pairs((2.0, 1.0), size=8192)
+    regret = regret_of([*_pairs((2.0, 2.0), (2.02, 1.9)), *_pairs((3.0, 2.0), (2.0, 1.9), size=4096), *alone])
     assert (regret.choices, regret.right) == (2, 1.0)
     assert regret.mean == pytest.approx(0.005)
-    worse = regret_of([[(2.0, 1.0), (2.02, 1.9)], [(3.0, 1.0), (2.0, 1.9)]])
+    worse = regret_of([*_pairs((2.0, 1.0), (2.02, 1.9)), *_pairs((3.0, 1.0), (2.0, 1.9), size=4096)])
     assert (worse.right, worse.mean) == (0.5, pytest.approx(0.25))
-    assert regret_of([[(2.0, 1.0)]]) is None
+    assert regret_of(alone) is None
 
 
 def test_the_score_is_of_cases_on_2_and_4_gpus(cases):
-    assert {one.world_size for one in cases} == set(SCORED_RANKS)
+    assert {one.case.world_size for one in cases} == set(SCORED_RANKS)
 
 
 def test_left_out_needs_two_groups():
     one = _case()
-    assert left_out([one, replace(one, size_bytes=2048)], UNSEEN_SERIES) == []
+    assert left_out([one, _case(size=2048)], UNSEEN_SERIES) == []
     assert left_out([one], UNSEEN_ALGORITHM) == []
 
 

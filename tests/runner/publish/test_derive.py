@@ -323,7 +323,9 @@ def test_nothing_is_fitted_to_a_set_that_is_published_later(project: Path, real:
         dataclasses.replace(one, published=f"{one.published}-2026-12-01", time_us=3 * one.time_us) for one in cases
     ]
     other = [dataclasses.replace(one, published="h100-x2", gpu="h100", time_us=9 * one.time_us) for one in cases]
-    odd = [dataclasses.replace(one, published="h200-x3", world_size=3) for one in cases]
+    odd = [
+        dataclasses.replace(one, published="h200-x3", case=dataclasses.replace(one.case, world_size=3)) for one in cases
+    ]
     alone, beside = scored(cases), scored([*other, *later, *cases, *odd])
     assert (beside.constants, beside.intervals, beside.cases) == (alone.constants, alone.intervals, alone.cases)
     apart = {"another day", "other numbers of GPUs", "another GPU type, floors only"}
