@@ -22,7 +22,7 @@ from runner.predict.predictable import DEPENDENT, check_predictable, check_ranks
 from runner.predict.predicting import HEAP_BYTES, Prediction, predicted
 from runner.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from runner.predict.rates import rates_of
-from runner.predict.shown import Series
+from runner.predict.shown import MISSING, Series
 from runner.predict.stored_score import Stored
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.gpu_types import arch_of
@@ -68,9 +68,8 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
     request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
     check_against_catalogue(request)
     cases = cases_of(request)
-    refused: dict[Case, str] = {}
-    unfinished: dict[Case, str] = {}
-    failed: dict[Case, str] = {}
+    missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
+    refused = missing["refused"]
     for case in cases:
         refusal = expected_refusal(case, request.fabric)
         if refusal is not None or is_dependent(case.algorithm):
@@ -90,14 +89,14 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
                 path = explained(case, known, request.cache_dir, asked.arch, limit_s)
                 paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
-            unfinished[case] = f"{first_line(error)}; deadline_s gives it more"
+            missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
             continue
         except (CompilationError, WorldFailure) as error:
-            failed[case] = first_line(error)
+            missing["failed"][case] = first_line(error)
             continue
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
         predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
-    return Series(known, tuple(predictions), refused, paths, unfinished, failed)
+    return Series(known, tuple(predictions), missing, paths)
 
 
 def libraries_beside(case: Case) -> tuple[str, ...]:

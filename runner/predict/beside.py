@@ -47,7 +47,7 @@ def beside_measured(
         spec, code = contestant.spec, contestant.executable
         assert isinstance(spec, KernelSpec)
         assert code is not None
-        work = kept_work(compiled_already(contestant.case, spec, code), cache_dir, Budget(limit_s).clock)
+        work = kept_work(compiled_already(contestant.case, spec, code), cache_dir, Budget(limit_s))
         known, score, ranks = rates_of(type_), stored(), contestant.case.world_size
         return predicted_beside(work, timing.footprint_bytes, timing.median_us, known, score, ranks)
     except TimeoutError as error:

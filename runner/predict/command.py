@@ -73,13 +73,14 @@ def predict(options: Options) -> int:
 
 def _told(options: Options, score: Stored, found: list[Series]) -> int:
     """Write and print predictions as they are asked for. Returns the exit code."""
-    late = [line for one in found for line in (*one.omissions, *one.failures)]
+    late = [line for one in found for _, line in one.reasons("unfinished", "failed")]
     for line in late:
         print(f"symlab: {line}", file=sys.stderr, flush=True)
     if late and not any(one.predictions for one in found):
         return 1
     if not any(one.predictions for one in found):
-        raise RequestError(f"nothing can be predicted: {'; '.join(found[0].refusals) or 'no case'} (algorithms)")
+        why = "; ".join(line for _, line in found[0].reasons())
+        raise RequestError(f"nothing can be predicted: {why or 'no case'} (algorithms)")
     if options.page is not None:
         from runner.predict.page import page
 

@@ -269,7 +269,7 @@ def test_equal_times_have_one_rank_and_one_mark(cache):
     names = ("one_shot", "two_shot", "ll")
     same = [dataclasses.replace(first, case=dataclasses.replace(ONE, algorithm=name)) for name in names]
     later = dataclasses.replace(same[2], time_us=first.time_us * 2)
-    series = shown.Series(known, (later, *same[:2]), {})
+    series = shown.Series(known, (later, *same[:2]))
     assert [rank for rank, _ in series.ranked()] == [1, 1, 3]
     (table,) = shown.tables(series)
     assert table.columns == ("size", "ll", "one_shot", "two_shot"), "in the job's order"

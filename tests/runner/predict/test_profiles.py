@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ import pytest
 from kernels.catalogue import find
 from kernels.spec import Case
 from runner.predict import budget, profiles, profiling
+from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import runnable_of, work_of
-from runner.predict.profiles import LOST, Found, Profiles, SharedClock, Unprofiled
+from runner.predict.profiles import LOST, Found, Profiles, Unprofiled
 from runner.predict.profiling import profiled
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
@@ -48,7 +50,7 @@ def test_a_shared_clock_gives_the_profiles_of_a_clock_for_each(
         return usual(*words)
 
     monkeypatch.setattr(budget, "clocked", counted)
-    clock = SharedClock()
+    clock = Budget()
     assert [profiled(one, H200_TRIAL, None, clock) for one in runnables] == plain
     assert len(asked) < 2 * len(cases), "each has its own path and the least one: some of them are the same launch"
 
@@ -158,9 +160,9 @@ def test_a_simulation_ends_with_the_models_time(tmp_path: Path, monkeypatch: pyt
 def test_a_budget_gives_no_simulation_more_than_the_deadline_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     limits_s: list[float] = []
     monkeypatch.setattr(budget, "clocked", lambda runnable, costs, limit_s: limits_s.append(limit_s))
-    given: Any = None
-    budget.Budget(1e9).clock(given, H200_TRIAL)
-    budget.Budget(50.0).clock(given, H200_TRIAL)
+    given: Any = SimpleNamespace(case=made("one_shot", 1 << 12), executable=SimpleNamespace(digest=""), launch=None)
+    Budget(1e9)(given, H200_TRIAL)
+    Budget(50.0)(given, H200_TRIAL)
     assert limits_s[0] == profiling.DEADLINE_S
     assert 0 < limits_s[1] <= 50
 

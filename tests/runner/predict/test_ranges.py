@@ -51,7 +51,7 @@ def _series(times, error=(0.9, 1.1)):
         for name, by_size in times.items()
         for size, one in by_size.items()
     ]
-    return Series(KNOWN, tuple(made), {})
+    return Series(KNOWN, tuple(made))
 
 
 def test_a_crossover_is_where_lines_over_logarithms_meet():
@@ -83,10 +83,10 @@ def test_a_size_with_an_unfinished_simulation_has_no_range():
     """At 2 KiB a had no time: whether b is the fastest there is unknown, and that refuses nothing."""
     made = _series({"a": {1: 1.0, 4: 4.0}, "b": dict.fromkeys((1, 2, 4), 2.0)})
     late = replace(made.predictions[0].case, size_bytes=2048)
-    first, second = ranges(replace(made, unfinished={late: "not simulated within 300 s"}))
+    first, second = ranges(replace(made, missing={"unfinished": {late: "not simulated within 300 s"}}))
     assert (first.algorithm, first.sizes, second.algorithm, second.sizes) == ("a", (1024,), "b", (4096,))
     assert first.crossing.at_bytes == pytest.approx(2048)
-    nothing = replace(made, unfinished={replace(late, size_bytes=size << 10): "late" for size in (1, 2, 4)})
+    nothing = replace(made, missing={"failed": {replace(late, size_bytes=size << 10): "late" for size in (1, 2, 4)}})
     assert ranges(nothing) == ()
     assert sheet(nothing) == []
     assert json.loads(written([nothing], "json")) == []
@@ -121,7 +121,7 @@ def test_what_two_have_in_common_makes_no_tie():
 
 def test_placements_have_ranges_of_their_own():
     both = [_of("a", 1024, 1.0), _of("b", 1024, 9.0), _of("a", 1024, 9.0, placement="in_place")]
-    series = Series(KNOWN, (*both, _of("b", 1024, 1.0, placement="in_place")), {})
+    series = Series(KNOWN, (*both, _of("b", 1024, 1.0, placement="in_place")))
     assert [(one.placement, one.algorithm) for one in ranges(series)] == [("out_of_place", "a"), ("in_place", "b")]
     assert ["in_place" in one.heading for one in sheet(series)] == [False, True]
 
