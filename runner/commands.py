@@ -357,13 +357,11 @@ def explore(**options: Any) -> int:
 
 TUNE_EPILOG = """\
 On a type of GPU with floors (conf/gpu, symlab calibrate) the model of symlab predict ranks all candidates, and the
-three that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
+six that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
 
 Each candidate's results are checked before it is timed and after. One that hangs, faults or is wrong is out, and the
 search goes on. A search that was cut short goes on with the same command: what it measured is in FILE.search. The
 finalists of each size are then run side by side, with records, and the table's figures are those of these records.
-
-In the simulator figures are executed instructions, not times; --simulated writes them into a table, which GPUs refuse.
 
 --sample N writes no table: it runs N random tunings beside the catalogue's own, from which symlab predict --score
 RECORDS tells how far the model can be trusted with tunings.
@@ -409,12 +407,11 @@ the same command goes on.
 @click.option(
     "--gpu", default="", metavar="NAME", help="The type of GPU whose floors the model takes; default: the device's own."
 )
-@click.option("--simulated", is_flag=True, help="Write a table of the simulator's counts.")
 @click.option(
     "--processes",
     type=click.IntRange(1, MAX_PROCESSES),
     metavar="N",
-    help="Number of processes that compile; default: one a processor, simulated one.",
+    help="Number of processes that compile and simulate; default: one a processor.",
 )
 @click.option("--unseen", is_flag=True, help="Run the table's choices at twenty sizes that were not searched.")
 @click.option(
@@ -436,7 +433,7 @@ def tune(ctx: click.Context, /, **options: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
 
     OVERRIDES are those of symlab run, an op at least; algorithms are the project's own. Where no sizes are given, they
-    are the powers of four from 1K to 256M, in the simulator to 64K.
+    are the powers of four from 1K to 256M. It needs GPUs.
     """
     outer = find(os.environ)
     if outer is not None:
@@ -456,7 +453,7 @@ def tune(ctx: click.Context, /, **options: Any) -> int:
     if not (wishes.overrides or wishes.regret or wishes.unseen):
         raise RequestError(
             "a search needs an op (op): symlab tune op=all_reduce world_size=2 runs its algorithms and their tunings "
-            "at each power of four from 1K to 256M (in the simulator to 64K) and writes a table, which took 151 s on "
+            "at each power of four from 1K to 256M and writes a table, which took 151 s on "
             "two H200 (2026-11-27); --seconds 60 ends the search after a minute"
         )
     given = ctx.meta[GIVEN]

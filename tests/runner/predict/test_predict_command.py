@@ -11,7 +11,6 @@ import pytest
 
 from kernels.catalogue import find
 from kernels.spec import Case
-from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
 from reports.publish import PLACE
 from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
@@ -27,6 +26,7 @@ from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
 from symlab.__main__ import main
 from tests.golden import same_text
+from tests.kernels.tuned.test_tuned_table import TABLE
 from tests.patience import NEVER_S, SOON_S
 
 REQUEST = (
@@ -320,21 +320,11 @@ def test_a_path_is_weighed_by_the_floors_of_the_type(one, tmp_path):
 
 @pytest.mark.slow
 def test_best_is_what_the_table_has(one, tmp_path):
-    """A table that was searched in the simulator: what it chooses is predicted, and the remark says so."""
-    name = "one_shot@t256b16l4"
-    figure = {"name": name, "value": 5.0, "low": 4.0, "high": 6.0, "samples": 3}
-    entry = {
-        "op": "all_reduce", "dtype": "bfloat16", "accumulator": "float32", "reduction": "sum",
-        "placement": "out_of_place", "ranks": 2, "size_bytes": 1024, "from_bytes": 0, "up_to_bytes": 2048,
-        "choice": figure, "runner_up": None, "library": None, "searched": dataclasses.asdict(Searched(1, 0, 0)),
-        "records": [],
-    }  # fmt: skip
+    """What it chooses is predicted, and the remark says so."""
     place = tmp_path / "table.json"
-    unit = next(one for one in UNITS if one != MICROSECONDS)
-    head = {"symlab_tuned": VERSION, "gpu": "h200", "arch": "sm_90a", "unit": unit, "figures": UNITS[unit], "made": {}}
-    place.write_text(json.dumps({**head, "entries": [entry]}))
+    place.write_text(TABLE.text())
     found = one("fabric.gpu=h200", "algorithms=best", f"tuned={place}")
-    assert found["algorithm"] == name
+    assert found["algorithm"] == TABLE.entries[0].choice.name
     assert f"best: {place}" in found["remark"]
 
 
