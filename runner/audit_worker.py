@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from cases.documents import decoded
+from cases.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
+from cases.record.request import as_today
 from reports.audit.bound_requests import given, in_full
-from reports.record.codec import decoded
 from reports.record.leaves import by_dotted_path
-from reports.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
-from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
 from runner.environment.commits import commits, names_at
@@ -550,7 +550,7 @@ def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None
         from runner.custom.judge import digest_of as digest_of_contents
 
         return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
-    from kernels.catalogue import collective
+    from cases.ops import collective
     from runner.case.inputs import digest_of, make_input
     from runner.case.recorded import case_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.spec import Case, Workspace
+from cases.case import Case
+from kernels.spec import Workspace
 
 if TYPE_CHECKING:
     import torch
@@ -27,21 +28,6 @@ EXCHANGE = (
 def words(case: Case, max_blocks: int, rounds: int = 1) -> Workspace:
     """The words that signals set: of each block, a row for READY and one for each round, a word a rank."""
     return Workspace("words", max_blocks * (1 + rounds) * case.world_size, "uint64")
-
-
-def row_bytes(size_bytes: int) -> int:
-    """Bytes of a row of contributions of size_bytes, with room for any alignment."""
-    return -(-(size_bytes + ALIGNMENT_BYTES) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def row(name: str, size_bytes: int) -> Workspace:
-    """A row for size_bytes."""
-    return Workspace(name, row_bytes(size_bytes) // 4, zeroed=False)
-
-
-def rows(case: Case, size_bytes: int) -> Workspace:
-    """A row for each other rank's contribution of size_bytes."""
-    return Workspace("scratch", max(case.world_size - 1, 1) * row_bytes(size_bytes) // 4, zeroed=False)
 
 
 def slice_bytes(case: Case) -> int:

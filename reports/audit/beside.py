@@ -9,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from cases.documents import parsed
+from cases.record.reading import contents
+from cases.record.shared import PARTS, SHARED, is_shared_file
 from reports.audit.items import Outcome, Point, listed
 from reports.audit.material import Material
 from reports.record.bundle import record_files
-from reports.record.codec import parsed
-from reports.record.reading import contents
-from reports.record.shared import PARTS, SHARED, is_shared_file
 from reports.table.text import counted
 
 _SET_ASIDE = "*.set_aside"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reports.record.record import Record
+from cases.record.record import Record
 
 MOST_LAUNCHES = 1 << 32
 """Maximum number of launches that a span may name: more have no meaning, and their sums would take no end."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cases.record.record import SHARE_GPUS, Record
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
-from reports.record.record import SHARE_GPUS, Record
 
 MACHINE, CLOCKS, BOUND = 5, 7, 15
 

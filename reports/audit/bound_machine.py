@@ -7,11 +7,11 @@ import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cases.record.record import WHOLE_SINCE, Record
 from reports.audit.bound_gpus import model_of
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
 from reports.record.code_changes import code_changes
-from reports.record.record import WHOLE_SINCE, Record
 from reports.table.text import counted
 
 REPOSITORY, SOFTWARE, MACHINE, VARIABLES, CLOCKS, SAMPLES, BASELINES = 2, 4, 5, 6, 7, 11, 14

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reports.record.case import RecordedCase
+from cases.record.case import RecordedCase
 
 ITEMSIZES = {"bool": 1}
 """Bytes of an element, of data types whose names don't say it."""

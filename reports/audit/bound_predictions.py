@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cases.record.prediction import PredictedTime
+from cases.record.record import Record
 from reports.audit.contradiction import Contradiction
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
 from reports.audit.material import Material
-from reports.record.prediction import PredictedTime
-from reports.record.record import Record
 from reports.table.compare import is_baseline
 from reports.table.text import counted
 

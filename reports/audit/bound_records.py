@@ -11,11 +11,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from reports.audit.bound_counters import counted_apart
-from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
-from reports.audit.contradiction import Contradiction
-from reports.record.nccl_settings import contradiction
-from reports.record.record import (
+from cases.record.nccl_settings import contradiction
+from cases.record.record import (
     CHECK_WAS_OFF,
     INTERRUPTED,
     TIMED_APART,
@@ -25,8 +22,11 @@ from reports.record.record import (
     Record,
     Status,
 )
-from reports.record.request import as_today
-from reports.record.timing import L2State, Timing
+from cases.record.request import as_today
+from cases.record.timing import L2State, Timing
+from reports.audit.bound_counters import counted_apart
+from reports.audit.bound_ops import checked_elements, op_of, slot_bytes
+from reports.audit.contradiction import Contradiction
 from reports.table.compare import LIBRARY, is_baseline
 
 NO_STRESS = "none"

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import WHOLE_SINCE, Record
 from reports.audit.contradiction import Contradiction
 from reports.audit.items import Ground, Outcome, Point, listed
 from reports.audit.material import Material
-from reports.record.record import WHOLE_SINCE, Record
 from reports.table.text import counted
 
 REPOSITORY = 2

@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from cases.record.reading import contents
+from cases.record.record import SHARE_GPUS, WHOLE_SINCE, Record
 from reports.audit.bound_worlds import began, ended, stamp_of
 from reports.audit.contradiction import Contradiction
 from reports.audit.material import AT_ITS_END
 from reports.record.leaves import by_dotted_path
-from reports.record.reading import contents
-from reports.record.record import SHARE_GPUS, WHOLE_SINCE, Record
 
 CONFIGURATION, COMMAND = 1, 17
 

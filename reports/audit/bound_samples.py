@@ -22,8 +22,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cases.record.record import Record, Timing
 from reports.audit.contradiction import Contradiction
-from reports.record.record import Record, Timing
 
 SAMPLES = 11
 

@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.bound_worlds import gpus_of
 from reports.audit.contradiction import Contradiction
-from reports.record.record import Record
 
 CLOCKS, COMMAND = 7, 17
 

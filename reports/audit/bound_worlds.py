@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from cases.record.record import LinkLimit, Record
 from reports.audit.contradiction import Contradiction
 from reports.audit.statistics import world_of
-from reports.record.record import LinkLimit, Record
 
 CLOCKS, WORLDS, BASELINES, BOUND = 7, 13, 14, 15
 

@@ -14,13 +14,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit import completeness, measurements, origin, vouching, worker
 from reports.audit.bindings import contradictions, with_contradictions
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.level import Level, level_of, numbers
 from reports.audit.material import Material
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted
 from reports.tracked import Tracker

@@ -14,6 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cases.documents import parsed
+from cases.record.reading import contents
+from cases.record.record import Record, Status
 from reports.audit.beside import left_over, twice
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Ground, Item, Outcome, Point, captured_or, listed, verified_or
@@ -21,9 +24,6 @@ from reports.audit.material import Asked, Material, verdict_beside
 from reports.audit.reruns import running_points
 from reports.record.bundle import record_files
 from reports.record.code_changes import code_changes, compared_code
-from reports.record.codec import parsed
-from reports.record.reading import contents
-from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, faults
 from reports.table.average import too_slow
 from reports.table.text import counted, reason_of

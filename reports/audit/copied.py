@@ -8,9 +8,9 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from cases.record.record import Record
 from reports.audit.bound_worlds import same_samples
 from reports.audit.statistics import world_of
-from reports.record.record import Record
 
 MOST_ALIKE = 0.95
 """Rank correlation, sample by sample, from which one series is a copy of another. Between the published worlds it is

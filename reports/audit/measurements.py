@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cases.finding import summary_of
+from cases.record.record import Check, Record, Status, Timing
 from reports import publish
 from reports.audit import bound_predictions, shown
 from reports.audit.data import Data, data_of
@@ -22,9 +24,7 @@ from reports.audit.shown import text_of
 from reports.audit.shown_pictures import figure_points
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
 from reports.record import bundle
-from reports.record.findings import summary_of
 from reports.record.intervals import MOST_PARTS, half_width
-from reports.record.record import Check, Record, Status, Timing
 from reports.table.compare import is_baseline, limits
 from reports.table.text import counted
 

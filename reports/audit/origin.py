@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cases.record.reading import contents
+from cases.record.record import Record
 from reports.audit.bound_repository import known
 from reports.audit.completeness import exit_codes, resumptions
 from reports.audit.differences import differences, older_than_code_digests
@@ -18,8 +20,6 @@ from reports.audit.ptx import StoredCode
 from reports.audit.reruns import code_points
 from reports.audit.statistics import world_of
 from reports.audit.worker import RERUN_S
-from reports.record.reading import contents
-from reports.record.record import Record
 from reports.table.text import counted
 
 SOFTWARE = ("python", "torch", "packages", "cuda_driver", "library", "gpus.driver")

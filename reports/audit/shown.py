@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases.record.reading import contents, leaves
+from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
 from reports.audit.shown_pages import page_points
 from reports.audit.shown_pictures import figure_points
@@ -24,8 +26,6 @@ from reports.audit.shown_tables import (
     tables_of_text,
 )
 from reports.record import bundle
-from reports.record.reading import contents, leaves
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, digests_under
 from reports.record.signed import SIGNATURES, SIGNED
 from reports.table import table

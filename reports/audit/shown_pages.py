@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, listed, verified_or
 from reports.audit.shown_pictures import SVG, far_apart
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
-from reports.record.record import Record
 from reports.table import table
 from reports.table.text import counted
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, verified_or
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
-from reports.record.record import Record
 
 POINTS_APART = 0.75
 """Maximum distance, in points of 1/72 inch, of two drawings of one curve by two versions of matplotlib."""

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reports.record.codec import encoded
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.documents import encoded
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"

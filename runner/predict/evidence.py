@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
-from kernels.spec import Case
-from reports.record.record import Record
+from cases.case import Case
+from cases.record.record import Record
 from reports.table.text import counted
 from runner.case.recorded import case_of
 from runner.gpu.reading import type_of_device

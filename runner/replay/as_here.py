@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cases.record.record import KernelInfo, Record, RecordedEnvironment
 from kernels.baselines import Baseline
-from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from runner.request.validate import CONF
 
 if TYPE_CHECKING:
-    from kernels.spec import Case, KernelSpec
+    from cases.case import Case
+    from kernels.spec import KernelSpec
     from memory.fabric import Executable
     from runner.command.plan import Command, PreparedJob
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.races import Races, compared
-from reports.record.record import Record
 from runner.case.allowed_code import AllowedCode
 from runner.command.job import Means
 from runner.replay.rebuild import Wishes, rebuilt

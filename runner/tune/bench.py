@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile_error import CompilationError
-from kernels.spec import Case
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_to_measure

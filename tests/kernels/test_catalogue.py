@@ -4,17 +4,16 @@ import importlib
 
 import torch
 
-from kernels.catalogue import COLLECTIVES, NAMES, OPS, SPECS, collective, find
+from cases.ops import COLLECTIVES, OPS, collective
+from kernels.catalogue import FILES, NAMES, NVSHMEM_FILES, SPECS, find
 from kernels.sources import ROOT
 from tests.golden import refused
 
 
-def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
+def test_a_name_is_the_key_and_the_op_and_the_algorithm() -> None:
     assert tuple(spec.name for spec in SPECS) == NAMES
-    assert len(set(NAMES)) == len(NAMES)
     for spec in SPECS:
         assert find(spec.name) is spec
-        assert importlib.import_module(f"kernels.{spec.op}.{spec.algorithm}").SPEC is spec
         assert spec.op in OPS
 
 
@@ -31,9 +30,14 @@ def test_an_unknown_op_is_told_the_near_ones() -> None:
         collective("allreduce")
 
 
-def test_every_kernel_begins_with_its_own_file() -> None:
-    for spec in SPECS:
-        assert spec.files[0] == str(ROOT / "kernels" / spec.op / f"{spec.algorithm}.py")
+def test_every_kernel_of_a_file_of_ways_is_listed_and_begins_with_that_file() -> None:
+    folder = ROOT / "kernels" / "ways"
+    made = {
+        spec.name: spec.files[0]
+        for path in folder.glob("[a-z]*.py")
+        for spec in importlib.import_module(f"kernels.ways.{path.stem}").KERNELS
+    }
+    assert made == {name: str(folder / f"{file}.py") for name, file in (FILES | NVSHMEM_FILES).items()}
 
 
 def test_every_op_means_what_its_name_says() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 from kernels.catalogue import NAMES
 from reports.audit import worker
 from reports.audit.bound_requests import of_record
 from reports.record.bundle import read
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner import audit_worker
 from runner.__main__ import main
 from runner.audit_worker import cases, configurations, inputs, jobs_of

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
 from reports.audit.ptx import code_digest
-from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.record.seal import seal
 from tests.golden import same_text
 from tests.reports.audit.invented_records import digest, one

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit import measurements
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.gate import Gate
 from reports.audit.items import Outcome
 from reports.audit.material import Material
 from reports.audit.races import Races, races_of
-from reports.record.record import Record
 from reports.table import sheet
 from tests.reports.audit.invented_records import check, one
 from tests.reports.raced import LOAD, checked, finding, unchecked

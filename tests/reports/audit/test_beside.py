@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import load
+from cases.record.shared import digest_of
 from reports.audit.beside import left_over, twice
 from reports.audit.bound_machine import LEAST_PYTHON, contradictions
 from reports.audit.items import Outcome, Point
 from reports.audit.material import Material
 from reports.record.bundle import read, write
-from reports.record.record import load
-from reports.record.shared import digest_of
 from tests.reports.audit.tampering import members
 
 ROOT = Path(__file__).parents[3]
@@ -134,7 +134,7 @@ def test_gpus_of_a_machine_that_also_simulates_are_no_contradiction() -> None:
         "cuda_driver": None,
         "not_captured": {"cuda_driver": "NVML is missing", "gpu_clocks": "read where something is timed"},
     }
-    from reports.record.record import from_json
+    from cases.record.record import from_json
 
     changed = from_json(json.dumps(document), "record")
     assert changed.fabric is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.bound_machine import of_worlds
-from reports.record.record import Record
 from tests.reports.audit.tampering import members
 
 

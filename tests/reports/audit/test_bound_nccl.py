@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cases.record.nccl_settings import NcclSettings
+from cases.record.record import Record
 from reports.audit.bound_records import contradictions
-from reports.record.nccl_settings import NcclSettings
-from reports.record.record import Record
 from tests.reports.export.sweeps import OWN, RING_LL, TREE_LL, nccl_record
 from tests.reports.synthetic import KIB, record, with_request
 

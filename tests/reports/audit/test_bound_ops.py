@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernels import catalogue
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case
+from cases import ops as cases_ops
+from cases.case import Case
+from cases.dtypes import DTYPES
 from reports.audit import bound_ops as ops
 from runner.case.layout import layout_of
 from runner.case.recorded import recorded_case
@@ -31,12 +31,12 @@ def case(op: str, size_bytes: int, world_size: int, placement: str = "out_of_pla
 
 
 def test_all_ops_are_known() -> None:
-    assert set(ops.OPS) == {one.op for one in catalogue.COLLECTIVES}
+    assert set(ops.OPS) == {one.op for one in cases_ops.COLLECTIVES}
 
 
 @pytest.mark.parametrize("op", sorted(ops.OPS))
 def test_an_op_moves_what_the_catalogue_says(op: str) -> None:
-    collective = catalogue.collective(op)
+    collective = cases_ops.collective(op)
     for world_size in WORLDS:
         assert ops.OPS[op].bus_factor(world_size) == collective.bus_factor(world_size)
         for size_bytes in SIZES:
@@ -55,7 +55,7 @@ def test_an_op_moves_what_the_catalogue_says(op: str) -> None:
 def test_an_output_that_is_one_input_is_known(op: str) -> None:
     import torch
 
-    collective, world_size, root = catalogue.collective(op), 3, 1
+    collective, world_size, root = cases_ops.collective(op), 3, 1
     source = ops.OPS[op].source
     inputs = [torch.full((6,), rank) for rank in range(world_size)]
     for rank in range(world_size):

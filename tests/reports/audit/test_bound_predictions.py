@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
 from kernels.catalogue import find
 from kernels.compile import executable
 from reports.audit.bound_predictions import contradictions, points
 from reports.audit.items import Outcome
 from reports.audit.material import Material
 from reports.audit.worker import predictions_asked
-from reports.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
 from runner.audit_worker import predictions
 from runner.case.contestant import Contestant
 from runner.case.recorded import case_of

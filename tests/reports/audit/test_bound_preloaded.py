@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.bound_machine import _versions
-from reports.record.record import Record
 from tests.reports.synthetic import record, with_environment, with_request
 
 PACKAGES = {"nvidia-nccl-cu13": "2.28.9", "nvidia-nvshmem-cu13": "3.8.0"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, INTERRUPTED, SCHEMA_VERSION, TIMED_APART, TIMED_WITHOUT, Status
 from reports.audit.bound_records import DATA, contradictions
-from reports.record.record import CHECK_WAS_OFF, INTERRUPTED, SCHEMA_VERSION, TIMED_APART, TIMED_WITHOUT, Status
 from tests.reports.audit.invented_records import check, one
 
 WITHOUT = TIMED_WITHOUT.format("all_to_all/nvshmem")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.bound_workers import of_folder
-from reports.record.record import Record
 from tests.reports.audit.invented_records import one
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from cases.record.record import Record
 from reports.audit.comparison import compare
 from reports.audit.copied import copies
 from reports.audit.data import Data
 from reports.audit.statistics import Speed
-from reports.record.record import Record
 from tests.reports.audit.tampering import members
 
 

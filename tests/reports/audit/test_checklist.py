@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
 from reports.audit.level import Level
 from reports.record.bundle import read
-from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
 from tests.golden import same_text
 from tests.reports.audit.complete_set import answer, audited, evidence, item, kept, outcomes, points, records, without

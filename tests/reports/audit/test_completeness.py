@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Status
 from reports.audit.completeness import whole
 from reports.audit.items import Outcome
 from reports.audit.material import Material
 from reports.record.bundle import read
-from reports.record.record import Status
 from reports.record.seal import MANIFEST, seal
 from tests.reports.audit.complete_set import (
     audited,

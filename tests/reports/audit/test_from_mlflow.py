@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.audit.vouching import signed_with
 from reports.record.bundle import read, write
-from reports.record.record import Record
 from reports.tracked import Tracker, fetch
 from runner.track import artifacts
 from runner.track.__main__ import main as send

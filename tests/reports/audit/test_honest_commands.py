@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.bindings import contradictions
 from reports.audit.material import Material
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.__main__ import main
 
 PUSH = "op=send_recv algorithms=[push]"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, LinkLimit, Record
 from reports.audit.items import Outcome
 from reports.html import page
-from reports.record.record import CHECK_WAS_OFF, LinkLimit, Record
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     STATE,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedEnvironment
 from reports.audit.checklist import check
 from reports.audit.material import Material
 from reports.record.bundle import read
-from reports.record.record import Record, RecordedEnvironment
 from reports.record.seal import seal
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,

@@ -6,8 +6,8 @@ import copy
 import dataclasses
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit import bound_gpus, bound_requests
-from reports.record.record import Record
 from tests.reports.audit.tampering import UUIDS, members
 
 

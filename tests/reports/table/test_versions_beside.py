@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cases.record.record import Record
 from reports.audit.bound_machine import contradictions
-from reports.record.record import Record
 from reports.table.compare import contestants, rows, split
 from reports.table.table import markdown, plain
 from tests.reports.synthetic import KIB, record, with_environment, with_request

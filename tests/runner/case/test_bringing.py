@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import load
 from kernels.brought import spec_at
 from kernels.compile import cache_key
 from kernels.sources import digest_of
 from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
-from reports.record.record import load
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.case.recorded import case_of
@@ -139,13 +139,13 @@ def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[s
         "my/bare.py:SPEC",
         "no.such.module:SPEC",
         "my/ring.py:SPEC,my/ring.py:TRIAL",
-        "kernels.send_recv.pull:SPEC",
         "my/odd_op.py:SPEC",
-        "kernels.all_reduce.one_shot:SPEC",
+        "my/ours.py:SPEC",
     ],
 )
 def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
     (again / "my" / "raises.py").write_text("1 / 0\n")
+    (again / "my" / "ours.py").write_text("from kernels.catalogue import find\n\nSPEC = find('all_reduce/one_shot')\n")
     (again / "my" / "broken.py").write_text("def\n")
     (again / "my" / "odd_op.py").write_text(RING.replace("send_recv/", "send_recvs/"))
     (again / "my" / "bare.py").write_text(RING.replace("from .steps import", "from steps import"))

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from kernels.all_reduce import one_shot
+from cases.case import Case
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
-from kernels.catalogue import find
+from kernels.catalogue import find, retuned
 from kernels.compile import executable
 from kernels.sources import digest_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.case.check import merge
 from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case
@@ -100,7 +100,7 @@ def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path
 
 
 def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache: Path) -> None:
-    trial = one_shot.spec_of(Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
+    trial = retuned("all_reduce/one_shot", Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
     case = Case("all_reduce", "one_shot", "float32", "float32", "sum", 1 << 14, 2)
     record = recorded(case, trial, compile_cache)
     assert record.status is Status.PASSED

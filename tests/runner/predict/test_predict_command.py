@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from reports.publish import PLACE
 from reports.record.bundle import read
 from runner.gpu.reading import gpu_type

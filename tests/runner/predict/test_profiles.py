@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from runner.predict import budget, profiles, profiling
 from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.spec import Case
-from reports.record.record import KernelInfo, Record
+from cases.case import Case
+from cases.record.record import KernelInfo, Record
 from runner.predict.case_work import CaseWork
 from runner.predict.evidence import Measured
 from runner.predict.model import Terms

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.audit_worker import races
 from runner.replay.races_again import UP_TO_BYTES, races_again
 from runner.world.world import WorldFailure
