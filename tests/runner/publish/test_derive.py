@@ -25,7 +25,7 @@ from reports.record import bundle
 from reports.record.bundle import LEVEL_NAME, SUFFIX
 from runner.predict import published, recorded_kernels
 from runner.predict.profiling import NotSimulated
-from runner.predict.published import PROFILES
+from runner.predict.recorded_kernels import PROFILES
 from runner.predict.score import Score, scored
 from runner.predict.splits import FITTED_TO
 from runner.publish import command, derived
@@ -72,8 +72,8 @@ def part_of(name: str, place: Path, records: Sequence[Record]) -> None:
     used = {one["digest"] for one in document["launches"].values()}
     document["kernels"] = {digest: one for digest, one in document["kernels"].items() if digest in used}
     recorded_kernels.write(document, place / recorded_kernels.NAME)
-    known = published.profiles(there / PROFILES)
-    published.write_profiles({key: known[key] for key in keys}, place / PROFILES)
+    known = recorded_kernels.read_profiles(there / PROFILES)
+    recorded_kernels.write_profiles({key: known[key] for key in keys}, place / PROFILES)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +233,9 @@ def test_deriving_again_changes_nothing_and_makes_what_is_missing(
     place = project / tables.PLACE / "h200-x4"
     assert main(["publish", "--derive"]) == 0
     files = {path: path.read_bytes() for path in sorted(project.rglob("*")) if path.is_file()}
-    known = published.profiles(place / PROFILES)
+    known = recorded_kernels.read_profiles(place / PROFILES)
     gone = min(known)
-    published.write_profiles({key: work for key, work in known.items() if key != gone}, place / PROFILES)
+    recorded_kernels.write_profiles({key: work for key, work in known.items() if key != gone}, place / PROFILES)
     assert published.missing(place, bundle.read([place])) == [PROFILES]
     (place / LEVEL_NAME).unlink()
     capsys.readouterr()
