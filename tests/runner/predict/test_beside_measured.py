@@ -79,7 +79,8 @@ def test_the_time_beside_is_that_of_symlab_predict(cache: Path, algorithm: str) 
     low, high = stored().intervals[found.regime]
     is_wider = found.low_us < found.time_us * low and found.high_us > found.time_us * high
     assert is_wider == (algorithm == "multimem_one_shot")
-    assert found.work == {**alone.work.document(), "form": predicting.FORM}
+    work = predicting.work_of(case, find(case.name), "sm_90a", cache)
+    assert found.work == {**work.document(), "form": predicting.FORM}
     assert found.floors_digest == digest_of_rates(known.rates)
 
 

@@ -24,7 +24,6 @@ from runner.predict.stored_score import stored
 from symlab.__main__ import main
 from tests.golden import same_text
 
-WORK = CaseWork({}, {}, ())
 KNOWN = rates_of(gpu_type("h200"))
 PLAIN = ("op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,64K]", "algorithms=[one_shot,lamport]")
 
@@ -40,8 +39,8 @@ def _of(algorithm, size_bytes, *corners_us, error=(0.9, 1.1), placement="out_of_
     case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size_bytes, 2, placement=placement)
     low_us, high_us = min(corners_us) * error[0], max(corners_us) * error[1]
     terms = PredictedTerms(launch_us=0.0, begin_us=0.0, least_us=corners_us[0], link_us=0.0, more_us=0.0, cold_us=0.0)
-    said = ("latency", (), True, WORK, tuple(corners_us), error, terms)
-    return Prediction(case, "h200", corners_us[0], low_us, high_us, 1.0, *said)
+    said = (corners_us[0], low_us, high_us, "latency", (), True, tuple(corners_us), error, terms)
+    return Prediction(*said, case=case, gpu="h200", busbw_gbps=1.0)
 
 
 def _series(times, error=(0.9, 1.1)):
