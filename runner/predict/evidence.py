@@ -11,7 +11,6 @@ from typing import TypeVar
 from cases.case import Case
 from cases.record.record import Record
 from reports.table.text import counted
-from runner.case.recorded import case_of
 from runner.gpu.reading import type_of_device
 from runner.predict.case_work import CaseWork
 from runner.predict.model import Rates, Terms, terms_of
@@ -100,4 +99,4 @@ def pooled(worlds: Sequence[Record], work: CaseWork, rates: Rates, published: st
     times = [one.timing for one in worlds if one.timing is not None]
     terms = terms_of(work, rates, float(times[0].footprint_bytes))
     time_us = statistics.median(one.median_us for one in times)
-    return Measured(published, gpu_of(worlds[0]), case_of(worlds[0].case), time_us, terms)
+    return Measured(published, gpu_of(worlds[0]), worlds[0].case, time_us, terms)

@@ -16,7 +16,6 @@ from kernels.catalogue import is_known
 from kernels.tuned_name import has_tuning
 from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.evidence import gpu_of, grouped, is_evidence, pooled
 from runner.predict.predictable import is_dependent
@@ -59,7 +58,7 @@ def worlds_of(records: Iterable[Record]) -> list[list[Record]]:
     ours = [one for one in ours if not is_dependent(one.case.algorithm)]
     if not ours:
         raise ValueError("no record has a time of the catalogue's kernels that the model is of")
-    return grouped(ours, lambda one: (gpu_of(one), arch_of(one), case_of(one.case)))
+    return grouped(ours, lambda one: (gpu_of(one), arch_of(one), one.case))
 
 
 def arch_of(record: Record) -> str:
@@ -78,7 +77,7 @@ def scored(
     step = max(len(worlds) // LINES, 1)
     done = 0
     for members in grouped(worlds, lambda one: arch_of(one[0])):
-        of = {case_of(same[0][0].case): same for same in grouped(members, lambda one: case_of(one[0].case))}
+        of = {same[0][0].case: same for same in grouped(members, lambda one: one[0].case)}
         for case, work in profiled(arch_of(members[0][0]), list(of)):
             if isinstance(work, Unprofiled):
                 problems[case] = work.reason
