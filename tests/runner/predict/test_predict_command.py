@@ -39,13 +39,6 @@ FLAGGED = "algorithms=[one_shot,ll]"
 """On 2 ranks ll refuses 1 MiB, which lamport takes."""
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -20,17 +20,10 @@ NAMES = ("one_shot", "two_shot_lamport")
 
 
 @pytest.fixture(scope="module")
-def kernels_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def written(kernels_folder, tmp_path_factory):
+def written(cache, tmp_path_factory):
     """The files of one command with two jobs: 2 and 3 ranks."""
     folder = tmp_path_factory.mktemp("files")
-    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={cache}", "--explain")
     files = ("--page", str(folder / "page.html"), "-o", str(folder / "out.txt"))
     assert main(["predict", *words, "--ranges", *files]) == 0
     return folder
@@ -62,16 +55,16 @@ def test_the_page_is_marked_holds_the_table_and_draws_times_and_paths(written):
 
 
 @pytest.mark.slow
-def test_what_is_printed_goes_into_the_file(written, kernels_folder, capsys):
-    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
+def test_what_is_printed_goes_into_the_file(written, cache, capsys):
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={cache}", "--explain")
     assert main(["predict", *words, "--ranges"]) == 0
     assert capsys.readouterr().out == (written / "out.txt").read_text()
 
 
-def test_bands_reach_over_the_interval(kernels_folder):
+def test_bands_reach_over_the_interval(cache):
     from runner.predict.asking import asked_jobs, series_of
 
-    (job,) = asked_jobs((*REQUEST, H200, f"cache_dir={kernels_folder}"), False, None)
+    (job,) = asked_jobs((*REQUEST, H200, f"cache_dir={cache}"), False, None)
     found = series_of(job, stored(), False)
     for measure in ("median_us", "busbw_gbps"):
         for curve in page.curves(found.predictions, measure):
@@ -93,8 +86,8 @@ def test_bands_reach_over_the_interval(kernels_folder):
 
 
 @pytest.mark.slow
-def test_a_type_without_floors_has_a_page_without_times_of_waits(kernels_folder, tmp_path, capsys):
-    words = (*REQUEST, "fabric.gpu=b200", f"cache_dir={kernels_folder}", "--explain")
+def test_a_type_without_floors_has_a_page_without_times_of_waits(cache, tmp_path, capsys):
+    words = (*REQUEST, "fabric.gpu=b200", f"cache_dir={cache}", "--explain")
     assert main(["predict", *words, "--page", str(tmp_path / "page.html")]) == 0
     text = (tmp_path / "page.html").read_text()
     assert "no figure: without floors of its own the type has an order of algorithms" in text
@@ -121,7 +114,7 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
         same_text(capsys.readouterr().err)
 
 
-def test_a_file_that_fails_keeps_its_content(kernels_folder, tmp_path, monkeypatch, capsys):
+def test_a_file_that_fails_keeps_its_content(cache, tmp_path, monkeypatch, capsys):
     place = tmp_path / "out.txt"
     place.write_text("before")
 
@@ -129,7 +122,7 @@ def test_a_file_that_fails_keeps_its_content(kernels_folder, tmp_path, monkeypat
         raise ValueError(f"{path}: can't be written (No space left on device)")
 
     monkeypatch.setattr(command, "write_file", full)
-    assert main(["predict", *REQUEST, H200, f"cache_dir={kernels_folder}", "-o", str(place)]) == 2
+    assert main(["predict", *REQUEST, H200, f"cache_dir={cache}", "-o", str(place)]) == 2
     assert "can't be written (No space left on device) (-o)" in capsys.readouterr().err
     assert place.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == ["out.txt"]

@@ -28,13 +28,6 @@ KNOWN = rates_of(gpu_type("h200"))
 PLAIN = ("op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,64K]", "algorithms=[one_shot,lamport]")
 
 
-@pytest.fixture(scope="module")
-def compiled_here(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
-
-
 def _of(algorithm, size_bytes, *corners_us, error=(0.9, 1.1), placement="out_of_place"):
     case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size_bytes, 2, placement=placement)
     low_us, high_us = min(corners_us) * error[0], max(corners_us) * error[1]
@@ -157,11 +150,11 @@ def test_of_an_uncalibrated_type_everything_is_assumed():
     assert len(fences) == 4, "each floor by itself"
 
 
-def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(compiled_here):
+def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(cache):
     """Of an uncalibrated type: launches, waits and links low and high together bound all corners."""
     case = Case("all_reduce", "multimem_two_shot", "bfloat16", "float32", "sum", 16 << 10, 2)
     score, known = stored(), rates_of(gpu_type("b200"))
-    one = predicted(case, find(case.name), known, score, "sm_90a", compiled_here, 1)
+    one = predicted(case, find(case.name), known, score, "sm_90a", cache, 1)
     assert len(one.corners_us) == len(corners(known))
     assert one.corners_us[0] == one.time_us
     low, high = score.intervals[one.regime]
@@ -190,11 +183,11 @@ def test_a_rate_that_is_assumed_widens_large_messages_by_its_factor(phase, rate)
 
 
 @pytest.mark.slow
-def test_multimem_is_wider_than_peers_on_a_calibrated_type(compiled_here):
+def test_multimem_is_wider_than_peers_on_a_calibrated_type(cache):
     widths = {}
     for algorithm in ("multimem_two_shot", "two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", 4 << 10, 4)
-        one = predicted(case, find(case.name), KNOWN, stored(), "sm_90a", compiled_here, 1)
+        one = predicted(case, find(case.name), KNOWN, stored(), "sm_90a", cache, 1)
         widths[algorithm] = one.high_us / one.low_us
         assert replace(one, time_us=1.0).case == case
     low, high = stored().intervals["latency"]
@@ -202,10 +195,10 @@ def test_multimem_is_wider_than_peers_on_a_calibrated_type(compiled_here):
     assert widths["multimem_two_shot"] > 1.2 * high / low
 
 
-def test_ranges_are_shown_in_four_forms(compiled_here, capsys):
+def test_ranges_are_shown_in_four_forms(cache, capsys):
     said = {}
     for form in ("text", "markdown", "csv", "json"):
-        words = (*PLAIN, f"cache_dir={compiled_here}", "fabric.gpu=h200", "--ranges", "--format", form)
+        words = (*PLAIN, f"cache_dir={cache}", "fabric.gpu=h200", "--ranges", "--format", form)
         assert main(["predict", *words]) == 0
         said[form] = capsys.readouterr().out
     found = json.loads(said["json"])
