@@ -38,9 +38,6 @@ LEVEL_NAME = "level.json"
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
 
-PREDICTED_SUFFIX = ".predicted.json"
-"""How the names of kept predictions end (symlab predict --keep), which may lie below folders of records."""
-
 NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME, PLAN_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
@@ -258,10 +255,7 @@ def record_files(place: Path) -> list[Path]:
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS
-        and not path.name.endswith(PREDICTED_SUFFIX)
-        and not is_shared_file(path)
-        and (path.is_symlink() or not path.is_dir())
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
     for path in found:
         if path.is_symlink() and leaves(path, place):
