@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reports.audit.copied import copies
 from reports.audit.statistics import world_of
+from reports.audit.worlds import copies
 from reports.record.record import Check, Record, Status
 from reports.table.text import counted, number, reason_of
 

@@ -19,7 +19,7 @@ from reports import publish as machines
 from reports.audit.checklist import check
 from reports.audit.command import Progress
 from reports.audit.items import Outcome
-from reports.audit.worker import Rerun
+from reports.audit.worker import Rerun, Wanted
 from reports.figures import picture
 from reports.record.bundle import LEVEL_NAME, SUFFIX, merged, unpacked, write_file
 from reports.record.record import Record, Status
@@ -134,13 +134,13 @@ def write_level(place: Path, records: Sequence[Record], rerun: Rerun, say: Calla
     if path.is_file():
         return True
     progress = Progress()
-    audit = check(records, [place], say=progress, rerun=rerun)
+    audit = check(records, [place], say=progress, wanted=Wanted(rerun=rerun))
     progress.end()
     say(f"audit: {audit.verdict}")
     if audit.level.findings:
         for item in audit.items:
             for point in (one for one in item.points if one.outcome is Outcome.FINDING):
-                say(f"FINDING: {item.number} {item.name}: {point.evidence}")
+                say(f"FINDING: {item.name}: {point.evidence}")
         say(f"{path.name} is not written: there are findings")
         return False
     write_file(path, f"{json.dumps(audit.level.document(), indent=2)}\n".encode())

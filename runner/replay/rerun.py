@@ -28,7 +28,9 @@ from reports.audit.case_differences import (
     is_determined,
     is_same_code,
     promise_differences,
+    settings_differ,
 )
+from reports.audit.races import Races, compared
 from reports.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
@@ -102,12 +104,13 @@ class _Found:
     stated: list[list[str]] = field(default_factory=list)
     code: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
     counters: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
+    races: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
 
     def add(self, other: _Found) -> None:
         """Add what came of another case."""
         for name in ("agree", "different", "not_comparable", "stated"):
             getattr(self, name).extend(getattr(other, name))
-        for mine, others in ((self.code, other.code), (self.counters, other.counters)):
+        for mine, others in ((self.code, other.code), (self.counters, other.counters), (self.races, other.races)):
             for outcome, entries in others.items():
                 mine[outcome].extend(entries)
 
@@ -137,7 +140,7 @@ def rerun(
     ran those with a check, "agree": [[case id, kernel, "simulator" or "reference" or, without a check, "status"], ..],
     "different": [[case id, what], ..], "not_comparable": [[case id, what],
     ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
-    was made again, "code" and "counters": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
+    was made again, "code", "counters", "races": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
     "stated": [[case id, reason], ..]}, "at_commit": number of cases that ran by the code of their commit}. say is
     called with the progress; make, means and ask replace the worlds, the work of a case and the code of commits, for
     tests.
@@ -293,6 +296,7 @@ class _Run:
     def _note_run(self, case: RecordedData, here: Record) -> str:
         """Note how a case compares with what ran here. Returns a reason if its data can't be compared with it."""
         self._note_code(case, here)
+        self._note_races(case, here)
         if here.check is None or not case.is_checked:
             return self._note_status(case, here)
         first = case.records[0]
@@ -402,13 +406,26 @@ class _Run:
                     "",
                 )
             elif not why:
-                differing += choices_differ(record, here)
+                differing += [*choices_differ(record, here), *settings_differ(record, here)]
             if differing:
                 self._found.code["different"].append([case.id, "; ".join(differing)])
             elif why:
                 self._found.code["stated"].append([case.id, f"stated: {why}"])
             else:
                 self._found.code["agree"].append([case.id, case.kernel])
+
+    def _note_races(self, case: RecordedData, here: Record) -> None:
+        """Note whether the race checker finds the same, where the code is the same."""
+        for record in case.records:
+            if record.findings is None:
+                continue
+            if here.findings is None or not is_same_code(record, here):
+                why = f"{here.status} here, without findings" if here.findings is None else "its kernel is other code"
+                self._found.races["stated"].append([case.id, f"stated: {why}"])
+            elif (found := compared(record.findings, here.findings)).races is Races.DIFFERENT:
+                self._found.races["different"].append([case.id, found.remark])
+            else:
+                self._found.races["agree"].append([case.id, case.kernel])
 
     def _note_counters(self, case: RecordedData, here: Record) -> None:
         """Note whether the simulator counted the same, where kernel and simulator are the same sources."""

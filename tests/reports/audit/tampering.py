@@ -2,8 +2,8 @@
 
 Three sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run`
 is what commands leave that ran in the simulator, `stressed` what one leaves that ran under stress. A kind changes files
-of one of them. item is the number of the item that has a FINDING then; LOAD if the set can't be read any more; NOWHERE
-if no software can find it, as reports/audit/README.md lists it.
+of one of them. found is the name of the item that has a FINDING then; LOAD if the set can't be read any more; else what
+the page says of it, which an audit can't find: see UNFINDABLE.
 """
 
 from __future__ import annotations
@@ -27,7 +27,21 @@ from tests.reports.audit.complete_set import CONFIGURATION, ENVIRONMENT, PTX, ST
 from tests.reports.audit.invented_records import one
 from tests.reports.synthetic import KIB
 
-LOAD, NOWHERE = "load", "nowhere"
+LOAD = "load"
+
+CLOCK = "times as a clock could have given them"
+GONE = "a world or a case that is gone without a trace"
+TIMED_HOW = "what a record says of how calls were timed"
+MACHINE_SAYS = "what a record says of its machine, software and GPUs"
+TREE = "a commit that git does not have, and the state of a tree"
+OTHER_WORK = "what GPUs, or other versions of the model, did"
+OF_WORKERS = "the workers of a command"
+COMMAND_FILES = "the plan in command.json, configuration.yaml"
+TEXTS = "texts for people"
+OTHER_FORM = "files of another version, or of another form"
+
+UNFINDABLE = (*(CLOCK, GONE, TIMED_HOW, MACHINE_SAYS, TREE, OTHER_WORK, OF_WORKERS, COMMAND_FILES, TEXTS, OTHER_FORM),)
+"""What no audit finds: the lines of the page's table."""
 
 Document = dict[str, Any]
 Change = Callable[[Path], None]
@@ -39,12 +53,12 @@ OVERRIDES = ["+exp=x", "seed=0"]
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of tampering: name, the set that it changes, the change, where it is found. by_rerun: it is found by
-    running cases again, and by nothing else."""
+    running cases again or comparing them with the reference, and by nothing else."""
 
     name: str
     of: str
     change: Change
-    found: int | str
+    found: str
     by_rerun: bool = False
 
 

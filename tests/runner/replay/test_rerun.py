@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.audit.worker import Rerun, ask
+from reports.audit.worker import Rerun
 from reports.record.bundle import read
 from reports.record.record import Record, Status, from_json
 from runner.case.allowed_code import allowed_code
@@ -18,7 +18,9 @@ from runner.replay.at_commit import Answers, at_commits
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
 from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
 from tests.golden import refused
+from tests.reports.audit.complete_set import asked
 from tests.runner.conftest import BAD, GOOD, Outcome, Script
+from tests.runner.found import LOAD, finding
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
@@ -301,10 +303,8 @@ def test_by_the_reference_no_number_of_launches_fills_the_memory() -> None:
 def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded() -> None:
     """The real worker, on one published case and on the same with one edited figure."""
     record = published("one_shot", 1024, "float16")
-    answer, problem = ask([record], 0, rerun=Rerun(1, 0, None))
-    assert problem == ""
-    assert answer is not None
-    assert answer["rerun"]["agree"] == [[record.id, "all_reduce/one_shot", "simulator"]]
+    said = asked([record], inputs_up_to_bytes=0, rerun=Rerun(1, 0, None))
+    assert "data VERIFIED: 1 of 1 cases recomputed (1 in the simulator (seed 0)): all agree" in said
 
 
 EVIL = """
@@ -338,9 +338,7 @@ def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Pa
     found = rerun([record], wanted, lambda text: None, allowed_code([folder], folder=tmp_path / "elsewhere"))
     assert found["agree"] == []
     assert not mark.exists()
-    answer, problem = ask([record], places=[folder], rerun=Rerun(None, 0, None))
-    assert problem == ""
-    assert answer is not None
+    assert asked([record], [folder], rerun=Rerun(None, 0, None))
     assert not mark.exists()
     assert sorted(path.name for path in folder.iterdir()) == sorted(["evil.py", "source.diff", f"{record.id}.json"])
     rerun([record], wanted, lambda text: None, allowed_code([folder], [folder], changed=True))
@@ -405,3 +403,29 @@ def test_what_gpus_did_not_run_is_not_compared_with_the_simulator(made: Any, aga
     first, second = made("sizes=[8]")
     on_gpus = edited(first, "fabric", name="nvshmem", simulated=False).fabric
     assert again([ended(first, Status.REFUSED, kernel=None, fabric=on_gpus), second])["of"] == 1
+
+
+FORMAL = finding("formal", "an acquire")
+
+
+def test_races_are_found_again(made: Any, again: Any, script: Script) -> None:
+    script.findings["one_shot"] = (FORMAL,)
+    records = made("check.races=true", "sizes=[8]")
+    found = again(records)["races"]
+    assert (len(found["agree"]), found["different"], found["stated"]) == (2, [], [])
+    assert again([dataclasses.replace(one, findings=None) for one in records])["races"]["agree"] == []
+    other = dataclasses.replace(FORMAL, second=dataclasses.replace(LOAD, line=56))
+    script.findings["one_shot"] = (other,)
+    ((case, what),) = again(records)["races"]["different"]
+    assert "one_shot" in case
+    assert "only after: " in what
+    assert "only before: " in what
+
+
+def test_findings_of_other_code_and_of_cases_that_end_before_are_stated(made: Any, again: Any, script: Script) -> None:
+    record, *_ = made("check.races=true", "sizes=[8]", "algorithms=[one_shot]")
+    code = {"source_digest": "sha256:other", "code_digest": "sha256:other"}
+    other = dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **code))
+    assert "other code" in again([other])["races"]["stated"][0][1]
+    unasked = edited(record, "request", configuration={**record.request.configuration, "check": True})
+    assert again([unasked])["races"]["stated"][0][1] == "stated: PASSED here, without findings"
