@@ -43,7 +43,7 @@ _PAGES = (".html", ".htm", ".xhtml")
 _TABLES = (".md", ".csv", ".tsv", ".txt")
 
 _OF_COMMANDS = (
-    *("*.json", "configuration.yaml", "[0-9][0-9]*-configuration.yaml", "source*.diff", f"*{bundle.SUFFIX}"),
+    *("*.json", "*.json.xz", "configuration.yaml", "[0-9][0-9]*-configuration.yaml", "source*.diff", f"*{bundle.SUFFIX}"),
     *(MANIFEST, SIGNED, SIGNATURES, ".*.tmp", "*.set_aside"),
 )
 """Names of files that commands write, beside what people see, PTX and users' code."""
