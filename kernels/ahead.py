@@ -23,9 +23,10 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from cases.case import Case
 from kernels.catalogue import find, is_known
 from kernels.compile import cache_key, entry_path, executable
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
 from memory.owned_folder import owned_folder
 from memory.worker_process import start_worker

@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from cases.case import Case
+from cases.dtypes import ALL, INTEGERS, NONE
+from cases.ops import collective
+from cases.refusal import Refusal
+from cases.stress import NO_STRESS
 from kernels import flashinfer, sglang
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import ALL, INTEGERS, NONE
-from kernels.refusal import Refusal
 from kernels.spec import (
-    Case,
     Fold,
     refuses_chunks,
     refuses_counts,
@@ -38,7 +39,6 @@ from kernels.spec import (
     refuses_value,
     refuses_world_size,
 )
-from kernels.stress import NO_STRESS
 from memory.fabric import Traits
 
 if TYPE_CHECKING:

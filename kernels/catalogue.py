@@ -1,34 +1,22 @@
-"""All kernels and collectives, listed by hand: what is not here does not exist, and importing this compiles nothing.
+"""All kernels, listed by hand: what is not here does not exist, and importing this compiles nothing.
 
-A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC; what an op
-means is in its collective.py, which has a COLLECTIVE. "all_reduce/one_shot@t512b64l8" is the same kernel with a tuning
-on trial (kernels/tuned_name.py), which the file's spec_of makes.
+A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC.
+"all_reduce/one_shot@t512b64l8" is the same kernel with a tuning on trial (kernels/tuned_name.py), which the file's
+spec_of makes.
 """
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 
+from cases.case import Case
+from cases.refusal import Refusal, unknown_name
 from kernels.brought import spec_at
-from kernels.refusal import Refusal
-from kernels.spec import Case, Collective, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from kernels.tuning import Tuning
-
-OPS: tuple[str, ...] = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "broadcast",
-    "reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "send_recv",
-    "barrier",
-)
 
 NAMES: tuple[str, ...] = (
     "all_reduce/one_shot",
@@ -105,8 +93,6 @@ SPECS: tuple[KernelSpec, ...] = _specs(NAMES)
 NVSHMEM_SPECS: tuple[KernelSpec, ...] = _specs(NVSHMEM_NAMES)
 ALL_SPECS: tuple[KernelSpec, ...] = (*SPECS, *NVSHMEM_SPECS)
 
-COLLECTIVES: tuple[Collective, ...] = tuple(import_module(f"kernels.{op}.collective").COLLECTIVE for op in OPS)
-
 
 @dataclass(frozen=True, slots=True)
 class TunedOrigin:
@@ -177,19 +163,4 @@ def find(name: str) -> KernelSpec:
     for spec in ALL_SPECS:
         if spec.name == name:
             return spec
-    raise ValueError(_unknown("kernel", name, [spec.name for spec in ALL_SPECS]))
-
-
-def collective(op: str) -> Collective:
-    """What an op means; ValueError with the nearest names if there is none."""
-    for known in COLLECTIVES:
-        if known.op == op:
-            return known
-    raise ValueError(_unknown("op", op, list(OPS)))
-
-
-def _unknown(what: str, name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=4, cutoff=0.5)
-    if near:
-        return f"unknown {what} {name!r}: did you mean {' or '.join(near)}?"
-    return f"unknown {what} {name!r}: there is {', '.join(names)}"
+    raise ValueError(unknown_name("kernel", name, [spec.name for spec in ALL_SPECS]))

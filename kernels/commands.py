@@ -11,7 +11,8 @@ from pathlib import Path
 
 import click
 
-from kernels.catalogue import OPS, SPECS, collective
+from cases.ops import OPS, collective
+from kernels.catalogue import SPECS
 from kernels.matrix import codes
 from kernels.matrix.matrix import LEGEND, rows
 from kernels.matrix.proofs import proofs

@@ -34,12 +34,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cases.case import Case
 from kernels.call_that_ended import at_end
 from kernels.compile_error import CompilationError, reason_of
 from kernels.hosting import HostCode
 from kernels.nvshmem_bitcode import Bitcode, bitcode, refuses_bitcode
 from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
-from kernels.spec import ARGUMENT_KINDS, Case, KernelSpec
+from kernels.spec import ARGUMENT_KINDS, KernelSpec
 from kernels.tuned_name import base_of
 from memory.atomic_file import replacing
 from memory.fabric import Executable

@@ -11,7 +11,8 @@ from pathlib import Path
 from kernels.sources import PACKAGE, ROOT
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_OURS = tuple(PACKAGE.parent / name for name in ("kernels/dsl", "memory", "reports", "runner", "simulator", "symlab"))
+_HOST = ("cases", "memory", "reports", "runner", "simulator", "symlab")
+_OURS = tuple(PACKAGE.parent / name for name in ("kernels/dsl", *_HOST))
 _DRIVER = PACKAGE / "compile.py"
 _SNIPPET = re.compile(
     rf"[^\S\n]*(?:-->)?[^\S\n]*{re.escape(str(_DRIVER))}:\d+(?::\d+)?[^\n]*\n(?:[^\S\n]*\d*[^\S\n]*\|[^\n]*(?:\n|$))*"

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.numeric.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
-from kernels.stress import REASONS
+from cases.case import Case
+from cases.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
+from cases.stress import REASONS
+from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Tuning
 from memory.fabric import Launch
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from cases.case import Case, Inputs
+from cases.refusal import Refusal
 from kernels import toolkit
-from kernels.refusal import Refusal
-from kernels.spec import Case, Inputs
 
 PACKAGE = "flashinfer-python"
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kernels.numeric.dtypes import FLOAT8, NONE, refuses_types
-from kernels.refusal import Refusal
-from kernels.spec import Case
+from cases.case import Case
+from cases.dtypes import FLOAT8, NONE, refuses_types
+from cases.refusal import Refusal
 
 ACTIONS = ("ld_reduce", "red", "st")
 

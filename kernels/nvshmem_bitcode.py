@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
-from kernels.refusal import Refusal
+from cases.refusal import Refusal
 
 WHEEL = "nvidia-nvshmem-cu13"
 _ROOT = Path(__file__).resolve().parent.parent

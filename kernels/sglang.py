@@ -19,9 +19,9 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases.case import Case
+from cases.refusal import Refusal
 from kernels import toolkit
-from kernels.refusal import Refusal
-from kernels.spec import Case
 
 PACKAGE, VERSION = "sglang", "0.5.14"
 HEADERS_PACKAGE = "apache-tvm-ffi"

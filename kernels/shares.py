@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.refusal import Refusal
-from kernels.spec import Case
+from cases.case import Case
+from cases.refusal import Refusal
 
 if TYPE_CHECKING:
     import torch

@@ -2,9 +2,9 @@
 
 Imports are read from the source text, so nothing is executed. They count wherever they stand, within functions and
 behind TYPE_CHECKING too, absolute or relative, and transitively. A module that lies beside a user's file counts as on
-sys.path, where that file may put its folder (`import helpers`). Of the project, files of the package kernels count, of
-everything else all but Python's library and installed packages. The project's other packages are host code and don't
-count. An import by a computed name (importlib.import_module) is not found: add its file to KernelSpec.files.
+sys.path, where that file may put its folder (`import helpers`). Of the project, files of the packages kernels and cases
+count, of everything else all but Python's library and installed packages. The project's other packages are host code
+and don't count. An import by a computed name (importlib.import_module) is not found: add its file to KernelSpec.files.
 
 A process reads each file once, when it first needs its content: what changes after that is noticed (Source.changed).
 """
@@ -22,6 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(__file__).resolve().parent
+PACKAGES = ("cases", PACKAGE.name)
+"""Those of the project whose files count."""
+
 HOST_PACKAGES = frozenset({"memory", "reports", "runner", "simulator", "symlab"})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Names of the folders that installers fill, as long as no other name is asked for (pip install --target)."""
@@ -126,7 +129,7 @@ def _absolute(parts: list[str], path: Path) -> list[Path]:
     A user's file may put its folder on sys.path when it runs: the answer is the same before and after."""
     found = _files(parts, None)
     name = parts[0]
-    if path.is_relative_to(PACKAGE) or name in (PACKAGE.name, *HOST_PACKAGES) or name in sys.stdlib_module_names:
+    if path.is_relative_to(PACKAGE) or name in (*PACKAGES, *HOST_PACKAGES) or name in sys.stdlib_module_names:
         return found
     beside = _files(parts, path.parent)[len(_init(path.parent)) :]
     return [*found, *(file.resolve() for file in beside)]
@@ -195,8 +198,8 @@ def _init(package: Path) -> list[Path]:
 @cache
 def _top_level(name: str) -> tuple[Path | None, tuple[Path, ...]]:
     """Return the file of a top-level module and the folders that hold modules below it; neither if it doesn't count."""
-    if name == PACKAGE.name:
-        return PACKAGE / "__init__.py", (PACKAGE,)
+    if name in PACKAGES:
+        return ROOT / name / "__init__.py", (ROOT / name,)
     if name in HOST_PACKAGES or name in sys.stdlib_module_names:
         return None, ()
     try:

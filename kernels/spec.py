@@ -1,4 +1,4 @@
-"""The nouns: Case (one point), Collective (what an op means), KernelSpec (one way to do it, and what it needs).
+"""KernelSpec: one way to do an op, and what it needs; and why a kernel can't run a case.
 
 Kernels are data: the runner binds memory and arguments from a spec's declarations and never knows an algorithm by name.
 """
@@ -8,184 +8,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from kernels.assumptions import ASSUMPTIONS
-from kernels.numeric.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
+from cases.assumptions import ASSUMPTIONS
+from cases.case import UNIFORM, Case, Counts, Placement
+from cases.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
+from cases.ops import Collective
+from cases.refusal import Refusal
+from cases.stress import MEANINGS, PROMISES, parts_of
 from kernels.nvshmem_bitcode import refuses_bitcode, refuses_function
-from kernels.refusal import Refusal
-from kernels.stress import MEANINGS, NO_STRESS, PROMISES, parts_of
 from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
     import torch
 
 
-class Placement(StrEnum):
-    """Where a case's output is. Members of these enums are named as they are written: OmegaConf reads names."""
-
-    out_of_place = "out_of_place"
-    in_place = "in_place"
-    """Input and output share one buffer, see Collective.in_place."""
-
-
-class Inputs(StrEnum):
-    """What a case's data is, see runner/case/inputs.py."""
-
-    exact = "exact"
-    """Every sum is exact, so that all bits must agree."""
-    normal = "normal"
-    edge = "edge"
-    """NaN, infinities, zeros, subnormals, the largest values among normal ones."""
-
-
-class Counts(StrEnum):
-    """How many elements ranks send to each other, of an op with counts per peer (Collective.sends)."""
-
-    uniform = "uniform"
-    """Each rank sends as many to every rank."""
-    skewed = "skewed"
-    """Some ranks are sent more than others, as the popular experts of a mixture."""
-    zeros = "zeros"
-    """Pairs of ranks with nothing between them; a rank that sends nothing, and another one that receives nothing."""
-
-
-UNIFORM = Counts.uniform.value
-
-Sends = tuple[tuple[int, ...], ...]
-"""Elements that each rank sends to each: Sends[rank][peer]."""
-
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One point of an experiment: everything that decides what runs and what must come out.
-
-    size_bytes has nccl-tests' meaning for the op (all_reduce, broadcast, reduce, send_recv: the buffer; all_gather: the
-    whole output; reduce_scatter, all_to_all: the whole input; all_to_all_v: what a rank sends on average). accumulator
-    and reduction are names of kernels/numeric/dtypes.py ("native": the dtype itself; for float32 that and "float32"
-    mean the same), both "none" where the op only moves data. placement is of Placement, inputs of Inputs. root is the
-    rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary
-    both buffers begin. stress is of kernels.stress.Stress, or several of them joined by +: what the case runs under.
-    counts is of Counts; uniform for ops without counts per peer.
-    """
-
-    op: str
-    algorithm: str
-    dtype: str
-    accumulator: str
-    reduction: str
-    size_bytes: int
-    world_size: int
-    placement: str = Placement.out_of_place.value
-    inputs: str = Inputs.normal.value
-    seed: int = 0
-    root: int = 0
-    offset: int = 0
-    stress: str = NO_STRESS
-    counts: str = UNIFORM
-
-    @property
-    def name(self) -> str:
-        """The catalogue key of the kernel asked for: "all_reduce/one_shot"."""
-        return f"{self.op}/{self.algorithm}"
-
-    @property
-    def itemsize(self) -> int:
-        return ITEMSIZES[self.dtype]
-
-    @property
-    def numel(self) -> int:
-        """Elements in size_bytes."""
-        return self.size_bytes // self.itemsize
-
-    @property
-    def id(self) -> str:
-        """A stable name for files, tests and anchors; two cases are equal just when their ids are.
-
-        Records refuse another id: reports/record/case.py has the rule for each of their schemas. A new axis goes to the
-        end, and only off its default, so that ids of before stay as they are.
-        """
-        return "-".join(
-            [
-                self.op,
-                self.algorithm,
-                self.dtype,
-                self.accumulator,
-                self.reduction,
-                f"n{self.world_size}",
-                f"{self.size_bytes}B",
-                self.placement,
-                self.inputs,
-                f"s{self.seed}",
-                *([f"r{self.root}"] if self.root else []),
-                *([f"o{self.offset}"] if self.offset else []),
-                *([f"stress_{self.stress}"] if self.stress != NO_STRESS else []),
-                *([f"counts_{self.counts}"] if self.counts != UNIFORM else []),
-            ]
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """What an op means, apart from how it is done.
-
-    counts(numel, world_size) gives the elements of one rank's input and output buffer. outputs(inputs, rank, root)
-    gives, for the world's inputs (one 1-D tensor a rank), the parts that are reduced into that rank's output, in rank
-    order; where the op reduces nothing, the one tensor whose bits must come out; None where this rank's output is to
-    stay as it was. bus_factor(world_size) is nccl-tests' busbw = algbw * factor.
-
-    chunked: numel is divided into world_size equal chunks, so it has to be a multiple of world_size. in_place(numel,
-    world_size, rank) gives the elements at which input and output begin in the one buffer of max(counts) elements that
-    they share, as in NCCL; None where the op has no such form.
-
-    sends(case), of an op with counts per peer, gives the elements that each rank sends to each; None of other ops. What
-    a rank sends lies in its input in the order of the ranks it is for, what it gets in its output in the order of the
-    ranks it is from, without gaps; counts() then is the room of both buffers, and a rank's output may fill a part of
-    it, whose rest stays as it was. outputs(inputs, rank, root) is what uniform counts give.
-    """
-
-    op: str
-    summary: str
-    counts: Callable[[int, int], tuple[int, int]]
-    outputs: Callable[[list[torch.Tensor], int, int], list[torch.Tensor] | None]
-    bus_factor: Callable[[int], float]
-    same_on_all_ranks: bool
-    reduces: bool = True
-    rooted: bool = False
-    chunked: bool = False
-    in_place: Callable[[int, int, int], tuple[int, int]] | None = None
-    sends: Callable[[Case], Sends] | None = None
-
-    def parts(self, case: Case, inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor] | None:
-        """Return outputs() for a case: with its root, or its counts per peer."""
-        return (
-            self.outputs(inputs, rank, case.root) if self.sends is None else [exchanged(inputs, self.sends(case), rank)]
-        )
-
-    def received(self, case: Case, rank: int) -> int:
-        """Return the elements of a rank's output that the op fills, from its beginning on."""
-        if self.sends is None:
-            return self.counts(case.numel, case.world_size)[1]
-        return sum(row[rank] for row in self.sends(case))
-
-    def gives(self, case: Case, rank: int) -> bool:
-        """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
-        import torch  # takes seconds, and the catalogue is read before anything runs
-
-        nothing = [torch.empty(0, device="cpu")] * case.world_size
-        return self.outputs(nothing, rank, case.root) is not None
-
-
-def exchanged(inputs: list[torch.Tensor], sends: Sends, rank: int) -> torch.Tensor:
-    """Return what a rank gets of all ranks' inputs (1-D) by counts per peer: 1-D, in the order of the ranks."""
-    import torch
-
-    starts = [sum(row[:rank]) for row in sends]
-    return torch.cat([one[at : at + row[rank]] for one, row, at in zip(inputs, sends, starts, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +120,10 @@ class KernelSpec:
     positive_zero: "inputs" says that a contribution of -0.0 counts as +0.0, "results" that no -0.0 comes out either: a
     kernel that keeps -0.0 for a sign that nothing is there yet. max_size_bytes is the largest Case.size_bytes; the
     numbers of ranks in max_sizes have their own (limit_bytes).
-    refusal(case, arch) is what else the algorithm can't do, or None. promises are names of kernels.stress: what the
+    refusal(case, arch) is what else the algorithm can't do, or None. promises are names of cases.stress: what the
     kernel is right under beside plain launches; a case under anything else is refused. why_not gives the reason why a
     "dtype" or "placement" is unsupported, or something is not promised, and says what to take for "sizes" beyond
-    max_size_bytes. assumptions names what the kernel relies on beyond PTX (kernels/assumptions.py). nvshmem names the
+    max_size_bytes. assumptions names what the kernel relies on beyond PTX (cases/assumptions.py). nvshmem names the
     functions of NVSHMEM that the kernel calls on the device, as C has them (kernels/nvshmem_bitcode.py): their code is
     linked in, and the kernel is refused where it is not installed.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cases.case import Case
+from cases.dtypes import NONE
 from kernels.dsl.status import STATUS_WORDS
-from kernels.numeric.dtypes import NONE
 from kernels.shares import BATCH
-from kernels.spec import Case, Workspace
+from kernels.spec import Workspace
 from memory.fabric import Launch
 
 ANY_SIZE = 1 << 62

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cases.record.reading import contents
 from reports.record.bundle import LEVEL_NAME, SUFFIX, write_file
-from reports.record.reading import contents
 
 PLACE = Path("reports") / "published"
 

@@ -19,10 +19,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.accepted import PLACE as PLACE
 from reports.accepted import unaccepted
 from reports.record.bundle import SUFFIX, digest, read, write_file
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
 from reports.record.signatures import signed_of
 from reports.record.signed import SIGNED, Statement

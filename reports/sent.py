@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from cases.finding import counts_of
+from cases.record.record import Check, PredictedTime, Record, Status, Timing
 from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, Series
-from reports.record.findings import counts_of
 from reports.record.leaves import leaves
-from reports.record.record import Check, PredictedTime, Record, Status, Timing
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
 INCOMPLETE = "INCOMPLETE"

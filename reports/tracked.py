@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.record.reading import MOST_BYTES
+from cases.record.record import Record, load
 from reports.record import bundle
-from reports.record.reading import MOST_BYTES
-from reports.record.record import Record, load
 from reports.record.signatures import MAX_BYTES, signed_of
 from reports.record.signed import SIGNATURES, SIGNED, Signed
 
@@ -218,11 +218,11 @@ def prepare(uri: str) -> None:
     """Import MLflow, quietly; before, see whether a server answers. Raises Unreachable, why in one line, if not.
 
     MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
-    has not set them. Its retries would make a server that is down cost minutes.
+    has not set them. A server that answered and goes away: MLflow tries again for a minute.
     """
     for name, value in {
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S),
     }.items():
         os.environ.setdefault(name, value)

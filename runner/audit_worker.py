@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, listed, recomputed
 from reports.audit.level import Recomputed
 from reports.record.bundle import of_lines
-from reports.record.record import Record
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
@@ -347,7 +347,7 @@ def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None
         from runner.custom.judge import digest_of as digest_of_contents
 
         return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
-    from kernels.catalogue import collective
+    from cases.ops import collective
     from runner.case.inputs import digest_of, make_input
     from runner.case.recorded import case_of
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import click
 
+from cases.code_digest import code_digest
+from cases.record.record import SHARE_GPUS, Record, Status
 from kernels.catalogue import SPECS, find
-from kernels.code import code_digest
 from kernels.compile import executable
 from kernels.matrix.proofs import SHARED, SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
 from reports.record.bundle import read, write_file
-from reports.record.record import SHARE_GPUS, Record, Status
 from reports.table.compare import device_text
 from reports.table.text import counted
 from runner.case.recorded import case_of

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from cases.finding import SEVERITIES, Finding
 from memory.fabric import Argument, Deadlock, Executable, FabricError, Launch, Region
 from simulator.fabric import SimulatorFabric
 from simulator.litmus.compile import ENTRY, LOCATION_BYTES, NOTE, SLOT_BYTES, Kernel, NotCompiled, kernel_of
 from simulator.litmus.program import Program, Seen
-from simulator.races.finding import SEVERITIES, Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 _OPTIONS = SimulatorOptions(heap_bytes=1 << 20, races=True)

@@ -46,12 +46,12 @@ from simulator.run.streams import Queued, Streams
 from simulator.run.waiting import waiting_places
 
 if TYPE_CHECKING:
+    from cases.finding import Finding
     from simulator.clock.clock import Clock
     from simulator.clock.costs import Costs
     from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
     from simulator.races.checker import Races
-    from simulator.races.finding import Finding
 
 MAX_WORLD_SIZE = 72
 

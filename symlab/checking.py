@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case, Inputs, KernelSpec
+from cases.case import Case, Inputs
+from cases.dtypes import DTYPES
+from cases.ops import collective
+from kernels.spec import KernelSpec
 from runner.case import inputs as generated
 from runner.case.check import check_rank, merge
 from runner.case.inputs import CPU
@@ -18,7 +19,7 @@ from symlab.describing import check_case, runner_of
 if TYPE_CHECKING:
     import torch
 
-    from reports.record.record import Check
+    from cases.record.record import Check
 
 
 def make_inputs(case: Case) -> tuple[torch.Tensor, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.catalogue import collective
-from kernels.code import code_digest
+from cases.case import Case
+from cases.code_digest import code_digest
+from cases.ops import collective
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Launch, Traits
 from runner.request.schema import Schema
 from symlab.describing import runner_of

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.ops import collective
 from kernels import catalogue as known
 from kernels.brought import spec_at
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from runner.case.contestant import spec_for
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def catalogue(op: str | None = None) -> tuple[str, ...]:
     """
     if op is None:
         return known.NAMES
-    return tuple(name for name in known.NAMES if name.startswith(f"{known.collective(op).op}/"))
+    return tuple(name for name in known.NAMES if name.startswith(f"{collective(op).op}/"))
 
 
 def kernel(name: str) -> KernelSpec:

@@ -309,7 +309,7 @@ def _expected(subject: BroughtSubject, given: Mapping[str, Any] | None) -> dict[
     """What the buffers must hold: as given, or as a run in the fair order leaves them."""
     import torch
 
-    from kernels.numeric.dtypes import DTYPES
+    from cases.dtypes import DTYPES
 
     if given is None:
         return _after_fair(subject)

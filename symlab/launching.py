@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.assumptions import checked_assumptions
-from kernels.numeric.dtypes import DTYPES, ITEMSIZES
+from cases.assumptions import checked_assumptions
+from cases.dtypes import DTYPES, ITEMSIZES
 from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor
@@ -54,7 +54,7 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How a kernel is launched, as far as it is given: see memory.fabric.Launch. assumptions: what the kernel relies on
-    beyond PTX (kernels/assumptions.py)."""
+    beyond PTX (cases/assumptions.py)."""
 
     grid: int | tuple[int, int, int] | None = None
     block: int | tuple[int, int, int] | None = None

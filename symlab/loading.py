@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from cases.record.record import Record
 from reports.record import bundle
-from reports.record.record import Record
 from reports.table import table
 from reports.table.text import counted
 

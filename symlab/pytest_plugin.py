@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from reports.record.findings import RecordedFinding
+    from cases.finding import Finding
     from symlab.worlds import World
 
 SEED = "symlab_seed"
@@ -33,9 +33,9 @@ class _Checked:
     worlds: list[World] = field(default_factory=list)
     reported: set[tuple[object, ...]] = field(default_factory=set)
 
-    def take(self, *, failing: bool) -> list[RecordedFinding]:
+    def take(self, *, failing: bool) -> list[Finding]:
         """Return the findings that fail a test, or the others, and count them as reported."""
-        found: dict[tuple[object, ...], RecordedFinding] = {}
+        found: dict[tuple[object, ...], Finding] = {}
         for world in self.worlds:
             for one in world.findings(of_all_runs=True) or ():
                 if one.fails == failing and one.pair not in self.reported:
@@ -126,7 +126,7 @@ def _looks_for_races(config: pytest.Config, how: Mapping[str, Any]) -> bool:
     return wanted and how.get("fabric", "simulator") == "simulator"
 
 
-def _said(found: Sequence[RecordedFinding]) -> str:
+def _said(found: Sequence[Finding]) -> str:
     """Findings as lines."""
     lines = [one.sentence() for one in found[:SHOWN]]
     return "\n".join(lines + ([f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []))

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from cases.case import Case
+from cases.record.record import RecordedRequest
 from kernels.baselines import Baseline
 from kernels.catalogue import ALL_SPECS
-from kernels.spec import Case, KernelSpec
-from reports.record.record import RecordedRequest
+from kernels.spec import KernelSpec
 from runner.case.cases import cases_of, check_against_catalogue, resolved
 from runner.case.host_memory import check_host_memory
 from runner.environment.host import available_bytes

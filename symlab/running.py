@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.spec import Case, KernelSpec
-from reports.record.record import Check, Record, RecordedFinding, Status
+from cases.case import Case
+from cases.finding import Finding
+from cases.record.record import Check, Record, Status
+from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.command.job import Job, check_of, outcomes_of, run_job, usual_means
 from runner.environment.capture import capture
@@ -50,7 +52,7 @@ class Run:
     check: Check | None
     record: Record | None
     outputs: tuple[torch.Tensor | None, ...] | None = None
-    findings: tuple[RecordedFinding, ...] | None = None
+    findings: tuple[Finding, ...] | None = None
 
     def __repr__(self) -> str:
         """One line: a notebook shows it."""

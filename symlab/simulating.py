@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cases.finding import SEVERITIES, Finding
 from memory.tensor import flat_bytes
-from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
@@ -58,10 +58,10 @@ class Simulation:
         }
 
     @property
-    def findings(self) -> tuple[RecordedFinding, ...] | None:
+    def findings(self) -> tuple[Finding, ...] | None:
         """What the race checker found under any seed, each pair of instructions once, the gravest first; None if it was
         not asked for (races=True)."""
-        found: dict[tuple[object, ...], RecordedFinding] = {}
+        found: dict[tuple[object, ...], Finding] = {}
         for run in self.runs:
             for one in run.findings or ():
                 found.setdefault(one.pair, one)

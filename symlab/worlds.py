@@ -11,15 +11,14 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kernels.assumptions import checked_assumptions
-from kernels.catalogue import collective
+from cases.assumptions import checked_assumptions
+from cases.finding import SEVERITIES, Finding, gravest_first
+from cases.ops import collective
 from kernels.spec import refuses
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch, Traits
 from memory.pool import SymmetricPool
 from memory.tensor import SymmetricTensor, View
-from reports.record.findings import SEVERITIES, RecordedFinding
 from reports.table.text import counted
-from runner.case.recorded import recorded_findings
 from runner.request.gpu_types import arch_of, described, gpu_of
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
@@ -88,7 +87,7 @@ class Launched:
     counts: dict[str, Any]
     seed: int | None = None
     unwritten: dict[str, list[int]] = field(default_factory=dict)
-    findings: tuple[RecordedFinding, ...] | None = None
+    findings: tuple[Finding, ...] | None = None
 
 
 class World:
@@ -115,7 +114,7 @@ class World:
         self.ranks = ranks
         self._world: RunnerWorld | None = None
         self._busy = threading.Lock()
-        self._found: dict[tuple[object, ...], RecordedFinding] | None = {} if races else None
+        self._found: dict[tuple[object, ...], Finding] | None = {} if races else None
 
     @property
     def fabric(self) -> str:
@@ -183,7 +182,7 @@ class World:
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
         fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
-        kernels/assumptions.py, which the simulator then grants.
+        cases/assumptions.py, which the simulator then grants.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -242,7 +241,7 @@ class World:
         on GPUs. Raises ValueError for a world that is not open."""
         return self._open().counters()
 
-    def findings(self, *, of_all_runs: bool = False) -> tuple[RecordedFinding, ...] | None:
+    def findings(self, *, of_all_runs: bool = False) -> tuple[Finding, ...] | None:
         """Return what the race checker found during the last run, the gravest first; None for a world that was opened
         without races=True. Each has severity, missing, first and second (the accesses), count, assumption, fails (of a
         race and a missing proxy fence) and sentence(). Raises ValueError for a world that is not open.
@@ -255,11 +254,11 @@ class World:
             return None
         return tuple(sorted(self._found.values(), key=lambda one: SEVERITIES.index(one.severity)))
 
-    def _findings(self, world: RunnerWorld) -> tuple[RecordedFinding, ...] | None:
+    def _findings(self, world: RunnerWorld) -> tuple[Finding, ...] | None:
         found = world.findings()
         if found is None and self.request.races:
             raise ValueError("this world has no race checker (races), leave it out")
-        return None if found is None else recorded_findings(found)
+        return None if found is None else gravest_first(found)
 
     @contextmanager
     def lent(self) -> Iterator[RunnerWorld]:
@@ -278,7 +277,7 @@ class World:
     def _note(self, world: RunnerWorld) -> None:
         """Keep what was found during a run: the next one begins without."""
         if self._found is not None:
-            for one in recorded_findings(world.findings() or ()):
+            for one in gravest_first(world.findings() or ()):
                 self._found.setdefault(one.pair, one)
 
     def _open(self) -> RunnerWorld:
@@ -490,7 +489,7 @@ class Bound:
 
     def write(self, data: torch.Tensor) -> None:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
-        from kernels.numeric.dtypes import DTYPES
+        from cases.dtypes import DTYPES
 
         case, source = self._kernel.case, self._binding.input
         numel, dtype = source.size_bytes // case.itemsize, DTYPES[case.dtype]
@@ -515,7 +514,7 @@ class Bound:
 
         Raises Deadlock if the kernel gave up waiting for another rank.
         """
-        from kernels.numeric.dtypes import DTYPES
+        from cases.dtypes import DTYPES
         from runner.case.binding import status_report
 
         fabric = self._rank.fabric

@@ -1,6 +1,6 @@
 """Compiles variants of kernels in whatever tree is first on the path. Started by tests/compare_code.py, as a process.
 
-It uses only what every tree since the catalogue has: kernels.catalogue.find, kernels.spec.Case, kernels.compile. The
+It uses only what every tree since the catalogue has: kernels.catalogue.find, its Case, kernels.compile. The
 digest of code comes from the file that is named, because an older tree has none.
 
 Arguments: the tree, the file with code_digest, a folder for compiled kernels. Standard input: a JSON list of
@@ -54,7 +54,10 @@ def main() -> None:
 
 def case_of(values: dict[str, Any]) -> Any:
     """The case in this tree's terms: TypeError for a field that this tree does not have."""
-    from kernels.spec import Case
+    try:
+        from cases.case import Case
+    except ModuleNotFoundError:  # before the nouns had a package of their own
+        from kernels.spec import Case
 
     return Case(**values)
 

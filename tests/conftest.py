@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from cases.finding import Finding
 from kernels.spec import KernelSpec
 from memory.fabric import (
     Argument,
@@ -29,7 +30,6 @@ from memory.fabric import (
     Region,
     Traits,
 )
-from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "tests")
+PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "cases", "tests")
 ALWAYS = ("pyproject.toml", "constraints.txt", "tests/conftest.py")
 PUBLISHED = "reports/published"
 MANIFEST = "reports/published/manifest.sha256"

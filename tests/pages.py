@@ -27,7 +27,7 @@ PAGES = sorted(
 )
 
 _BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COPIED = ("conf", "kernels", "memory", "reports", "runner", "simulator", "symlab", "tests")
+_COPIED = ("cases", "conf", "kernels", "memory", "reports", "runner", "simulator", "symlab", "tests")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.dtypes import FLOAT_REDUCTIONS, FLOATS
+from cases.stress import WITH_BARRIERS
 from kernels.dsl import slots
 from kernels.family import address, peers, spec_with
-from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
-from kernels.spec import Case, KernelSpec, Workspace
-from kernels.stress import WITH_BARRIERS
+from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

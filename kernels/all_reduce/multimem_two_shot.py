@@ -25,11 +25,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.stress import THROUGH_SWITCH
 from kernels import shares
 from kernels.family import multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
-from kernels.spec import Case, KernelSpec
-from kernels.stress import THROUGH_SWITCH
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

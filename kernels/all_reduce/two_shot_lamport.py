@@ -34,13 +34,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.dtypes import FLOAT_REDUCTIONS, FLOATS
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.dsl import slots
 from kernels.dsl.status import DATA, RESULT
 from kernels.family import address, peers, spec_with
-from kernels.numeric.dtypes import FLOAT_REDUCTIONS, FLOATS
-from kernels.spec import Case, KernelSpec, Workspace
-from kernels.stress import WITH_BARRIERS
+from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

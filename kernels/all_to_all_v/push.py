@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.dsl.count_rooms import rooms
 from kernels.family import address, peers, spec_with
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
-from kernels.stress import WITH_BARRIERS
+from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.stress import THROUGH_SWITCH
 from kernels.barrier.peers import TUNING, WHY_NOT, refuses, workspaces
 from kernels.family import address, multicast, spec_with
 from kernels.multimem import SIGNAL, store_form
 from kernels.spec import KernelSpec
-from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Tuning
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.stress import NOT_ONE_WAY, ONE_WAY
 from kernels.barrier.peers import WHY_NOT, refuses, workspaces
 from kernels.family import address, spec_with
 from kernels.spec import KernelSpec
-from kernels.stress import NOT_ONE_WAY, ONE_WAY
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.refusal import Refusal
+from cases.stress import WITH_BARRIERS
 from kernels.family import address, peers, spec_with
-from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, Workspace
-from kernels.stress import WITH_BARRIERS
+from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

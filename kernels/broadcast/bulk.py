@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.spec import Case, KernelSpec
-from kernels.stress import WITH_BARRIERS
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

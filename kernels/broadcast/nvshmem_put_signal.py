@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.stress import NOT_ONE_WAY, ONE_WAY
 from kernels import shares
 from kernels.dsl import put_shares
 from kernels.family import address, spec_with
-from kernels.spec import Case, KernelSpec, Workspace
-from kernels.stress import NOT_ONE_WAY, ONE_WAY
+from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.family import address, peers, spec_with
 from kernels.spec import KernelSpec
-from kernels.stress import WITH_BARRIERS
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from cutlass._mlir import ir
 from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import T, dsl_user_op
 
+from cases.dtypes import FLOAT8, FLOATS, SUMS
 from kernels.dsl.device import assemble
-from kernels.numeric.dtypes import FLOAT8, FLOATS, SUMS
 
 PACKED_TYPES = {"float32": "f32", "float16": "f16x2", "bfloat16": "bf16x2"}
 """The PTX type that fills one 32-bit word with elements of a data type."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from kernels.spec import Case, Workspace
+from cases.case import Case
+from kernels.spec import Workspace
 
 COUNT_BYTES = 8
 """Bytes of a count."""
-
-ROOM = 2
-"""Elements of a rank's input and output buffer, in multiples of numel: the capacity factor of a mixture of experts."""
 
 
 def rooms(case: Case, max_blocks: int) -> tuple[Workspace, ...]:

@@ -16,8 +16,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 
+from cases.sends import ROOM
 from kernels.dsl import device
-from kernels.dsl.count_rooms import COUNT_BYTES, ROOM
+from kernels.dsl.count_rooms import COUNT_BYTES
 from kernels.dsl.frame import Frame
 
 

@@ -17,7 +17,7 @@ looked at on its own. The two halves may come apart, and so may the slots; nothi
 having seen one, so no order between accesses is needed.
 
 Why Lines are sound on GPUs, though not in the PTX model. Seven lanes take their payload because the eighth saw the
-flag. PTX lets them see older bytes; the assumption warp_128 (kernels/assumptions.py) says that a warp's store of 128
+flag. PTX lets them see older bytes; the assumption warp_128 (cases/assumptions.py) says that a warp's store of 128
 aligned bytes is a single one, so a warp that loads the line by one instruction sees all of it or nothing. Hence every
 store and every load is by whole warps that have just met (meet), of whole lines, and the warp agrees by a vote that all
 flags of what it loaded have come. Stores are weak: so the race checker sees what the assumption has to explain, and

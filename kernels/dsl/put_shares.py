@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.spec import Case, Workspace
+from cases.case import Case
+from kernels.spec import Workspace
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.spec import Case, Workspace
+from cases.case import Case
+from kernels.spec import Workspace
 
 UNIT_BYTES = 16
 """Payload that is stored, awaited and reduced together; a slot has as many bytes, and a unit one or two slots."""

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kernels.catalogue import SPECS, collective
-from kernels.compile import source_digest
-from kernels.matrix.codes import Code
-from kernels.matrix.proofs import SHARED, Proof, Tally
-from kernels.numeric.dtypes import (
+from cases.case import Case
+from cases.dtypes import (
     ALL,
     FLOAT8,
     FLOATS,
@@ -27,7 +24,12 @@ from kernels.numeric.dtypes import (
     accumulators_of,
     reductions_of,
 )
-from kernels.spec import Case, KernelSpec, refuses
+from cases.ops import collective
+from kernels.catalogue import SPECS
+from kernels.compile import source_digest
+from kernels.matrix.codes import Code
+from kernels.matrix.proofs import SHARED, Proof, Tally
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 
 COLUMNS = ("algorithm", "dtypes", "accumulators", "reductions", "placement", "needs", "ranks", "simulator", "GPU")

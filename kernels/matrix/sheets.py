@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.assumptions import sentence_of
-from kernels.catalogue import collective
+from cases.assumptions import sentence_of
+from cases.ops import collective
 from kernels.matrix.matrix import COLUMNS, LEGEND, Row, cells, exceptions
 from kernels.matrix.proofs import Proof
 

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from kernels.catalogue import collective, find
-from kernels.code import code_digest
+from cases.case import Case
+from cases.code_digest import code_digest
+from cases.dtypes import ITEMSIZES
+from cases.ops import collective
+from kernels.catalogue import find
 from kernels.compile import executable
 from kernels.matrix.codes import Code, code_from
 from kernels.matrix.matrix import Cell, Row
-from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from memory.worker_process import end_with_parent
 

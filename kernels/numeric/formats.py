@@ -1,6 +1,6 @@
 """The number formats that collectives work in: their limits, rounding to them, and distances along their numbers.
 
-For the floats of kernels/numeric/dtypes.py and for its integers. Every step is elementwise and rounded as IEEE 754
+For the floats of cases/dtypes.py and for its integers. Every step is elementwise and rounded as IEEE 754
 says, so that a GPU's tensors give the same bits as the CPU's (torch.set_flush_denormal must be off, as it is by
 default). torch has few operations for float8 and for unsigned integers: here they are done on the signed integers of
 the same width.

@@ -53,7 +53,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from kernels.numeric.dtypes import refuses_types
+from cases.dtypes import refuses_types
 from kernels.numeric.formats import FLOAT8, FORMATS, bits_of, is_float, is_nan, is_signed, narrow, widen
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -67,7 +67,7 @@ def accumulator_dtype(dtype: torch.dtype, accumulator: str, reduction: str = "su
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """The type's name in kernels/numeric/dtypes.py."""
+    """The type's name in cases/dtypes.py."""
     return str(dtype).removeprefix("torch.")
 
 

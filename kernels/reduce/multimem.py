@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cases.stress import THROUGH_SWITCH
 from kernels import shares
 from kernels.family import address, multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
 from kernels.spec import KernelSpec
-from kernels.stress import THROUGH_SWITCH
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from kernels.catalogue import OPS, collective, find
-from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import UNIFORM, Case, Placement, refuses
+from cases.case import UNIFORM, Case, Placement
+from cases.dtypes import ITEMSIZES
+from cases.ops import OPS, collective
+from kernels.catalogue import find
+from kernels.spec import refuses
 from kernels.tuned_name import AT, base_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from cases.record.record import Check, KernelInfo, Record
 from reports.record.leaves import by_dotted_path
-from reports.record.record import Check, KernelInfo, Record
 
 TOLERANCE = 1e-9
 """Relative difference of two figures that are the same: sums of squares depend on the order of the host's additions."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit import (
     clocks,
     code,
@@ -32,7 +33,6 @@ from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
 from reports.audit.items import Item, Outcome, Point
 from reports.audit.level import Level, with_outcome
 from reports.audit.material import Answer, Material
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted
 from reports.tracked import Tracker

@@ -7,12 +7,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.gpu_models import known_models
 from reports.audit.items import Outcome, Point, captured_or, contradicted
 from reports.audit.machine import gpus_of
 from reports.audit.material import Material, values_at
 from reports.audit.statistics import world_of
-from reports.record.record import Record
 from reports.table.text import counted
 
 HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cases.record.nccl_settings import contradiction
+from cases.record.reading import contents
+from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.audit.differences import older_than_code_digests
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
 from reports.audit.machine import presence, why_missing
 from reports.audit.material import Material, name_of
 from reports.audit.ptx import StoredCode
 from reports.audit.statistics import world_of
-from reports.record.nccl_settings import contradiction
-from reports.record.reading import contents
-from reports.record.record import WHOLE_SINCE, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cases.record.record import Record
 from reports.audit.gate import Gate
 from reports.audit.ssh import checked_signers
 from reports.audit.worker import RERUN_S, Rerun, Wanted
 from reports.record import bundle
-from reports.record.record import Record
 from reports.record.seal import digests_under
 from reports.table import sheet, table
 from reports.table.text import counted

@@ -19,6 +19,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from cases.record.record import Record, Status
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.gate import Gate
@@ -26,8 +27,7 @@ from reports.audit.items import listed
 from reports.audit.modes import modes_of
 from reports.audit.order import APART
 from reports.audit.pairing import Pair, paired, why_times_differ_in_kind
-from reports.audit.races import Finding as FoundRaces
-from reports.audit.races import Races, races_of
+from reports.audit.races import FoundRaces, Races, races_of
 from reports.audit.statistics import (
     BAND,
     Judgement,
@@ -40,7 +40,6 @@ from reports.audit.statistics import (
     world_medians,
     world_of,
 )
-from reports.record.record import Record, Status
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text

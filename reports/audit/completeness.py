@@ -16,16 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cases.documents import parsed
+from cases.record.reading import contents
+from cases.record.record import Record, Status
+from cases.record.shared import PARTS, SHARED, is_shared_file
 from reports.audit.comparison import FINDING, VERIFIED
 from reports.audit.items import Item, Outcome, Point, captured_or, contradicted, listed
 from reports.audit.level import with_outcome
 from reports.audit.material import COMPLETE, Asked, Material, cases_of, name_of
 from reports.record.bundle import VERDICT_NAME, record_files
-from reports.record.codec import parsed
-from reports.record.reading import contents
-from reports.record.record import Record, Status
 from reports.record.seal import MANIFEST, faults
-from reports.record.shared import PARTS, SHARED, is_shared_file
 from reports.table.text import counted, reason_of
 
 _MOST_NAMED = 100

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.audit.items import Outcome, Point, contradicted, listed
 from reports.audit.machine import captured, presence
 from reports.audit.material import AT_ITS_END, COMPLETE, Material, cases_of, name_of
-from reports.record.record import WHOLE_SINCE, Record, Status
 from reports.table.average import too_slow
 from reports.table.text import counted
 

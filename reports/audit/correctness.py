@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cases.finding import summary_of
+from cases.record.record import CHECK_WAS_OFF, WHOLE_SINCE, Record, Status
+from cases.record.request import as_today
 from reports.audit.data import Data, data_of
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
 from reports.audit.material import Material
 from reports.audit.statistics import world_of
-from reports.record.findings import summary_of
-from reports.record.record import CHECK_WAS_OFF, WHOLE_SINCE, Record, Status
-from reports.record.request import as_today
 from reports.table.text import counted
 
 

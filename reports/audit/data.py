@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cases.record.record import Check, Record, Status
 from reports.audit.statistics import world_of
 from reports.audit.worlds import copies
-from reports.record.record import Check, Record, Status
 from reports.table.text import counted, number, reason_of
 
 _OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})

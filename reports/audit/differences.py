@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from cases.record.record import KernelInfo, Record
+from cases.record.request import as_today
 from reports.record.leaves import leaves
-from reports.record.record import KernelInfo, Record
-from reports.record.request import as_today
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted
 

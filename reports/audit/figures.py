@@ -17,13 +17,13 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from cases.record.reading import contents, leaves
+from cases.record.record import Record
 from reports import publish
 from reports.audit.items import Named, Outcome, Point, contradicted, listed, recomputed
 from reports.audit.material import Material
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
-from reports.record.reading import contents, leaves
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, digests_under
 from reports.record.signed import SIGNATURES, SIGNED
 from reports.table import table
@@ -43,8 +43,8 @@ _PAGES = (".html", ".htm", ".xhtml")
 _TABLES = (".md", ".csv", ".tsv", ".txt")
 
 _OF_COMMANDS = (
-    *("*.json", "*.json.xz", "configuration.yaml", "[0-9][0-9]*-configuration.yaml", "source*.diff", f"*{bundle.SUFFIX}"),
-    *(MANIFEST, SIGNED, SIGNATURES, ".*.tmp", "*.set_aside"),
+    *("*.json", "*.json.xz", "configuration.yaml", "[0-9][0-9]*-configuration.yaml", "source*.diff"),
+    *(f"*{bundle.SUFFIX}", MANIFEST, SIGNED, SIGNATURES, ".*.tmp", "*.set_aside"),
 )
 """Names of files that commands write, beside what people see, PTX and users' code."""
 

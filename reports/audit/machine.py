@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.gpu_models import known_models, model_of
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
 from reports.audit.material import Material, values_at
 from reports.audit.statistics import world_of
-from reports.record.record import Record
 from reports.table.text import counted
 
 SOFTWARE = ("python.version", "torch", "packages", "cuda_driver", "gpus.driver")

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cases.documents import parsed, plain
+from cases.record.reading import contents, leaves
+from cases.record.record import Record
 from reports.audit.items import Point
 from reports.audit.level import Recomputed
 from reports.audit.statistics import world_of
-from reports.record.codec import parsed, plain
-from reports.record.reading import contents, leaves
-from reports.record.record import Record
 from reports.record.seal import MANIFEST
 
 COMMAND_NAME = "command.json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cases.record.nccl_settings import said_settings
+from cases.record.record import Record
 from reports.audit.statistics import world_of
 from reports.audit.worlds import copies
-from reports.record.nccl_settings import said_settings
-from reports.record.record import Record
 from reports.table.compare import device_text, setup_text
 
 

@@ -1,33 +1,16 @@
 """What a stored PTX file says of a kernel, beside what the record says: the digest of its code, its entry, and its
-multimem instructions.
-
-The rule of the digest is kernels/code.py's, which reports may not import; a test compares both.
-"""
+multimem instructions."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 
-from reports.record.record import KernelInfo
+from cases.code_digest import code_digest
+from cases.record.record import KernelInfo
 
-_LINES = re.compile(r"^[ \t]*\.(?:file|loc)\b[^\n]*\n?", re.MULTILINE)
-_DEBUG_SECTIONS = re.compile(r"^[ \t]*\.section[ \t]+\.debug_\w+\s*\{[^{}]*\}[ \t]*\n?", re.MULTILINE)
-_DEBUG_NAMES = re.compile(r"\$L__(?:tmp|func_begin|func_end)\d+\b")
-_DEBUG_LABELS = re.compile(r"^(\$L__(?:tmp|func_begin|func_end)\d+):[ \t]*\n?", re.MULTILINE)
 _ENTRIES = re.compile(r"\.entry[ \t]+([\w$%]+)")
 _MULTIMEM = re.compile(r"\bmultimem\.[\w.:]+")
-
-
-def code_digest(ptx: str) -> str:
-    """Return "sha256:<hex>" of the PTX without line information. Names are counted once, so that a file with many
-    labels takes no longer than another of its length."""
-    text = _DEBUG_SECTIONS.sub("", _LINES.sub("", ptx))
-    named = Counter(_DEBUG_NAMES.findall(text))
-    code = _DEBUG_LABELS.sub(lambda match: "" if named[match[1]] == 1 else match[0], text)
-    return f"sha256:{hashlib.sha256(code.encode()).hexdigest()}"
 
 
 class StoredCode:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from cases.documents import parsed
 from reports import publish
 from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
@@ -20,7 +21,6 @@ from reports.audit.items import Outcome
 from reports.audit.level import RERUNS
 from reports.audit.worker import Rerun, Wanted
 from reports.record.bundle import LEVEL_NAME, write_file
-from reports.record.codec import parsed
 from reports.record.seal import digest_of, seal
 
 

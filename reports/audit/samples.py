@@ -23,6 +23,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cases.record.record import Record, Timing
 from reports.audit.clocks import untimed
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
 from reports.audit.material import Material
@@ -30,7 +31,6 @@ from reports.audit.modes import modes_of
 from reports.audit.order import samples_lag1
 from reports.audit.timing import asked_timing
 from reports.record.intervals import MOST_PARTS, half_width
-from reports.record.record import Record, Timing
 from reports.table.text import counted
 
 _PLACES = {1: "tenths", 2: "hundredths"}

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.audit.completeness import concerns
 from reports.audit.items import Ground, Item, Outcome, Point, listed
 from reports.audit.material import Material
 from reports.audit.ssh import State, Verified, key_of, sign, verified
 from reports.record import bundle
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, digest_of, faults
 from reports.record.signatures import signed_folders, signed_of
 from reports.record.signed import (

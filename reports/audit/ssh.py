@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from reports.record.reading import contents
+from cases.record.reading import contents
 from reports.record.signed import BEGIN, END
 
 NAMESPACE = "symlab"

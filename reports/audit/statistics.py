@@ -40,8 +40,8 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
-from reports.record.record import Record
 
 BAND = 0.02
 """Default band: changes within 2 % do not matter."""

@@ -8,13 +8,13 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reports.audit.bound_ops import op_of
+from cases.ops import OPS, collective
+from cases.record.record import LinkLimit, Record
 from reports.audit.clocks import untimed
 from reports.audit.gpu_models import known_models
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
 from reports.audit.machine import gpus_of
 from reports.audit.material import Material
-from reports.record.record import LinkLimit, Record
 from reports.table.compare import limits
 from reports.table.text import counted
 
@@ -72,10 +72,10 @@ def _otherwise(record: Record) -> Iterator[str]:
 
 def _bandwidth(record: Record) -> Iterator[str]:
     """What makes a bandwidth of a time: bytes and bus factor, which follow from the op."""
-    made, op = record.timing, op_of(record.case)
-    if made is None or op is None:
+    made = record.timing
+    if made is None or record.case.op not in OPS:
         return
-    factor = op.bus_factor(record.case.world_size)
+    factor = collective(record.case.op).bus_factor(record.case.world_size)
     if not math.isclose(made.bus_factor, factor, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
         yield f"bus factor {made.bus_factor:g}, {record.case.op} on {record.case.world_size} ranks has {factor:g}"
     if made.moved_bytes is not None:

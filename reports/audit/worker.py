@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.items import Point
 from reports.audit.level import Recomputed
 from reports.audit.material import Answer, Material, name_of
 from reports.record.bundle import lines_of
-from reports.record.record import Record
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from cases.record.record import Record
 from reports.audit.clocks import untimed
 from reports.audit.items import Outcome, Point, captured_or, contradicted
 from reports.audit.material import Material
 from reports.audit.statistics import LEAST_WORLDS, world_medians, world_of
-from reports.record.record import Record
 from reports.table.compare import is_baseline
 from reports.table.text import counted
 

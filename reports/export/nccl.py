@@ -17,9 +17,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reports.export.choice import FEWEST_SIZES, TARGET, Times, crossing, regret_of, winners
-from reports.export.sources import Sources, is_undisturbed, left_out_text, sources, times_of
-from reports.record.nccl_settings import (
+from cases.record.nccl_settings import (
     NcclAlgorithm,
     NcclProtocol,
     NcclSettings,
@@ -27,7 +25,9 @@ from reports.record.nccl_settings import (
     contradiction,
     said_choice,
 )
-from reports.record.record import Record
+from cases.record.record import Record
+from reports.export.choice import FEWEST_SIZES, TARGET, Times, crossing, regret_of, winners
+from reports.export.sources import Sources, is_undisturbed, left_out_text, sources, times_of
 from reports.table.text import size_text
 
 COLLECTIVES = {

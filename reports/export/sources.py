@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cases.record.nccl_settings import TOLD
+from cases.record.record import Record
 from reports.export.choice import Regret, Times
-from reports.record.nccl_settings import TOLD
-from reports.record.record import Record
 from reports.record.signed import records_digest
 from reports.table.compare import device_text, is_simulated, setup_text
 from reports.table.text import counted, size_text

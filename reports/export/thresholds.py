@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.record.nccl_settings import said_choice
+from cases.record.record import Record
 from reports.export.choice import Threshold, Times, threshold_of, threshold_regret
 from reports.export.sources import Sources, is_undisturbed, left_out_text, regret_text, sources, times_of
-from reports.record.nccl_settings import said_choice
-from reports.record.record import Record
 from reports.table.text import size_text
 
 NCCL, TWO_SHOT, MULTIMEM = "nccl", "torch/two_shot_staged", "torch/multimem_staged"

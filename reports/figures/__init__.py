@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.figures import curves, distribution, numerics, study
 from reports.figures.curves import drawable as drawable
 from reports.figures.style import look as look
@@ -18,7 +19,6 @@ from reports.figures.style import rendered
 from reports.numerics import accuracy
 from reports.numerics.study import Series
 from reports.record.bundle import digest, write_file
-from reports.record.record import Record
 
 SUFFIXES = (".svg", ".png")
 KINDS = ("curves", "distribution", "numerics")

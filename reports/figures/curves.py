@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
+from cases.record.record import Record
 from reports.figures import style
-from reports.record.record import Record
 from reports.table.compare import (
     LIMIT_LABEL,
     Row,

@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from cases.record.timing import percentile
 from reports.figures import style
-from reports.record.timing import percentile
 from reports.table.compare import Row, Section, contestants, is_second, rows
 from reports.table.spread import samples_us
 from reports.table.text import size_text

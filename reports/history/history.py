@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from cases.record.record import Record
 from reports.audit.data import Data
 from reports.audit.differences import differences
 from reports.audit.items import listed
 from reports.history.changes import ALPHA, LEAST_WORLDS, Change, changes, family
 from reports.history.series import PACKAGES, DataStep, Place, Point, Series, Version, data_steps, series_of
 from reports.history.states import States, states_of
-from reports.record.record import Record
 from reports.table.compare import accumulator, heading
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text

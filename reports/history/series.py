@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from cases.record.nccl_settings import said_settings
+from cases.record.record import Record, Status
 from reports.audit.data import Data, data_of
 from reports.audit.statistics import world_of
 from reports.record import bundle
-from reports.record.nccl_settings import said_settings
-from reports.record.record import Record, Status
 from reports.table.compare import device_text, is_simulated, setup_text
 
 PACKAGES = {

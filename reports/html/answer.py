@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cases.record.record import Record, Status
 from reports.html.blocks import Block, Notes, Side, Table
 from reports.html.pictures import Album
 from reports.numerics import accuracy, study
 from reports.numerics.accuracy import Curve
 from reports.numerics.study import Measure, Point
-from reports.record.record import Record, Status
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, number, size_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cases.record.record import FabricInfo, KernelInfo, Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.html.commands import yaml_line
-from reports.record.record import FabricInfo, KernelInfo, Record
 from reports.table.compare import device_text
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cases.record.record import Record, Status
 from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
 from reports.html.pictures import HOW_TO_READ, Album
-from reports.record.record import Record, Status
 from reports.table import spread, table, timed_table
 from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from cases.record.record import Record, Status
 from reports.html import races
 from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
 from reports.html.pictures import DASHES, Album
 from reports.numerics import accuracy, study
-from reports.record.record import Record, Status
 from reports.table import table
 from reports.table.compare import device_text, heading, is_simulated, split
 from reports.table.sheet import Line, Sheet

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from cases.record.prediction import TERM_NAMES, PredictedTerms
+from cases.record.record import Record
 from reports.html.blocks import Block, Notes, Part, Table
-from reports.record.prediction import TERM_NAMES, PredictedTerms
-from reports.record.record import Record
 from reports.table import predictions
 from reports.table.compare import Row, rows, split
 from reports.table.sheet import Line, Sheet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cases.finding import SEVERITIES, Access, Finding, summary_of
+from cases.record.record import Record, Status
 from reports.html.blocks import Block, Notes, Part, Table
-from reports.record.findings import SEVERITIES, RecordedAccess, RecordedFinding, summary_of
-from reports.record.record import Record, Status
 from reports.table import races
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet
@@ -43,7 +43,7 @@ def part(records: Sequence[Record]) -> Part | None:
 
 def _lines(records: Sequence[Record]) -> list[Line]:
     """Return a line for each finding of each kernel in each job, the gravest first."""
-    found: dict[tuple[object, ...], tuple[Record, RecordedFinding, set[str], int]] = {}
+    found: dict[tuple[object, ...], tuple[Record, Finding, set[str], int]] = {}
     for record in records:
         for one in record.findings or ():
             key = (record.case.name, heading(record), one.pair)
@@ -67,7 +67,7 @@ def _lines(records: Sequence[Record]) -> list[Line]:
     return lines
 
 
-def _access(access: RecordedAccess) -> str:
+def _access(access: Access) -> str:
     """Return one side of a finding with all that is known of it."""
     launch = "before any launch" if access.launch < 0 else f"launch {access.launch}"
     if access.stream is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cases.record.record import Record
 from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, SUMS, Measure, Point, point
-from reports.record.record import Record
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, number, place_text

@@ -1,6 +1,6 @@
 """What an accumulator costs: errors against the number of ranks, a curve for each algorithm, data type and accumulator.
 
-Errors are those of reports.record.record.Check: distances to the exact sum rounded once to the data type, so that a
+Errors are those of cases.record.record.Check: distances to the exact sum rounded once to the data type, so that a
 result that is rounded once has error 0. Near a sum of zero a unit in the last place is tiny, and a largest error in
 such units huge, however good the sum was: errors relative to the results' root mean square say what rounding did.
 """
@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reports.record.record import Check, Record
+from cases.record.record import Check, Record
 from reports.table import brief, sheet, table
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet

@@ -1,1 +1,1 @@
-"""The record, its codec, bundles of records, and the seal over a folder."""
+"""Documents of records: bundles, signed statements, and the seal over a folder."""

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from cases.record.reading import contents, kind_of, leaves
 from reports.record.bundle import write_file
-from reports.record.reading import contents, kind_of, leaves
 from reports.record.signed import SIGNATURES, SIGNED
 
 MANIFEST = "manifest.sha256"

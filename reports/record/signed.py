@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from reports.record.record import Record
+from cases.record.record import Record
 
 SIGNED, SIGNATURES = "signed.txt", "signed.txt.sig"
 """Beside a manifest: the statement, and the signatures of it. They come after the manifest, which lists neither."""

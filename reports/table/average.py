@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.compare import Row
 
 OURS = "ours"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reports.record.record import Record, Status
+from cases.record.record import Record, Status
 from reports.table import races
 from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reports.record.prediction import PredictedTime
-from reports.record.record import Record
+from cases.record.prediction import PredictedTime
+from cases.record.record import Record
 from reports.table.compare import Row
 from reports.table.text import counted, place_text, size_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.record.findings import SEVERITIES, RecordedFinding, counts_of, races_text
-from reports.record.record import Record, Status
+from cases.finding import SEVERITIES, Finding, counts_of, races_text
+from cases.record.record import Record, Status
 from reports.table.text import counted
 
 MEANING = (
@@ -56,7 +56,7 @@ def captions(records: Sequence[Record]) -> list[str]:
     assumptions that explain advisories."""
     if not were_checked(records):
         return []
-    shown: dict[tuple[str, tuple[object, ...]], tuple[RecordedFinding, int]] = {}
+    shown: dict[tuple[str, tuple[object, ...]], tuple[Finding, int]] = {}
     for record in records:
         for one in record.findings or ():
             if not one.fails:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from reports.record.record import Record, Status
+from cases.record.record import Record, Status
 from reports.table.text import counted, reason_of, size_text
 
 _SIZES_SHOWN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from reports.record.timing import percentile
+from cases.record.timing import percentile
 from reports.table.compare import Row, Section, contestant_text, rows
 from reports.table.sheet import Line, Sheet
 from reports.table.text import size_text

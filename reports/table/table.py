@@ -8,22 +8,19 @@ is named below the table, which holds no times and no bandwidths.
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
-import json
 import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from reports.record.record import Record, Status
+from cases.record.record import Record, Status
 from reports.table import races, refusals, sheet, timed_table
 from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split
 from reports.table.compare import varying as varying
 from reports.table.refusals import notes as notes
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, number, story_of
+from reports.table.text import counted, csv_of, json_of, number, story_of
 from reports.table.text import size_text as size_text
 
 _NUMERIC = frozenset({"world", "size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
@@ -64,18 +61,13 @@ def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
 
 
 def csv_text(records: Sequence[Record]) -> str:
-    """Raw values with a line of names first; worlds of one case are one line; what does not exist is empty."""
-    lines = values(records)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    """Raw values as csv_of gives them; worlds of one case are one line."""
+    return csv_of(values(records))
 
 
 def json_text(records: Sequence[Record]) -> str:
-    """The same values as a JSON list of objects."""
-    return json.dumps(values(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """The same values as json_of gives them."""
+    return json_of(values(records))
 
 
 def values(records: Sequence[Record]) -> list[dict[str, object]]:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reports.record.case import UNIFORM
-from reports.record.record import Record, Status
-from reports.record.timing import Timing
+from cases.record.case import UNIFORM
+from cases.record.record import Record, Status
+from cases.record.timing import Timing
 from reports.table import average, predictions, refusals
 from reports.table.compare import (
     Row,

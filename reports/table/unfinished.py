@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.record.codec import parsed
-from reports.record.reading import contents
-from reports.record.record import Record
+from cases.documents import parsed
+from cases.record.reading import contents
+from cases.record.record import Record
 from reports.table.text import counted
 
 

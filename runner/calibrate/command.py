@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases.record.record import Record, Status
 from kernels.floors.probes import PROBES
 from reports.record.bundle import read
-from reports.record.record import Record, Status
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.calibrate.document import section_of, without_floors, written_into

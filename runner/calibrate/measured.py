@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cases.record.record import Record, Status
 from kernels.floors.probes import BY_NAME, ON_GPUS, PROBES, Probe, counted
 from reports.record import bundle
-from reports.record.record import Record, Status
 from runner.calibrate.jobs import is_same_section
 from runner.gpu.gpu_type import Floors, Origin, Source, SourceKind
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.spec import Case, KernelSpec, Workspace
+from cases.case import Case
+from kernels.spec import KernelSpec, Workspace
 from memory.pool import SymmetricPool
 from runner.case.buffers import Buffer, guarded
 from runner.case.layout import layout_of

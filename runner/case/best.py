@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.case import Case
+from cases.record.record import Record
 from kernels.baselines import find_baseline
-from kernels.spec import Case
 from kernels.tuned.table import FOLDER, Choice, Table, how_to_make, place_for, read, slug_of, tables_in
-from reports.record.record import Record
 from runner.request.chooser import BEST
 from runner.request.sizes import AUTO
 from runner.request_error import RequestError

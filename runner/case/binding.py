@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels import catalogue
-from kernels.spec import Case, KernelSpec, Parameter
+from cases import ops
+from cases.case import Case
+from kernels.spec import KernelSpec, Parameter
 from memory.fabric import Argument, Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, COUNTS, allocate_case
@@ -52,7 +53,7 @@ def bind(
     write_tables(fabric, memory.tables, [case], [buffers])
     tables = {name: table.address for name, table in memory.tables.items()}
     arguments = arguments_of(spec, fabric, case, buffers, tables, patience_s)
-    kept = layout.kept(fabric.rank, catalogue.collective(case.op).gives(case, fabric.rank))
+    kept = layout.kept(fabric.rank, ops.collective(case.op).gives(case, fabric.rank))
     return Binding(source, target, memory.payloads, kept, memory.workspaces, arguments)
 
 
@@ -84,7 +85,7 @@ def write_peers(fabric: Fabric, table: Buffer, buffers: Sequence[Buffer]) -> Non
 
 def write_counts(fabric: Fabric, table: Buffer, case: Case, slot: int) -> None:
     """Write what this rank sends to each in a case to a slot's row of the table of counts."""
-    sends = catalogue.collective(case.op).sends
+    sends = ops.collective(case.op).sends
     assert sends is not None, f"{case.op} has no counts per peer"
     row_bytes = ADDRESS_BYTES * case.world_size
     row = Buffer(table.name, table.tensor, table.offset_bytes + row_bytes * slot, row_bytes)

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.ops import OPS
+from cases.record.record import Record
 from kernels.baselines import names_for
 from kernels.brought import spec_at
-from kernels.catalogue import OPS, find, is_known
+from kernels.catalogue import find, is_known
 from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
-from reports.record.record import Record
 from runner.case.allowed_code import AllowedCode, files_of, has_recorded_files, start_of
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError, near

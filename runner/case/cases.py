@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from cases.case import Case
+from cases.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
+from cases.ops import OPS, collective
+from cases.stress import Stress
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for, usual_names_for
-from kernels.catalogue import ALL_SPECS, OPS, collective, find, is_known
-from kernels.numeric.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
-from kernels.spec import Case, KernelSpec, refuses_counts
-from kernels.stress import Stress
+from kernels.catalogue import ALL_SPECS, find, is_known
+from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.best import chooser_for

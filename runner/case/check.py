@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
-from kernels.catalogue import collective as find_collective
+from cases.case import Case
+from cases.ops import Collective
+from cases.ops import collective as find_collective
+from cases.record.record import Check, Mismatch
 from kernels.numeric.formats import bits_of, to_float64
-from kernels.spec import Case, Collective
-from reports.record.record import Check, Mismatch
 from runner.case.inputs import CPU
 from runner.case.reference import Comparison, Reference, Scale, method_of, reference_of
 from runner.case.reference import Promise as Promise

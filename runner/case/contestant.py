@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cases.case import Case
 from kernels.baselines import Baseline, find_baseline
 from kernels.catalogue import find
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.ops import collective
+from cases.refusal import Refusal
 from kernels.baselines import Baseline, refuses_baseline
-from kernels.catalogue import collective
-from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from runner.case.contestant import spec_for
 from runner.case.nccl_settings import refuses_settings

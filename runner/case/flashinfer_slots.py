@@ -18,9 +18,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from cases.case import Case
+from cases.dtypes import DTYPES
 from kernels.flashinfer import TRTLLM_LAMPORT, VECTOR_BYTES, Rows, rows_of, vllm_stages
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case
 from memory.driver import lent_bytes
 from memory.fabric import DeviceFabric
 from memory.process_group import process_group

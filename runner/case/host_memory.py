@@ -44,9 +44,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import FLOATS, NONE
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.dtypes import FLOATS, NONE
+from cases.ops import collective
+from kernels.spec import KernelSpec
 from runner.case.cases import cases_of, sizes_of
 from runner.case.contestant import spec_for
 from runner.case.layout import layout_of

@@ -30,9 +30,9 @@ import torch
 from cachetools import LRUCache
 from torch.utils.weak import WeakIdKeyDictionary
 
-from kernels.numeric.dtypes import DTYPES, NONE
+from cases.case import Case, Inputs
+from cases.dtypes import DTYPES, NONE
 from kernels.numeric.formats import FORMATS, is_float, is_signed
-from kernels.spec import Case, Inputs
 from runner.case.digests import sha256_of
 from runner.case.generators import DeviceGenerator, agrees_with_numpy
 from runner.case.streams import LARGEST_DRAWN, Stream, draw

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kernels.catalogue import collective as find_collective
-from kernels.spec import Case, Collective
+from cases.case import Case
+from cases.ops import Collective
+from cases.ops import collective as find_collective
 
 BUFFER_ALIGNMENT_BYTES = 16
 """What vector accesses of kernels may count on for the beginning of a payload, where the case has no offset."""

@@ -11,12 +11,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from cases.case import Case
+from cases.dtypes import DTYPES, NONE
+from cases.ops import collective
 from kernels.baselines import MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
-from kernels.catalogue import collective
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
-from kernels.numeric.dtypes import DTYPES, NONE
 from kernels.sglang import PULL, PUSH
-from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
 from memory.process_group import process_group
 from runner.case.flashinfer_slots import open_trtllm, open_vllm

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels import catalogue
+from cases import ops
+from cases.case import Case
 from kernels.baselines import Baseline
-from kernels.spec import Case
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from runner.case.check import check_rank
@@ -42,7 +42,7 @@ def run_baseline(fabric: Fabric, plan: BaselinePlan) -> RankOutcome:
     Raises what the fabric and the library raise.
     """
     case, baseline = plan.case, plan.baseline
-    count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
+    count = ops.collective(case.op).counts(case.numel, case.world_size)[0]
     data = input_of(fabric, case, count, plan.inputs)
     outputs: list[torch.Tensor] = []
     with SymmetricPool(fabric) as pool, open_baseline(baseline.name, fabric, pool, case, 1) as contestant:

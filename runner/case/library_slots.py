@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernels.catalogue import collective
-from kernels.spec import Case
+from cases.case import Case
+from cases.ops import collective
 from memory.process_group import process_group
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from cases.case import Case, Inputs
+from cases.dtypes import ITEMSIZES
+from cases.ops import collective
+from cases.stress import NO_STRESS
 from kernels.baselines import Baseline
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, Inputs, KernelSpec, cases_in_turn
-from kernels.stress import NO_STRESS
+from kernels.spec import KernelSpec, cases_in_turn
 from memory.counting import CountingFabric
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from memory.pool import SymmetricPool

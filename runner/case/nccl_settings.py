@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cases.case import Case
+from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
+from cases.refusal import Refusal
 from kernels.baselines import NCCL, NCCL_SYMMETRIC
-from kernels.refusal import Refusal
-from kernels.spec import Case
 from memory.fabric import Traits
-from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
 
 KEY = "library"
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.catalogue import collective
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.ops import collective
+from kernels.spec import KernelSpec
 from memory.fabric import Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes

@@ -23,13 +23,15 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from cachetools import LRUCache
 
+from cases.case import Case, Inputs
+from cases.dtypes import DTYPES, FLOATS, SUMS
+from cases.ops import Collective
 from kernels.baselines import Baseline
 from kernels.numeric.bounds import Bound, bound
-from kernels.numeric.dtypes import DTYPES, FLOATS, SUMS
 from kernels.numeric.exact import ExactSum, exact_average, exact_sum
 from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold
-from kernels.spec import Case, Collective, Fold, Inputs
+from kernels.spec import Fold
 from runner.case.digests import sha256_of
 from runner.case.inputs import CPU, make_inputs
 

@@ -15,7 +15,8 @@ import ctypes
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kernels.numeric.dtypes import DTYPES
+from cases.case import Case
+from cases.dtypes import DTYPES
 from kernels.sglang import DTYPES as TYPES
 from kernels.sglang import (
     MODULES,
@@ -27,7 +28,6 @@ from kernels.sglang import (
     push_bytes,
     push_launch,
 )
-from kernels.spec import Case
 from memory.fabric import DeviceFabric
 from runner.case import library_modules
 from runner.case.library_slots import InPlace, OutOfPlace, slices_of, symmetric_buffer

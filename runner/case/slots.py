@@ -13,8 +13,9 @@ from typing import Protocol
 
 import torch
 
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.dtypes import DTYPES
+from kernels.spec import KernelSpec
 from memory.fabric import Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, allocate_slots

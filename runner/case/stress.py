@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case, KernelSpec, Parameter
-from kernels.stress import parts_of
+from cases.case import Case
+from cases.dtypes import DTYPES
+from cases.ops import collective
+from cases.stress import parts_of
+from kernels.spec import KernelSpec, Parameter
 from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, COUNTS, GUARD_BYTES, allocate_in_turn, workspaces_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.record.record import Record
+from cases.record.record import Record
 from runner.request.validate import CUSTOM
 from runner.request_error import first_line
 
@@ -107,7 +107,7 @@ def _custom(records: Sequence[Record], folder: Path | None, code: AllowedCode) -
 
 def _have_todays_code(spec: KernelSpec, records: Iterable[Record], cache_dir: Path) -> bool:
     """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
-    from kernels.code import code_digest
+    from cases.code_digest import code_digest
     from kernels.compile import executable
     from runner.case.recorded import case_of
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from cases.ops import collective
 from kernels.ahead import LEAST_S, Compiler, processes_for
 from kernels.baselines import Baseline
-from kernels.catalogue import collective
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Traits
 from reports.table.text import counted
 from runner.case.contestant import spec_for

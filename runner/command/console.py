@@ -22,9 +22,9 @@ from runner.request.sizes import format_bytes
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from kernels.spec import Case
-    from reports.record.case import RecordedCase
-    from reports.record.record import Record
+    from cases.case import Case
+    from cases.record.case import RecordedCase
+    from cases.record.record import Record
 
 PASSED, REFUSED, WRONG = "PASSED", "REFUSED", "WRONG"
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kernels.spec import UNIFORM, Case
-from kernels.stress import NO_STRESS
+from cases.case import UNIFORM, Case
+from cases.record.request import as_today
+from cases.record.shared import SHARED, Known
+from cases.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
-from reports.record.request import as_today
-from reports.record.shared import SHARED, Known
 from runner.request.validate import ResolvedRequest
 from simulator.options import Granularity, granularity_of
 

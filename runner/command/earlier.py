@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.record.record import Record
+from cases.record.record import Record
 from runner.records.command_json import CommandDocument
 from runner.records.store import Store
 from runner.track.names import Kept

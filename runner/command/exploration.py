@@ -6,8 +6,8 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from cases.stress import Stress
 from kernels.spec import KernelSpec, cases_in_turn
-from kernels.stress import Stress
 from runner.case.contestant import Contestant
 from runner.request.validate import ResolvedRequest
 from runner.world.world import World, WorldFailure
@@ -39,7 +39,7 @@ def explored(
     It ends with the first seed whose outputs are wrong, which the outcomes then name. Raises WorldFailure, which names
     the seed, for one that fails. deadline_s is for all of them together.
     """
-    from kernels.catalogue import collective
+    from cases.ops import collective
     from kernels.compile import executable
     from runner.case.stress import StressPlan, run_stressed
 

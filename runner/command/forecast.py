@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernels.refusal import Refusal
-from kernels.spec import UNIFORM, Case
+from cases.case import UNIFORM, Case
+from cases.refusal import Refusal
 from reports.table.brief import MAX_LINES
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import counted

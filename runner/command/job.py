@@ -22,20 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernels.assumptions import sentence_of
-from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
-from kernels.catalogue import collective
-from kernels.compile_error import CompilationError
-from kernels.refusal import Refusal
-from kernels.spec import Case, Collective, KernelSpec
-from kernels.stress import NO_STRESS, Stress
-from kernels.tuned_name import has_tuning, values_of
-from memory.fabric import Executable, Fabric, FabricError, Traits
-from memory.held_interrupts import uninterrupted
-from reports.record.findings import verdict_of
-from reports.record.prediction import INTERRUPTED as NOT_PREDICTED
-from reports.record.prediction import RecordedPrediction
-from reports.record.record import (
+from cases.assumptions import sentence_of
+from cases.case import Case
+from cases.finding import Finding, gravest_first, verdict_of
+from cases.ops import Collective, collective
+from cases.record.prediction import INTERRUPTED as NOT_PREDICTED
+from cases.record.prediction import RecordedPrediction
+from cases.record.record import (
     CHECK_WAS_OFF,
     INTERRUPTED,
     Check,
@@ -44,17 +37,24 @@ from reports.record.record import (
     LinkLimit,
     Record,
     RecordedEnvironment,
-    RecordedFinding,
     RecordedRefusal,
     RecordedRequest,
     Status,
     Timing,
 )
+from cases.refusal import Refusal
+from cases.stress import NO_STRESS, Stress
+from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
+from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
+from kernels.tuned_name import has_tuning, values_of
+from memory.fabric import Executable, Fabric, FabricError, Traits
+from memory.held_interrupts import uninterrupted
 from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.memory_needed import measured_in_turns
 from runner.case.nccl_settings import refuses_settings
-from runner.case.recorded import recorded_case, recorded_findings
+from runner.case.recorded import recorded_case
 from runner.command.without_hanging import Ended, timed_without_hanging
 from runner.interrupt import shielded
 from runner.request.gpu_types import NO_GPU, GpuAsked
@@ -356,7 +356,7 @@ class _Attempt:
         self.custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
-        self._findings: tuple[RecordedFinding, ...] | None = None
+        self._findings: tuple[Finding, ...] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -447,7 +447,7 @@ class _Attempt:
         self._counters = world.counters()
         if self.job.request.fabric.races:
             found = world.findings()
-            self._findings = None if found is None else recorded_findings(found)
+            self._findings = None if found is None else gravest_first(found)
 
     def _refuse(self, refusal: Refusal) -> None:
         self.fail(Status.REFUSED, str(refusal))
@@ -519,7 +519,7 @@ def usual_means() -> Means:
     Imports all of them with what they import when they are called: seconds that would be in the first case's time.
     """
     with uninterrupted():
-        import kernels.code  # noqa: F401
+        import cases.code_digest  # noqa: F401
         import runner.case.check
         import runner.case.library_program
         import runner.case.program  # noqa: F401
@@ -689,7 +689,7 @@ def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
 
 def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelInfo:
     """What a record says of the code that runs a case: executable is what was compiled of the spec."""
-    from kernels.code import code_digest
+    from cases.code_digest import code_digest
     from kernels.compile import COMPILER, compiler_versions, source_digest
 
     launch = spec.launch(case)
@@ -711,7 +711,7 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
 
 def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
-    from kernels.code import code_digest
+    from cases.code_digest import code_digest
     from kernels.compile import COMPILER, compiler_versions
 
     compiled = [] if custom.kernel.ptx else [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"]

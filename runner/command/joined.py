@@ -21,7 +21,8 @@ from runner.world import fabrics
 from runner.world.plain import Vocabulary
 
 if TYPE_CHECKING:
-    from kernels.spec import Case, KernelSpec
+    from cases.case import Case
+    from kernels.spec import KernelSpec
     from runner.custom.program import CompiledCustom
     from runner.request.options import RunOptions
     from runner.world.rank import FabricOpener
@@ -45,9 +46,10 @@ MODULES = frozenset(
     {
         "memory.fabric",
         "kernels.spec",
-        "kernels.stress",
-        "reports.record.record",
-        "reports.record.timing",
+        "cases.case",
+        "cases.stress",
+        "cases.record.record",
+        "cases.record.timing",
         "runner.case.check",
         "runner.case.contestant",
         "runner.case.library_modules",

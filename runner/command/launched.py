@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobStatus
 
+from cases.record.record import load
+from cases.record.shared import Known
 from memory.owned_folder import began_at, is_alive
 from memory.pickling import dumps
-from reports.record.record import load
-from reports.record.shared import Known
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.command.plan import Command, PreparedJob
@@ -47,7 +47,7 @@ from runner.request_error import RequestError
 from runner.world.fabrics import look
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
     from runner.launch.started import Started
 
 LOOK_S, LOOK_SLURM_S = 0.3, 2.0

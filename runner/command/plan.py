@@ -17,7 +17,8 @@ from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
-    from kernels.spec import Case, KernelSpec
+    from cases.case import Case
+    from kernels.spec import KernelSpec
     from runner.case.bringing import Brought
     from runner.custom.description import CustomJob
     from runner.custom.nouns import CustomSpec

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.console import ConsoleOptions, RenderResult
 
-    from kernels.spec import Case
-    from reports.record.case import RecordedCase
+    from cases.case import Case
+    from cases.record.case import RecordedCase
 
 LEAST_TIMED = 2
 """Minimum number of cases that ran before their times say anything."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from kernels.refusal import Refusal
-from kernels.spec import Case
+from cases.case import Case
+from cases.refusal import Refusal
 from reports.table.text import counted
 from runner.case.expected import expected_refusal
 from runner.request_error import RequestError

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from cases.record.record import Record, RecordedEnvironment, Status, load
+from cases.record.request import as_today
+from cases.record.shared import Known, SharedError
 from reports.record.code_changes import code_changes
-from reports.record.record import Record, RecordedEnvironment, Status, load
-from reports.record.request import as_today
 from reports.record.seal import MANIFEST, faults
-from reports.record.shared import Known, SharedError
 from reports.table.text import counted
 from reports.tracked import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode, allowed_code

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from omegaconf import OmegaConf
 
-from reports.record.record import RecordedRequest
+from cases.record.record import RecordedRequest
 from runner.command.plan import PreparedJob, is_isolated
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
@@ -23,9 +23,9 @@ from runner.records.store import Store
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
+    from cases.record.record import Record
     from memory.fabric import Executable
-    from reports.record.record import Record
     from runner.command.job import Means
     from runner.track.background import Connection
     from runner.world.world import World, WorldFailure

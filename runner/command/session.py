@@ -32,7 +32,7 @@ from runner.request_error import RequestError
 from runner.track.dashboard import told_at
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
     from runner.command.ahead import CompiledAhead
     from runner.command.job import Means
     from runner.command.launched import Launched

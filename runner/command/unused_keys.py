@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kernels.stress import NO_STRESS
+from cases.stress import NO_STRESS
 from runner.request.chooser import BEST
 from runner.request.launching import is_of_launcher
 from runner.request.schema import FabricSchema, TimingMode, TimingSchema, TrackName

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cases.record.record import TIMED_APART, TIMED_WITHOUT, Status
 from memory.fabric import work_of
-from reports.record.record import TIMED_APART, TIMED_WITHOUT, Status
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 

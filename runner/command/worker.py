@@ -38,7 +38,7 @@ from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, joining
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
     from runner.command.job import Means
     from runner.world.launched import Leader
 

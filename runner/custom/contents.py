@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
+from cases.dtypes import DTYPES, FLOATS
 from kernels.brought import where_raised
-from kernels.numeric.dtypes import DTYPES, FLOATS
 from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from kernels.assumptions import checked_assumptions
+from cases.assumptions import checked_assumptions
+from cases.case import Case
+from cases.dtypes import NONE
+from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
-from kernels.numeric.dtypes import NONE
-from kernels.refusal import Refusal
 from kernels.sources import Source, read
-from kernels.spec import Case, refuses_no_multicast, refuses_unmapped, refuses_world_size
+from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
@@ -45,7 +46,7 @@ from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, near
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
@@ -60,7 +61,7 @@ class CustomKernel:
     """The kernel as it was brought: the text of a PTX file, with an entry, or a CuTe DSL function.
 
     place is as it was written. asked is what a section says of a function's launch, by Launch's names;
-    assumptions what the kernel relies on beyond PTX (kernels/assumptions.py).
+    assumptions what the kernel relies on beyond PTX (cases/assumptions.py).
     """
 
     place: str

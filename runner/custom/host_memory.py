@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kernels.numeric.dtypes import FLOATS, ITEMSIZES
+from cases.dtypes import FLOATS, ITEMSIZES
 from memory.counting import CountingFabric
 from memory.fabric import Launch
 from memory.placing import NVSHMEM, SIMULATED

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
+from cases.dtypes import FLOATS
+from cases.record.record import Check, Mismatch
 from kernels.numeric.bounds import Bound
-from kernels.numeric.dtypes import FLOATS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, to_float64
 from memory.tensor import flat_bytes
-from reports.record.record import Check, Mismatch
 from runner.case.reference import Comparison, Reference
 from runner.custom.nouns import Contents, CustomSpec, Tolerance
 from runner.custom.program import CustomOutcome

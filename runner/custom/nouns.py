@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, get_args
 
-from kernels.numeric.dtypes import ITEMSIZES
+from cases.dtypes import ITEMSIZES
 from memory.fabric import PACKINGS, Argument, ArgumentKind, Launch, packed
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def _kept_poison(outputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _content(fabric: Fabric, placed: Buffer, buffer: BufferSpec) -> torch.Tensor:
     """A host copy of a buffer after all launches so far."""
-    from kernels.numeric.dtypes import DTYPES
+    from cases.dtypes import DTYPES
 
     copied = placed.inspect(fabric).cpu().clone()
     return copied.view(DTYPES[buffer.dtype]).view(buffer.shape)

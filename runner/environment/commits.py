@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cases.record.reading import contents
+from cases.record.record import Record
 from reports.audit.items import listed
-from reports.record.reading import contents
-from reports.record.record import Record
 from runner.environment.commit_code import PATTERN, CommitCode, code_of
 from runner.environment.repository import DIGESTED, MAX_NAMES, source_digests
 from runner.request.validate import CONF
@@ -155,7 +155,7 @@ def _is_untouched(git: Mapping[str, Any], folder: str) -> bool:
 
 def _schema(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
     """The schema against the one that the commit's code writes."""
-    if tree.code.schema not in (None, record.schema) and _is_untouched(git, "reports"):
+    if tree.code.schema not in (None, record.schema) and all(_is_untouched(git, name) for name in ("cases", "reports")):
         yield f"its code writes records of schema {tree.code.schema}, this one has schema {record.schema}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reports.record.record import RecordedEnvironment
+from cases.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
 from runner.environment.repository import configurations_digest
 from runner.records.store import StoreError

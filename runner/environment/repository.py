@@ -15,7 +15,7 @@ MAX_NAMES = 50
 
 GIT_PATIENCE_S = 5
 
-DIGESTED = ("conf", "kernels", "memory", "runner", "simulator", "symlab")
+DIGESTED = ("cases", "conf", "kernels", "memory", "runner", "simulator", "symlab")
 """Folders whose files decide what a configuration means and what a case computes."""
 
 _FIELDS = {"1": 8, "2": 9, "u": 10}

@@ -18,7 +18,7 @@ from runner.environment.repository import DIGESTED
 from runner.interrupt import shielded
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
 
 SHORT = 12
 """Number of a commit's digits to show."""

@@ -18,7 +18,7 @@ from runner.world.fabrics import FabricName, HostOffer, simulator_options
 from simulator.options import Memory
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
     from runner.command.plan import Command, PreparedJob
     from runner.explore.found import Found
     from runner.explore.search import Searched

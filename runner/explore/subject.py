@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.explore.blame import Wrong, blame, blame_race
 from simulator.explore.shrink import Tried
 from simulator.explore.trace import Layout, Row, Tracer, Turns, dtype_of
-from simulator.races.finding import SEVERITIES, Finding
 from simulator.run.choices import Choice
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 if TYPE_CHECKING:
-    from reports.record.record import Check
+    from cases.record.record import Check
     from runner.case.contestant import Contestant
     from runner.custom.nouns import Contents, CustomSpec
     from runner.custom.program import CustomPlan
@@ -244,8 +244,8 @@ class CaseSubject:
 
     @property
     def layouts(self) -> dict[str, Layout]:
+        from cases.stress import NO_STRESS
         from kernels.spec import SLOTS, KernelSpec
-        from kernels.stress import NO_STRESS
         from runner.case.allocation import GUARD_BYTES, tables_of
         from runner.case.layout import layout_of
 
@@ -266,7 +266,7 @@ class CaseSubject:
         return _judgement(check, self._wrong(check))
 
     def _wrong(self, check: Check | None) -> Wrong | None:
-        from kernels.stress import NO_STRESS, parts_of
+        from cases.stress import NO_STRESS, parts_of
         from runner.case.layout import layout_of
         from runner.case.program import launches_between
 

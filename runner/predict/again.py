@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.record.prediction import PredictedTime
+from cases.record.record import Record
 from kernels.catalogue import find, is_known
-from reports.record.prediction import PredictedTime
-from reports.record.record import Record
 from runner.case.recorded import case_of
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import KEY, gpu_type, type_of_device

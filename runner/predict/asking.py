@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
+from cases.case import Case
 from kernels.baselines import find_baseline, refuses_baseline, usual_names_for
 from kernels.catalogue import find
 from kernels.compile_error import CompilationError
-from kernels.spec import Case
 from memory.fabric import Traits
 from runner.case.best import TableChooser
 from runner.case.cases import cases_of, check_against_catalogue, resolved

@@ -13,10 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cases.case import UNIFORM
+from cases.record.prediction import PredictedTime, RecordedPrediction
+from cases.record.timing import L2State, Mode, Timing, Window
 from kernels.baselines import Baseline
-from kernels.spec import UNIFORM, KernelSpec
-from reports.record.prediction import PredictedTime, RecordedPrediction
-from reports.record.timing import L2State, Mode, Timing, Window
+from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.gpu.gpu_type import GpuType
 from runner.predict.assumptions import corners

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.sheet import Line, Sheet, markdown, text
 from reports.table.text import counted
 from runner.predict.evidence import gpu_of, is_evidence

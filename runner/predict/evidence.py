@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.text import counted
 from runner.gpu.reading import type_of_device
 from runner.predict.case_work import CaseWork

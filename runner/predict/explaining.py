@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path as File
 
+from cases.case import Case
+from cases.record.prediction import PredictedTerms
 from kernels.catalogue import find
-from kernels.spec import Case
-from reports.record.prediction import PredictedTerms
 from runner.predict.predicting import runnable_of
 from runner.predict.profiling import DEADLINE_S, clocked, most_whole_bytes, shrunk
 from runner.predict.rates import Known

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cases.case import Case
+from cases.documents import parsed
+from cases.record.case import RecordedCase
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
 from memory.atomic_file import creating
 from reports.record.bundle import PREDICTED_SUFFIX
-from reports.record.case import RecordedCase
-from reports.record.codec import parsed
 from runner.environment.repository import git
 from runner.predict.asking import Asked
 from runner.predict.beside import digest_of_constants, digest_of_rates

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cases.case import Case
+from cases.record.record import Record
 from kernels.catalogue import is_known
-from kernels.spec import Case
 from kernels.tuned_name import has_tuning
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
 from runner.case.recorded import case_of

@@ -5,11 +5,11 @@ The model is of launches in a CUDA graph, one after another, with data in turn, 
 
 from __future__ import annotations
 
+from cases.case import Counts
+from cases.record.timing import L2State, Window
+from cases.stress import Stress
 from kernels.baselines import names_for
-from kernels.spec import Counts
-from kernels.stress import Stress
 from kernels.tuned_name import has_tuning, is_dependent_alone, step_of
-from reports.record.timing import L2State, Window
 from runner.gpu.gpu_type import GpuType
 from runner.gpu.reading import KEY
 from runner.request.schema import TimingMode

@@ -10,13 +10,14 @@ from dataclasses import astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from kernels.catalogue import collective
+from cases.case import Case
+from cases.ops import collective
+from cases.record.prediction import PredictedTerms
 from kernels.compile import executable
 from kernels.shares import VECTOR_BYTES
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
-from reports.record.prediction import PredictedTerms
 from runner.case.slots import slot_bytes
 from runner.environment.repository import source_digests
 from runner.gpu.names import CONF

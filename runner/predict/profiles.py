@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
-from kernels.spec import Case
 from kernels.tuned_name import base_of
 from memory.worker_process import end_with_parent
 from runner.predict.budget import Budget

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from kernels.catalogue import collective
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.ops import collective
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, Fabric, Launch
 from memory.pool import SymmetricPool
 from runner.case.allocation import GUARD_BYTES

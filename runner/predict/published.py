@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
 from memory.fabric import Launch
 from reports.publish import PLACE, machine_names
 from reports.record.bundle import SUFFIX, digest, read, write_file
-from reports.record.record import Record
 from runner.predict import recorded_kernels
 from runner.predict.case_work import CaseWork
 from runner.predict.evidence import Measured, is_evidence, measured, profile_key

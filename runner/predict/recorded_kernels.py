@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import UNIFORM, Case, KernelSpec, Parameter, Workspace
+from cases.case import UNIFORM, Case
+from cases.record.record import Record
+from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 from reports.record.bundle import write_file
-from reports.record.record import Record
 from runner.case.recorded import case_of
 from runner.environment.worktree import SAME, recorded_commit, worktree
 from runner.request_error import RequestError

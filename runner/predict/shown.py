@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kernels.spec import Case
+from cases.case import Case
 from reports.table.sheet import Line, Sheet, markdown, room_here, text
 from reports.table.timed_table import time_text
 from runner.predict.assumptions import SAID

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.audit.level import RERUNS
 from reports.audit.worker import Rerun
 from reports.record import bundle
 from reports.record.bundle import PLAN_NAME
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet, room_here
 from reports.table.sheet import text as sheet_text
 from reports.table.text import counted, reason_of

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
 
+from cases.record.record import Record
 from reports import publish as tables
 from reports.audit.level import RERUNS
 from reports.audit.worker import Rerun
 from reports.record.bundle import LEVEL_NAME, write_file
-from reports.record.record import Record
 from reports.table.text import counted
 from runner.predict import published
 from runner.predict.score import Score, scored

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from cases.record.record import Record, Status
 from reports import publish as machines
 from reports.audit.checklist import check
 from reports.audit.command import Progress
@@ -22,7 +23,6 @@ from reports.audit.items import Outcome
 from reports.audit.worker import Rerun, Wanted
 from reports.figures import picture
 from reports.record.bundle import LEVEL_NAME, SUFFIX, merged, unpacked, write_file
-from reports.record.record import Record, Status
 from reports.table.compare import device_text, is_simulated
 from reports.table.text import counted
 from runner.predict import recorded_kernels

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.documents import parsed
 from reports.audit.order import pairs
 from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
-from reports.record.codec import parsed
 from runner.request_error import RequestError
 
 FORM = 1

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from cases.record.record import Record
 from memory.owned_folder import owned_folder
 from memory.worker_process import PR_SET_PDEATHSIG
 from reports.record.bundle import read
-from reports.record.record import Record
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from runner.interrupt import shielded

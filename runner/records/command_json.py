@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reports.record.codec import parsed, plain
-from reports.record.reading import contents
-from reports.record.record import Record
+from cases.documents import parsed, plain
+from cases.record.reading import contents
+from cases.record.record import Record
 
 COMMAND_JSON = "command.json"
 MANIFEST_SCHEMA = 1

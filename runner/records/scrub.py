@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 
 Plain = TypeVar("Plain")
 

@@ -2,7 +2,7 @@
 
 A run's folder is <root>/<UTC time>-<label>-<random>/ and holds command.json (what was asked for, and how it ended),
 <case id>.json for every case, shared/<sha256>.json for every environment and every job's request that records refer to
-(reports/record/shared.py), configuration files, source.diff where the sources differ from their commit,
+(cases/record/shared.py), configuration files, source.diff where the sources differ from their commit,
 ptx/<sha256>.ptx for every kernel that ran, brought/<digest>/ with the text of files that a user brought, and, once the
 command has ended, manifest.sha256 with the digests of all these. Secrets and home folders stay out of all of them
 (runner/records/scrub.py).
@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cases.record.record import Record
+from cases.record.shared import SHARED, References, is_shared_file, shared_path
 from memory.atomic_file import replacing
 from reports.record.bundle import NOT_RECORDS
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, sealed
-from reports.record.shared import SHARED, References, is_shared_file, shared_path
 from runner.records.command_json import COMMAND_JSON, CommandDocument
 from runner.records.lock import LOCK_NAME, MIRROR_LOCK_NAME
 from runner.records.scrub import scrubbed, scrubbed_record

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.case.bringing import recorded_place
 from runner.environment.commits import tree_of
 from runner.environment.worktree import SAME, SHORT, recorded_commit, worktree

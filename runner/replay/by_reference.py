@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernels.catalogue import collective
-from kernels.stress import NO_STRESS
-from reports.record.record import Check, Record
+from cases.ops import collective
+from cases.record.record import Check, Record
+from cases.stress import NO_STRESS
 from runner.case.bringing import recorded_place
 from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import spec_for
@@ -20,7 +20,7 @@ from runner.case.reference import Promise, reference_of
 from runner.request.validate import CUSTOM
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
 
 MOST_LAUNCHES = 1024
 """Maximum number of launches of a case: a record may name any number."""

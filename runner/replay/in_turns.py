@@ -22,7 +22,7 @@ from runner.replay.recorded_code import run_code
 from runner.replay.recorded_commands import commands_of, known_keys
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from reports.record.record import FabricInfo, Record
+from cases.record.record import FabricInfo, Record
 from reports.table.compare import accumulator, is_baseline
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import (
@@ -40,7 +40,7 @@ from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
 
 SIMULATED_UP_TO_BYTES = 1 << 20
 """Cases of GPUs up to this size are run again in the simulator, where there is no GPU: beyond, each takes minutes."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from cases.record.record import WHOLE_SINCE, Record
+from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
-from reports.record.record import WHOLE_SINCE, Record
-from reports.record.request import as_today
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED
 from runner.environment.commits import names_at

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from cases.record.record import Record
 from reports.record.leaves import by_dotted_path
-from reports.record.record import Record
 from reports.table.compare import is_baseline
 from runner.replay.recorded_code import Ran
 

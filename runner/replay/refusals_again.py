@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cases.ops import collective
+from cases.record.nccl_settings import asked_settings
+from cases.record.record import FabricInfo, Record, Status
 from kernels.baselines import Baseline, refuses_baseline
-from kernels.catalogue import collective
 from kernels.spec import refuses
 from memory.fabric import Traits
-from reports.record.nccl_settings import asked_settings
-from reports.record.record import FabricInfo, Record, Status
 from runner.case.contestant import spec_for
 from runner.case.nccl_settings import refuses_settings
 from runner.case.recorded import case_of

@@ -23,7 +23,7 @@ from runner.command.console import Console
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
-    from reports.record.record import Record
+    from cases.record.record import Record
     from runner.command.running import Tools
     from runner.records.store import Store
     from runner.replay.rebuild import Rebuilt

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+from cases.record.record import Check, Record, Status
 from reports.audit.case_differences import (
     OF_BITS,
     SOURCES_CHANGED,
@@ -31,7 +32,6 @@ from reports.audit.case_differences import (
     settings_differ,
 )
 from reports.audit.races import Races, compared
-from reports.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import recorded_place
@@ -55,7 +55,7 @@ SIMULATED_UP_TO_BYTES = 1 << 20
 DEADLINE_S = 60.0
 """Maximum time of one case: a record may name any deadline."""
 
-SOURCES = ("kernels", "memory", "runner", "simulator")
+SOURCES = ("cases", "kernels", "memory", "runner", "simulator")
 """Folders whose files decide what the simulator counts."""
 
 
@@ -388,8 +388,9 @@ class _Run:
 
     def _has_todays_kernels(self, record: Record) -> bool:
         """Whether a record says that the kernels were those of today, kernels that were brought left out."""
-        there = (record.environment.sources or {}).get("kernels")
-        return there == self._sources["kernels"] and not recorded_place(record)
+        there = record.environment.sources or {}
+        is_same = all(there.get(name) == self._sources[name] for name in ("cases", "kernels"))
+        return is_same and not recorded_place(record)
 
     def _note_code(self, case: RecordedData, here: Record) -> None:
         """Note whether the kernel of all of a case's records is what its sources compile to here."""

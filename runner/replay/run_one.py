@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 from runner.command.job import Job, Means, run_job
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:
-    from kernels.spec import Case
+    from cases.case import Case
     from memory.fabric import Executable
     from runner.command.plan import PreparedJob
     from runner.world.world import World

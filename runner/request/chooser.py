@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from kernels.spec import Case
+from cases.case import Case
 
 BEST = "best"
 """The word for what a table of choices has at each size, alone or in a list of algorithms (runner/case/best.py)."""

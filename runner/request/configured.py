@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from reports.record.request import as_today
+from cases.record.request import as_today
 from runner.request.explain import explain
 from runner.request.gpu_types import with_limits
 from runner.request.schema import Schema

@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from kernels.catalogue import NAMES, OPS
-from kernels.numeric.dtypes import ALL
+from cases.dtypes import ALL
+from cases.ops import OPS
+from kernels.catalogue import NAMES
 from runner.request.overrides import group_options
 from runner.request.schema import SECTIONS
 from runner.request_error import near

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from kernels.spec import Counts, Inputs, Placement
-from kernels.stress import NO_STRESS
-from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol
-from reports.record.timing import L2State, Mode, Window
+from cases.case import Counts, Inputs, Placement
+from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
+from cases.record.timing import L2State, Mode, Window
+from cases.stress import NO_STRESS
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
 

@@ -12,9 +12,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from cases.dtypes import FLOATS, INTEGERS
+from cases.ops import COLLECTIVES
 from kernels.baselines import names_for
-from kernels.catalogue import ALL_SPECS, COLLECTIVES
-from kernels.numeric.dtypes import FLOATS, INTEGERS
+from kernels.catalogue import ALL_SPECS
 from kernels.tuning import MAX_WORLD_SIZE
 from runner.gpu.names import offered_gpu_names
 from runner.request.experiments import CONF, experiments

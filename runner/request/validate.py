@@ -20,12 +20,12 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernels.spec import Counts, Inputs
-from kernels.stress import combined
+from cases.case import Counts, Inputs
+from cases.record.nccl_settings import MAX_CHANNELS, settings_from
+from cases.record.timing import L2State, Window
+from cases.stress import combined
 from memory.private_folder import exposure
 from reports.record.intervals import MOST_PARTS
-from reports.record.nccl_settings import MAX_CHANNELS, settings_from
-from reports.record.timing import L2State, Window
 from runner.gpu.reading import KEY as GPU_KEY
 from runner.request.chooser import Chooser
 from runner.request.experiments import CONF as CONF

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from cases.dtypes import ACCUMULATORS, ALL, REDUCTIONS
+from cases.ops import OPS
+from cases.stress import Stress
 from kernels.baselines import BASELINES, names_for
-from kernels.catalogue import ALL_SPECS, OPS, SPECS
-from kernels.numeric.dtypes import ACCUMULATORS, ALL, REDUCTIONS
-from kernels.stress import Stress
+from kernels.catalogue import ALL_SPECS, SPECS
 from runner.gpu.names import offered_gpu_names
 from runner.request.experiments import CONF, SUFFIX, experiments
 from runner.request.schema import SECTIONS

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from cases.record.record import LinkLimit, Timing
 from memory.fabric import Argument, DeviceFabric, Fabric, Launch
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from reports.record.record import LinkLimit, Timing
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
 from runner.custom.contents import content_of

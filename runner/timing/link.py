@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from cases.record.record import LinkLimit
 from memory.fabric import DeviceFabric
 from memory.pool import SymmetricPool
-from reports.record.record import LinkLimit
 from runner.timing.stopwatch import Stopwatch
 
 LINK_BYTES = 256 * 1024 * 1024

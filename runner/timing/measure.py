@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from kernels import catalogue
+from cases import ops
+from cases.case import Case
+from cases.record.record import Check, LinkLimit, Timing
+from cases.record.timing import L2State
 from kernels.baselines import Baseline
-from kernels.spec import Case
 from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from reports.record.record import Check, LinkLimit, Timing
-from reports.record.timing import L2State
 from runner.case.binding import device_of
 from runner.case.buffers import POISON
 from runner.case.check import RankCheck, check_rank, merge
@@ -176,7 +176,7 @@ def _open(
         opened = stack.enter_context(open_baseline(contestant.spec.name, fabric, pool, case, slots))
     else:
         opened = stack.enter_context(open_kernel(fabric, pool, contestant, slots, plan.patience_s))
-    count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
+    count = ops.collective(case.op).counts(case.numel, case.world_size)[0]
     data = make_input(case, fabric.rank, count, device_of(fabric))
     return Measurement(
         contestant,
@@ -184,7 +184,7 @@ def _open(
         whole_turns(calls, slots, timing.calls),
         data,
         before_call=before_call(case, fabric.rank, data),
-        has_output=catalogue.collective(case.op).gives(case, fabric.rank),
+        has_output=ops.collective(case.op).gives(case, fabric.rank),
     )
 
 
@@ -298,7 +298,7 @@ def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
     None where they never matter: an output out of place is written again before every call that is looked at.
     """
     layout = layout_of(case)
-    if not layout.in_place and catalogue.collective(case.op).gives(case, rank):
+    if not layout.in_place and ops.collective(case.op).gives(case, rank):
         return data.new_empty(0, dtype=torch.uint8)
     held = torch.full((max(layout.payloads_bytes),), POISON, dtype=torch.uint8, device=data.device)
     if layout.in_place:
@@ -362,7 +362,7 @@ def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedRes
         slot_bytes=rows[0].slot_bytes,
         warmup_calls=plan.timing.warmup * rows[0].calls_per_sample,
         calls_per_sample=rows[0].calls_per_sample,
-        bus_factor=catalogue.collective(case.op).bus_factor(case.world_size),
+        bus_factor=ops.collective(case.op).bus_factor(case.world_size),
         samples_us=tuple(row.samples_us for row in rows),
         checked_before=sum(check.elements for check in rounds[0]),
         checked_after=sum(check.elements for checks in rounds[1:] for check in checks),

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cases.record.timing import Window
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
 from reports.record.intervals import half_width
-from reports.record.timing import Window
 from runner.case.binding import device_of
 from runner.request.schema import TimingMode
 from runner.timing.gpu_state import read_clocks

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cases.record.record import Record
 from reports.numerics.study import markdown, studied
 from reports.record import bundle
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, digest_of
 from reports.record.signed import SIGNATURES, SIGNED
 from reports.table import table

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from cases.record.record import load
+from cases.record.shared import Known, SharedError
 from reports.record import bundle
-from reports.record.record import load
-from reports.record.shared import Known, SharedError
 from reports.table.text import counted
 from runner.records.command_json import command_document_of
 from runner.records.store import Store, record_paths

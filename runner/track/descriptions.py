@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from cases.record.record import Record
 from reports.numerics.study import Series
-from reports.record.record import Record
 from reports.table import table
 from reports.table.compare import device_text
 from reports.table.text import counted, reason_of, size_text

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases.record.record import Record
 from reports import sent
-from reports.record.record import Record
 from reports.sent import is_second
 from reports.table.compare import is_baseline
 

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.record.record import Record, Status
 from reports.numerics.study import Series
-from reports.record.record import Record, Status
 from reports.sent import WORST_FIRST, worst
 from reports.table.compare import is_baseline, rows, split
 from runner.track.names import ACCUMULATORS, Kept, paler

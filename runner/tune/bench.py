@@ -9,9 +9,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile_error import CompilationError
-from kernels.spec import Case
 from kernels.tuned.table import INSTRUCTIONS, MICROSECONDS
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant

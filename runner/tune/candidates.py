@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kernels.catalogue import collective, find, takes_push, tuning_of
-from kernels.spec import Case, KernelSpec, refuses
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find, takes_push, tuning_of
+from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of, with_step
 from kernels.tuning import MAX_BLOCKS, MAX_THREADS, MIN_THREADS, Step
 from memory.fabric import Traits

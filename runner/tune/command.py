@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cases.case import Counts
+from cases.stress import NO_STRESS
 from kernels.catalogue import SPECS
-from kernels.spec import Counts
-from kernels.stress import NO_STRESS
 from kernels.tuned.table import (
     EXHAUSTIVE,
     INSTRUCTIONS,

@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+from cases.case import Case
+from cases.record.record import Record, Status
 from kernels.catalogue import find, is_known
-from kernels.spec import Case
 from kernels.tuned.table import Entry, Figure, Searched
 from kernels.tuned_name import has_tuning, is_dependent_alone
 from kernels.tuning import ANY_SIZE
 from reports.record.bundle import located
 from reports.record.intervals import median_interval
-from reports.record.record import Record, Status
 from runner.tune.halves import choosing, judging
 from runner.tune.model_first import blocks_of
 from runner.tune.ties import TIE, Option, chosen

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from kernels.tuned.table import Guess
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from runner.gpu.names import gpu_names

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cases.case import Case
 from kernels.ahead import Compiler
-from kernels.spec import Case
 from memory.fabric import Traits
 from runner.case.best import gpu_name
 from runner.command.plan import PreparedJob

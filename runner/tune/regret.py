@@ -13,9 +13,9 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.record.record import Record
 from kernels.catalogue import is_known
 from reports.record.intervals import median_interval
-from reports.record.record import Record
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.request.chooser import BEST

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from cases.case import Case
 from kernels.catalogue import takes_push
-from kernels.spec import Case
 from runner.tune.candidates import MOST_LOADS, Candidates, tuned
 
 THREADS = (64, 128, 256, 512, 1024)

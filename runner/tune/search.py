@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kernels.spec import Case
+from cases.case import Case
 from runner.tune.candidates import Candidates
 
 SAMPLES = (3, 8, 16)

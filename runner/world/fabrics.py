@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-from reports.record.nccl_settings import OWN_CHOICE, NcclSettings
-from reports.record.record import SHARE_GPUS
+from cases.record.nccl_settings import OWN_CHOICE, NcclSettings
+from cases.record.record import SHARE_GPUS
 from reports.table.text import counted
 from runner.request_error import RequestError
 from runner.world.preload import Preloaded

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from cases.finding import Finding
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, Region
 from runner.world.world import (
     GRACE_S,
@@ -30,7 +31,6 @@ from runner.world.world import (
     leak_of,
 )
 from simulator.options import Memory, Schedule
-from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 __tracebackhide__ = True
@@ -117,8 +117,8 @@ class ThreadWorld:
         if not self._is_checked:
             return None
         found = self._machine.findings
-        known = {one.pair for one in found}
-        return (*found, *(one for one in self._found if one.pair not in known))
+        known = {one.accesses for one in found}
+        return (*found, *(one for one in self._found if one.accesses not in known))
 
     def close(self) -> None:
         self._healthy = False
@@ -186,8 +186,10 @@ class ThreadWorld:
                     failure.status, failure.rank, f"{failure.message} (with {order})", failure.errors
                 ) from failure.__cause__
             finally:
-                known = {one.pair for one in self._found}
-                self._found += [replace(one, order=order) for one in world.findings() or () if one.pair not in known]
+                known = {one.accesses for one in self._found}
+                self._found += [
+                    replace(one, order=order) for one in world.findings() or () if one.accesses not in known
+                ]
                 world.close()
             self._orders.append(order)
             longest_s = max(longest_s, time.process_time() - began_s)

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Protocol, TypeVar
 
+from cases.finding import Finding
 from kernels.compile_error import CompilationError
 from memory.fabric import DeadlineExceeded, Deadlock, Fabric, FabricError, PeerLost, Place, Region, rank_of, work_of
-from simulator.races.finding import Finding
 
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cases.finding import Access as RacingAccess
+from cases.finding import Finding
 from simulator.explore.trace import Noted, Tracer
 from simulator.observe.lanes import Launched
-from simulator.races.finding import Access as RacingAccess
-from simulator.races.finding import Finding
 
 WORD_BYTES = 4
 

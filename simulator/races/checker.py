@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cases.finding import Finding
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import MULTICAST, Space
 from simulator.observe.events import (
@@ -47,7 +48,6 @@ from simulator.races.clocks import (
     pairs_of,
 )
 from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
-from simulator.races.finding import Finding
 from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
 from simulator.races.report import (
     ALIAS_PROXY,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cases.finding import Access, Finding
 from simulator.ptx.ir import Instruction
 from simulator.races.clocks import (
     BLOCK_SHIFT,
@@ -20,7 +21,6 @@ from simulator.races.clocks import (
     warps_of_codes,
 )
 from simulator.races.extras import ALIAS, ASYNC
-from simulator.races.finding import Access, Finding
 from simulator.races.running import WARP, Running
 
 GENERIC_PROXY, ALIAS_PROXY, ASYNC_PROXY, HOST = range(4)

@@ -25,8 +25,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from cases.record.record import Record  # noqa: E402
 from reports.record import bundle  # noqa: E402
-from reports.record.record import Record  # noqa: E402
 from tests.benchmarks.bench_reports import children_s, peak_kib  # noqa: E402
 
 COUNT = 10_000

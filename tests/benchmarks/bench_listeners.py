@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
+from cases.case import Case
 from kernels.catalogue import NAMES, find
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.clock.costs import H200_TRIAL

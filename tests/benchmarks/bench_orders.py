@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions

@@ -25,11 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from cases.record.case import case_id  # noqa: E402
+from cases.record.record import Record  # noqa: E402
+from cases.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from reports import html  # noqa: E402
 from reports.record import bundle  # noqa: E402
-from reports.record.case import case_id  # noqa: E402
-from reports.record.record import Record  # noqa: E402
-from reports.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from tests.reports.synthetic import KIB, record  # noqa: E402
 
 COUNT = 10_000
@@ -91,10 +91,10 @@ def measure(folder: Path) -> None:
     print(f"\n{count} records in as many files, {size_mib:.0f} MiB")
     print(f"{'':>28} {'wall s':>8} {'CPU s':>8}")
     start, cpu_start = time.perf_counter(), time.process_time()
-    records = bundle.read([folder], is_alone=True)
+    records = bundle.read([folder])
     timed("reading the records", start, cpu_start)
     start, cpu_start = time.perf_counter(), time.process_time()
-    text = html.page(records, is_alone=True)
+    text = html.page(records)
     timed(f"the page ({len(text) / (1 << 20):.1f} MiB)", start, cpu_start)
     target = folder / "report.html"
     start, cpu_start = time.perf_counter(), children_s()

@@ -29,9 +29,9 @@ MIB = 1 << 20
 
 def simulated(size_bytes: int) -> tuple[float, int]:
     """Median CPU seconds of one launch on all ranks, and its lane instructions. The data is checked once, before."""
+    from cases.case import Case
     from kernels.catalogue import find
     from kernels.compile import executable
-    from kernels.spec import Case
     from runner.case.program import Plan, run_case
     from runner.world.threads import ThreadWorld
     from simulator.run import schedule

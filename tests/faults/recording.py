@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator")
+PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "cases")
 """The packages that faults are made in."""
 
 TEST = "SYMLAB_RECORDED_TEST"

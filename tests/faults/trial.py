@@ -34,7 +34,7 @@ MOST_S = 3600.0
 KEPT_KERNELS = "d/compiled-kernels"
 """The folder of compiled kernels (tests/compiled_kernels.py) in pytest's cache."""
 
-COMPILING = ("kernels/", "memory/")
+COMPILING = ("kernels/", "memory/", "cases/")
 """What decides how kernels compile, beyond the sources that name an entry: its faults find no compiled kernels."""
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import collective
+from cases.case import Case
+from cases.dtypes import NONE
+from cases.ops import collective
 from kernels.compile import executable
-from kernels.numeric.dtypes import NONE
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
 from tests.kernels.launching import count_opcodes
 

@@ -20,9 +20,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from kernels import catalogue
-from kernels.numeric.dtypes import DTYPES, FLOATS
-from kernels.spec import Case, Collective, KernelSpec, Parameter
+from cases import ops
+from cases.case import Case
+from cases.dtypes import DTYPES, FLOATS
+from cases.ops import Collective
+from kernels.spec import KernelSpec, Parameter
 from memory.fabric import Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.memory.space import MULTICAST, TAG, Space
@@ -89,7 +91,7 @@ class Launches:
 
     @property
     def collective(self) -> Collective:
-        return catalogue.collective(self.case.op)
+        return ops.collective(self.case.op)
 
     def case_of(self, launch: int) -> Case:
         return replace(self.case, seed=self.seeds[launch]) if self.seeds else self.case
@@ -363,7 +365,7 @@ def as_int32(value: int) -> int:
 
 def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:
     """Inputs for exact sums: integers from 1 to LARGEST, others for every launch and rank; of floats some are -0.0."""
-    count = catalogue.collective(case.op).counts(case.numel, case.world_size)[0]
+    count = ops.collective(case.op).counts(case.numel, case.world_size)[0]
     drawn = np.random.default_rng([launch, rank]).integers(1, LARGEST, count, endpoint=True)
     made = torch.from_numpy(drawn).to(DTYPES[case.dtype])
     if case.dtype in FLOATS:

@@ -16,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from cases.case import Case
+from cases.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
 from kernels.dsl import device
 from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.frame import Frame
 from kernels.dsl.peers import reduced
 from kernels.dsl.status import STATUS_WORDS
 from kernels.family import address, spec_with
-from kernels.numeric.dtypes import ACCUMULATORS, ARITHMETIC, accumulators_of, reductions_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable, Launch
 from simulator.world import SimulatedWorld, SimulatorOptions

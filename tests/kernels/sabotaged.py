@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cases.case import Case
 from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
 from kernels.catalogue import SPECS, find
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 HERE = str(Path(__file__).resolve())

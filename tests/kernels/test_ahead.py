@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels import ahead
 from kernels import compile as compile_module
 from kernels.ahead import LEAST_S, PROCESS_BYTES, Compiler, processes_for
 from kernels.catalogue import SPECS, find
 from kernels.compile import executable
-from kernels.spec import Case
 from tests.golden import refused
 from tests.patience import until
 from tests.runner.conftest import is_running

@@ -13,12 +13,14 @@ import memory_nvshmem_stand_in as stand_in
 import pytest
 import torch
 
+from cases.case import Case
+from cases.dtypes import ALL, reductions_of
+from cases.ops import OPS, collective
 from kernels import baselines, flashinfer, sglang
 from kernels.baselines import BASELINES, Offer, find_baseline, names_for, refuses_baseline, usual_names_for
-from kernels.catalogue import OPS, collective, find
+from kernels.catalogue import find
 from kernels.flashinfer import PACKAGE, VLLM_TWO_SHOT
-from kernels.numeric.dtypes import ALL, reductions_of
-from kernels.spec import Case, refuses
+from kernels.spec import refuses
 from memory.fabric import Fabric, LibraryCall, Traits
 from memory.pool import SymmetricPool
 from runner.case.check import check_rank, merge

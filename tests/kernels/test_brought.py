@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
 from kernels import catalogue
 from kernels.all_reduce import one_shot
 from kernels.brought import spec_at
 from kernels.family import spec_with
 from kernels.sources import ROOT, sources_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from runner.world.rank import pickled_work
 from tests.golden import refused
@@ -26,7 +27,7 @@ CASE = Case("send_recv", "ring", "uint8", "none", "none", 1 << 20, 2)
 
 ELSEWHERE = """
 import pickle, sys
-from kernels.spec import Case
+from cases.case import Case
 try:
     spec = pickle.load(sys.stdin.buffer)
 except ValueError as error:

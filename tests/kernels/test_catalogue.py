@@ -4,7 +4,8 @@ import importlib
 
 import torch
 
-from kernels.catalogue import COLLECTIVES, NAMES, OPS, SPECS, collective, find
+from cases.ops import COLLECTIVES, OPS, collective
+from kernels.catalogue import NAMES, SPECS, find
 from kernels.sources import ROOT
 from tests.golden import refused
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
 from kernels import compile as compile_module
 from kernels.all_reduce import one_shot
 from kernels.compile import cache_key, executable, with_relative_paths
 from kernels.sources import ROOT, sources_of
-from kernels.spec import Case
 from memory.fabric import Executable
 from tests.golden import refused, same_text
 
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
+from cases.case import Case
 case = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 2)
 print(executable(find(case.name), case, "sm_90a", Path(sys.argv[1])).digest)
 print("cutlass" in sys.modules)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import symlab
+from cases.case import Case
 from kernels.brought import function_at, spec_at
 from kernels.call_that_ended import _told
 from kernels.compile import CallArgument, compiled_callable, executable
 from kernels.compile_error import CompilationError, reason_of
-from kernels.spec import Case
 from runner.world.world import described
 from tests.golden import refused
 from tests.kernels.own_kernel import RING, write_ring

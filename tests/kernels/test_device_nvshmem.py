@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import symlab
+from cases.ops import collective
 from kernels.brought import spec_at
-from kernels.catalogue import NVSHMEM_NAMES, collective
+from kernels.catalogue import NVSHMEM_NAMES
 from kernels.nvshmem_bitcode import bitcode
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels import flashinfer
 from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.flashinfer import (
@@ -25,7 +26,6 @@ from kernels.flashinfer import (
     rows_of,
     vllm_stages,
 )
-from kernels.spec import Case
 from memory.fabric import Traits
 from tests.golden import same_text
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pytest
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
-from kernels.catalogue import SPECS, collective, find
+from cases.ops import collective
+from kernels.catalogue import SPECS, find
 from kernels.spec import KernelSpec
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, some_slow

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from kernels.catalogue import SPECS, collective, find
+from cases.case import Case
+from cases.dtypes import ALL, ARITHMETIC, FLOAT8, accumulators_of, reductions_of
+from cases.ops import collective
+from kernels.catalogue import SPECS, find
 from kernels.multimem import (
     ACTIONS,
     BITS,
@@ -24,8 +27,7 @@ from kernels.multimem import (
     refuses_multimem,
     store_form,
 )
-from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOAT8, accumulators_of, reductions_of
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Traits
 from tests.golden import same_text
 from tests.kernels.conftest import Compiled, FitCase

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
+from cases.ops import collective
 from kernels import compile as compiling
 from kernels import nvshmem_bitcode
-from kernels.catalogue import ALL_SPECS, NAMES, NVSHMEM_NAMES, NVSHMEM_SPECS, SPECS, collective, find
+from kernels.catalogue import ALL_SPECS, NAMES, NVSHMEM_NAMES, NVSHMEM_SPECS, SPECS, find
 from kernels.dsl import put_shares
 from kernels.nvshmem_bitcode import FUNCTIONS, bitcode, places, refuses_function, scoped
-from kernels.spec import Case, Workspace, refuses
+from kernels.spec import Workspace, refuses
 from memory.fabric import Traits
 from tests.golden import refused, same_text
 

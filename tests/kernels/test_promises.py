@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kernels.catalogue import SPECS, collective, find
-from kernels.spec import Case, KernelSpec, cases_in_turn, refuses, refuses_stress
-from kernels.stress import MEANINGS, NO_STRESS, PROMISES, Stress, combined, parts_of
+from cases.case import Case
+from cases.ops import collective
+from cases.stress import MEANINGS, NO_STRESS, PROMISES, Stress, combined, parts_of
+from kernels.catalogue import SPECS, find
+from kernels.spec import KernelSpec, cases_in_turn, refuses, refuses_stress
 from simulator.options import traits_of
 from tests.golden import refused, same_text
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels import sglang, toolkit
 from kernels.baselines import find_baseline, library_of, refuses_baseline
 from kernels.sglang import MODULES, PULL, PUSH, Launch, pull_launch, push_launch
-from kernels.spec import Case
 from memory.fabric import Traits
 from tests.golden import same_text
 

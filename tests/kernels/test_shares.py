@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from cases.case import Case
 from kernels import shares
-from kernels.spec import Case
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "uint8"])

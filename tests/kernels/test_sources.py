@@ -155,7 +155,7 @@ def test_a_file_without_imports_that_can_be_read_counts_by_itself(tmp_path: Path
 
 LOADED = """
 import importlib, json, sys
-from kernels.spec import Case
+from cases.case import Case
 module = importlib.import_module(sys.argv[1])
 case = Case(*json.loads(sys.argv[2]))
 module.SPEC.build(case)
@@ -194,12 +194,12 @@ def test_kernels_differ_in_what_they_are_made_of() -> None:
     assert inbox <= made["all_reduce/lamport"]
     assert not inbox & plain
     assert "kernels/dsl/bulk.py" in made["all_gather/bulk"]
-    assert all(name.startswith("kernels/") for names in made.values() for name in names)
+    assert all(name.startswith(("kernels/", "cases/")) for names in made.values() for name in names)
 
 
 def test_every_checkout_gives_the_same_digest(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "memory", tmp_path / "memory", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("kernels", "memory", "cases"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from kernels.compile import source_digest; from kernels.all_reduce import lamport as kernel"
 
     def digest() -> str:

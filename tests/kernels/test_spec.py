@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from cases import ops
+from cases.case import Case
+from cases.refusal import Refusal
 from kernels import catalogue
 from kernels.all_reduce import ll, multimem_one_shot, one_shot, two_shot
 from kernels.reduce import pull as reduce_pull
 from kernels.reduce_scatter import pull as reduce_scatter_pull
-from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, Workspace
+from kernels.spec import KernelSpec, Workspace
 from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
 from tests.golden import refused, same_text
@@ -22,7 +24,7 @@ TRAITS = Traits("simulator", "sm_90a", world_size=8, heap_bytes=1 << 28, multica
 
 def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
     """The sentence of the refusal."""
-    found = refuses_for(spec, catalogue.collective(spec.op), case, traits)
+    found = refuses_for(spec, ops.collective(spec.op), case, traits)
     return None if found is None else str(found)
 
 
@@ -52,7 +54,7 @@ def test_an_unfit_case_is_refused_with_its_reason(
     case_of: Callable[..., Case], key: str, changes: dict[str, object]
 ) -> None:
     case = replace(case_of("one_shot"), **changes)  # type: ignore[arg-type]
-    refusal = refuses_for(one_shot.SPEC, catalogue.collective("all_reduce"), case, TRAITS)
+    refusal = refuses_for(one_shot.SPEC, ops.collective("all_reduce"), case, TRAITS)
     assert refusal is not None
     assert refusal.key == key
     same_text(str(refusal))
@@ -89,7 +91,7 @@ def test_what_a_refusal_of_a_size_advises_exists_and_takes_it(spec: KernelSpec, 
     most = spec.max_size_bytes if spec.max_size_bytes is not None else 0
     case = fit_case(spec, world_size=8)
     case = replace(case, size_bytes=most + 8 * 16 * case.itemsize)
-    refusal = refuses_for(replace(spec, max_size_bytes=most), catalogue.collective(spec.op), case, TRAITS)
+    refusal = refuses_for(replace(spec, max_size_bytes=most), ops.collective(spec.op), case, TRAITS)
     assert refusal is not None
     assert (refusal.key, f"up to {most} bytes, not {case.size_bytes}" in refusal.hint) == ("sizes", True)
     named = re.findall(r"\w+/\w+", refusal.hint)
@@ -117,7 +119,7 @@ def test_what_the_fabric_lacks_is_named(case_of: Callable[..., Case]) -> None:
 
 def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) -> None:
     """What the fabric lacks is about the fabric's keys; and the sentence is made of reason and hint."""
-    op = catalogue.collective("all_reduce")
+    op = ops.collective("all_reduce")
     missing = refuses_for(multimem_one_shot.SPEC, op, case_of("multimem_one_shot"), NO_MULTICAST)
     reason = "all_reduce/multimem_one_shot needs multicast addresses, and the fabric simulator has none"
     assert missing == Refusal("fabric.multicast", reason, "the machine has no NVSwitch")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import NAMES, find, is_known, takes_push
 from kernels.compile import executable
-from kernels.spec import Case, refuses
+from kernels.spec import refuses
 from kernels.tuned_name import base_of, step_of, values_of, with_step
 from memory.fabric import Traits
 from runner.case.cases import collective

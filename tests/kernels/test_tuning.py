@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from cases import ops
+from cases.case import Case
 from kernels import catalogue
 from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
-from kernels.spec import Case
 from kernels.tuning import ANY_SIZE, Step, Tuning
 from tests.golden import refused
 from tests.kernels.conftest import Compiled, Opcodes
@@ -75,7 +76,7 @@ def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(ca
 @pytest.mark.parametrize("name", ["all_reduce/ll@t64b3l1", "all_gather/ll@t64b3l1", "all_reduce/two_shot@t64b3l1"])
 def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: str) -> None:
     spec = catalogue.find(name)
-    reduces = catalogue.collective(spec.op).reduces
+    reduces = ops.collective(spec.op).reduces
     words = ("float32", "sum") if reduces else ("none", "none")
     case = Case(spec.op, spec.algorithm, "bfloat16", *words, 1536, 2)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=3)
@@ -172,7 +173,7 @@ def test_trials_are_off_unless_asked_for(
 def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
     spec, tuning = catalogue.find(name), import_module(f"kernels.{name.replace('/', '.')}").TUNING
     kinds = [("bfloat16", "float32"), ("float8_e4m3fn", "float32")]
-    if not catalogue.collective(spec.op).reduces:
+    if not ops.collective(spec.op).reduces:
         kinds = [("uint32", "none")] if spec.op == "barrier" else [("bfloat16", "none")]
     for step in tuning.steps:
         for world_size in (2, 4, 8) if name == "all_reduce/two_shot" else (4,):

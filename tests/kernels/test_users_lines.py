@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import symlab
-from kernels.code import code_digest
+from cases.code_digest import code_digest
 from kernels.compile import executable
 from kernels.dsl import device
 from kernels.sources import PACKAGE

@@ -1,6 +1,6 @@
 """The matrix of all that the catalogue could be asked, as cases: whole, or a sample that covers every pair of its axes.
 
-A cell is a kernel with a dtype, an accumulator and a reduction that belong together (kernels/numeric/dtypes.py); each
+A cell is a kernel with a dtype, an accumulator and a reduction that belong together (cases/dtypes.py); each
 is run on every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
 """
 
@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 
+from cases import ops
+from cases.case import UNIFORM, Case, Counts
+from cases.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
+from cases.refusal import Refusal
 from kernels import catalogue
-from kernels.numeric.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
-from kernels.refusal import Refusal
-from kernels.spec import UNIFORM, Case, Counts, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 
 WORLD_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 72)
@@ -65,7 +67,7 @@ class Row:
 def cells(specs: Iterable[KernelSpec] = catalogue.SPECS) -> Iterator[Cell]:
     """All cells of these kernels, refused ones too, in the kernels' order."""
     for spec in specs:
-        if catalogue.collective(spec.op).reduces:
+        if ops.collective(spec.op).reduces:
             for dtype in ARITHMETIC:
                 for reduction in reductions_of(dtype):
                     for accumulator in accumulators_of(dtype, reduction):
@@ -104,7 +106,7 @@ def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
 
 def case_of(row: Row) -> Case:
     """The case of a row."""
-    spec, collective = catalogue.find(row.name), catalogue.collective(row.name.split("/")[0])
+    spec, collective = catalogue.find(row.name), ops.collective(row.name.split("/")[0])
     itemsize, n = ITEMSIZES[row.dtype], row.world_size
     chunks = n if collective.chunked else 1
     per_vector = 16 // itemsize
@@ -137,7 +139,7 @@ def case_of(row: Row) -> Case:
 
 def _counts(spec: KernelSpec) -> tuple[str, ...]:
     """The counts per peer that an op can have, the most telling first."""
-    return (UNIFORM,) if catalogue.collective(spec.op).sends is None else tuple(map(str, reversed(Counts)))
+    return (UNIFORM,) if ops.collective(spec.op).sends is None else tuple(map(str, reversed(Counts)))
 
 
 def _large(spec: KernelSpec, itemsize: int, world_size: int) -> int:
@@ -165,7 +167,7 @@ def arch_of(cell: Cell) -> str:
 def refusal(case: Case, arch: str) -> Refusal | None:
     """Return why the kernel refuses a case on a machine that has everything else; None if it does not."""
     traits = Traits("any", arch, case.world_size, 1 << 30, multicast=True)
-    return refuses(catalogue.find(case.name), catalogue.collective(case.op), case, traits)
+    return refuses(catalogue.find(case.name), ops.collective(case.op), case, traits)
 
 
 def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES, few: bool = False) -> list[Row]:
@@ -193,7 +195,7 @@ def pairs(row: Row) -> set[Pair]:
 
 def axes(cell: Cell) -> dict[str, tuple[object, ...]]:
     """The values that each axis can have where the cell's kernel takes it."""
-    spec, collective = catalogue.find(cell.name), catalogue.collective(cell.name.split("/")[0])
+    spec, collective = catalogue.find(cell.name), ops.collective(cell.name.split("/")[0])
     values: dict[str, tuple[object, ...]] = {name: (getattr(cell, name),) for name in Cell.__slots__}
     return values | {
         "world_size": WORLD_SIZES,

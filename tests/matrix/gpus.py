@@ -8,10 +8,10 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
+from cases.case import Case
 from kernels import catalogue
 from kernels.ahead import Compiler
 from kernels.matrix.proofs import SHARED
-from kernels.spec import Case
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
 from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal

@@ -212,7 +212,7 @@ def sources_of(name: str, machine: str) -> str:
     and in the simulator those of the simulator."""
     digest = hashlib.sha256(source_digest(catalogue.find(name)).encode())
     found = source_digests(Path(kernels.__file__).resolve().parent.parent)
-    for package in ("memory", "runner", *(["simulator"] if machine == SIMULATOR else [])):
+    for package in ("cases", "memory", "runner", *(["simulator"] if machine == SIMULATOR else [])):
         digest.update(found[package].encode())
     return digest.hexdigest()[:16]
 

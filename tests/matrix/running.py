@@ -16,10 +16,10 @@ from itertools import groupby
 from pathlib import Path
 
 import kernels
+from cases.case import Case
+from cases.dtypes import ALL
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.numeric.dtypes import ALL
-from kernels.spec import Case
 from memory.worker_process import end_with_parent
 from runner.case.check import merge
 from runner.case.program import Plan, run_case

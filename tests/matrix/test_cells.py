@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cases import ops
+from cases.case import Case
 from kernels import catalogue
 from kernels.matrix.codes import codes
-from kernels.spec import Case
 from runner.launch.tasks import Answer
 from runner.request.launching import LaunchRequest
 from tests.golden import same_text
@@ -51,7 +52,7 @@ def rows() -> list[Row]:
 def test_a_kernel_has_a_cell_for_all_that_belongs_together() -> None:
     found = [cell.name for cell in cells()]
     for spec in catalogue.SPECS:
-        expected = REDUCED if catalogue.collective(spec.op).reduces else MOVED
+        expected = REDUCED if ops.collective(spec.op).reduces else MOVED
         assert found.count(spec.name) == expected, spec.name
     assert len(set(cells())) == len(found)
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import tests.matrix.__main__ as matrix
+from cases.case import Case
 from kernels import catalogue
-from kernels.spec import Case
 from runner.launch.files import LaunchFiles
 from runner.request.launching import LaunchRequest
 from runner.world.world import WorldFailure
@@ -141,7 +141,7 @@ def test_the_simulators_results_depend_on_the_simulator_and_those_of_gpus_do_not
 ) -> None:
     def sources(changed: str) -> tuple[str, str]:
         results.sources_of.cache_clear()
-        packages = ("memory", "runner", "simulator")
+        packages = ("cases", "memory", "runner", "simulator")
         monkeypatch.setattr(results, "source_digests", lambda root: {name: str(name == changed) for name in packages})
         return results.sources_of("barrier/peers", "simulator"), results.sources_of("barrier/peers", "8 x GPU")
 

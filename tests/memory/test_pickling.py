@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ITEMSIZES
+from cases.dtypes import ITEMSIZES
 from memory.pickling import dumps
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from cases.case import Case
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Deadlock, Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld

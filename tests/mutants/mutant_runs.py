@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.catalogue import collective
+from cases.case import Case
+from cases.finding import Finding
+from cases.ops import collective
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import DeadlineExceeded, Executable, Launch
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
-from simulator.races.finding import Finding
 from simulator.run.machine import Batch
 from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
 from simulator.run.schedule import Scheduler

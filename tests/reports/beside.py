@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from reports.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
-from reports.record.record import Record
+from cases.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
+from cases.record.record import Record
 
 TERMS = PredictedTerms(launch_us=0.7, begin_us=1.2, least_us=4.0, link_us=3.5, memory_us=0.0, more_us=0.5, cold_us=0.0)
 BEFORE = dataclasses.replace(TERMS, memory_us=None)

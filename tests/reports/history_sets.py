@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.record.record import Record, RecordedEnvironment
+from cases.record.record import Record, RecordedEnvironment
 from tests.reports.audit.invented_records import check, one, simulated
 
 COMMITS = ("a" * 40, "b" * 40, "c" * 40)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reports.record.findings import RecordedAccess, RecordedFinding, verdict_of
-from reports.record.record import FabricInfo, Record, Status
+from cases.finding import Access, Finding, verdict_of
+from cases.record.record import FabricInfo, Record, Status
 from tests.reports.synthetic import KIB, record
 
-STORE = RecordedAccess(0, 1, 32, 40, "push.py:12", "st.global.u32 [%rd1], %r2;", "data", 7, "generic", 1)
-LOAD = RecordedAccess(1, 0, 5, 55, "push.py:20", "ld.global.u32 %r3, [%rd4];", "data", 7, "generic", 2)
+STORE = Access(0, 1, 32, 40, "push.py:12", "st.global.u32 [%rd1], %r2;", "data", 7, "generic", 1)
+LOAD = Access(1, 0, 5, 55, "push.py:20", "ld.global.u32 %r3, [%rd4];", "data", 7, "generic", 2)
 
 
-def finding(severity: str = "race", missing: str = "a release", **changes: Any) -> RecordedFinding:
+def finding(severity: str = "race", missing: str = "a release", **changes: Any) -> Finding:
     """A finding between STORE and LOAD; changes are its fields."""
-    return RecordedFinding(**({"severity": severity, "missing": missing, "first": STORE, "second": LOAD} | changes))
+    return Finding(**({"severity": severity, "missing": missing, "first": STORE, "second": LOAD} | changes))
 
 
-def checked(*findings: RecordedFinding, algorithm: str = "one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+def checked(*findings: Finding, algorithm: str = "one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
     """A simulated record that was checked for races, and found these."""
     made = record(algorithm, size_bytes, is_timed=False)
     reasons = verdict_of(findings)

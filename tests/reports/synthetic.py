@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from reports.record.case import case_id
-from reports.record.record import (
+from cases.record.case import case_id
+from cases.record.record import (
     SCHEMA_VERSION,
     Check,
     FabricInfo,

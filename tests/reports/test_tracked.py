@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.__main__ import main
 from reports.record.bundle import line_of, merged
-from reports.record.record import Record
 from reports.table.table import plain
 from reports.tracked import fetch
 from runner.track.__main__ import main as send

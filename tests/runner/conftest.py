@@ -19,12 +19,15 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import runner
+from cases.case import Case
+from cases.finding import Finding
+from cases.ops import Collective
+from cases.record.record import Check, Mismatch, load
+from cases.record.shared import is_shared_file
+from cases.refusal import Refusal
 from kernels.catalogue import SPECS
-from kernels.refusal import Refusal
-from kernels.spec import Case, Collective, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
-from reports.record.record import Check, Mismatch, load
-from reports.record.shared import is_shared_file
 from runner.__main__ import main
 from runner.case.cases import check_against_catalogue, resolved
 from runner.case.contestant import Contestant
@@ -39,7 +42,6 @@ from runner.request_error import RequestError
 from runner.track.background import Connection, follow
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
-from simulator.races.finding import Finding
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
 

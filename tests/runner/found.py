@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.races.finding import Access, Finding
+from cases.finding import Access, Finding
 
 STORE = Access(0, 1, 32, 40, "push.py:12", "st.global.u32 [%rd1], %r2;", "data", 7, "generic", 1)
 LOAD = Access(1, 0, 5, 55, "push.py:20", "ld.global.u32 %r3, [%rd4];", "data", 7, "generic", 2)

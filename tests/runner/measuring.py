@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from cases.case import Case
+from cases.record.timing import L2State, Window
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case
 from memory.fabric import Traits
-from reports.record.timing import L2State, Window
 from runner.case.contestant import Contestant
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import TimingRequest

@@ -6,10 +6,11 @@ from typing import Literal
 
 import torch
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import ITEMSIZES, NONE, REDUCTIONS
+from cases.case import Case
+from cases.dtypes import ITEMSIZES, NONE, REDUCTIONS
+from cases.ops import collective
 from kernels.numeric.numerics import fold
-from kernels.spec import Case, Fold, KernelSpec
+from kernels.spec import Fold, KernelSpec
 from memory.fabric import Launch
 from runner.case.inputs import make_inputs
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedEnvironment, RecordedPrediction, RecordedRequest
 from kernels.catalogue import NAMES
 from reports.record.bundle import read
-from reports.record.record import Record, RecordedEnvironment, RecordedPrediction, RecordedRequest
 from runner import audit_worker
 from runner.__main__ import main
 from runner.audit_worker import inputs

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 import runner
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.record.record import load
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
 from memory.held_interrupts import uninterrupted
-from reports.record.record import load
 from reports.record.seal import digest_of
 from runner.command.console import Console
 from runner.command.job import usual_means
@@ -160,7 +161,7 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
     imported, seen = builtins.__import__, []
 
     def importing(name: str, *others: Any) -> Any:
-        if name == "kernels.code" and not seen:
+        if name == "cases.code_digest" and not seen:
             os.kill(os.getpid(), signal.SIGINT)
         seen.append(name)
         return imported(name, *others)
@@ -168,7 +169,7 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(KeyboardInterrupt), interruptible():
         usual_means()
-    assert {"kernels.code", "runner.case.check", "runner.case.program", "kernels.spec"} <= set(seen)
+    assert {"cases.code_digest", "runner.case.check", "runner.case.program", "kernels.spec"} <= set(seen)
 
 
 def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
+from cases.record.record import FabricInfo, KernelInfo, Record, Status
 from kernels.catalogue import find
 from kernels.matrix.proofs import Tally, read
 from kernels.matrix.variants import code_of, compiled, variants
-from kernels.spec import Case
-from reports.record.record import FabricInfo, KernelInfo, Record, Status
 from runner.case.recorded import recorded_case
 from runner.prove import main, proof_of
 from tests.golden import refused as refused_text

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import symlab
-from kernels.catalogue import NAMES, collective
+from cases.ops import collective
+from kernels.catalogue import NAMES
 from tests.golden import refused
 
 

@@ -247,7 +247,7 @@ def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: 
         (["run", "sizes=[8]"], "import runner.request.options"),
         (["run", "sizes=[8]"], "import hydra"),
         (["run", "sizes=[8]"], "import hydra.core.hydra_config"),
-        (["table", PUBLISHED], "import reports.record.reading"),
+        (["table", PUBLISHED], "import cases.record.reading"),
         (["table", PUBLISHED], "import reports.table.brief"),
         (["table", PUBLISHED], "open .jsonl.xz"),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import symlab
-from kernels.code import code_digest, without_lines
+from cases.code_digest import code_digest, without_lines
 from kernels.compile import executable
 from tests.golden import refused
 from tests.kernels.own_kernel import write_ring

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import symlab
-from kernels.catalogue import NAMES, OPS, SPECS
+from cases.ops import OPS
+from kernels.catalogue import NAMES, SPECS
 from runner.case.cases import cases_of, resolved
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import symlab
+from cases.record.shared import SHARED
 from reports.record.seal import MANIFEST
-from reports.record.shared import SHARED
 from runner.__main__ import main
 from runner.records.command_json import COMMAND_JSON, command_document_of
 from symlab.command import main as audit

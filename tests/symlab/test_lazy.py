@@ -15,7 +15,7 @@ from tests.golden import refused
 
 ROOT = Path(symlab.__file__).resolve().parents[1]
 HEAVY = ("torch", "numpy", "hydra", "omegaconf", "mlflow", "click", "rich", "pandas", "cutlass")
-OURS = ("runner", "kernels", "memory", "reports", "simulator")
+OURS = ("runner", "kernels", "memory", "reports", "simulator", "cases")
 
 
 def modules_after(code: str) -> set[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import symlab
+from cases.record.record import Record
 from reports.record import bundle
-from reports.record.record import Record
 from reports.table.table import plain, values
 from runner.records.store import Store
 from tests.golden import refused

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import symlab
+from cases.finding import Finding
 from runner.world import fabrics
 from runner.world.fabrics import FabricRequest
 from runner.world.threads import ThreadWorld
-from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused
 from tests.runner.found import LOAD, finding

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import symlab
-from reports.record.record import Status, from_json
+from cases.record.record import Status, from_json
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.replay.recomposed import configurations, jobs_of
 from runner.world.fabrics import HostOffer

@@ -10,9 +10,9 @@ one at exit. Barriers are block by block, and a thread forwards the very bytes t
 stored: chunks are whole vectors, so all ranks divide them alike.
 """
 
+from cases.refusal import Refusal
 from kernels import shares
 from kernels.family import address, peers, spec_with
-from kernels.refusal import Refusal
 from kernels.tuning import Step, Tuning
 
 TUNING = Tuning((Step(threads=256, blocks=16, loads_in_flight=8, reason="an example: never measured"),))

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from kernels.spec import KernelSpec
 
 Sabotage = Callable[[Any], None]
 """What makes a kernel that was built another one."""

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from cases.case import Case
+from cases.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
 from kernels.all_reduce import one_shot
 from kernels.dsl import arithmetic
 from kernels.dsl.arithmetic import Reduction
 from kernels.numeric import numerics
-from kernels.numeric.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
 from kernels.numeric.formats import FORMATS, bits_of, same_bits, widen
-from kernels.spec import Case
 from tests.kernels import probes
 from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import random_bytes

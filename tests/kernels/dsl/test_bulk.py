@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.ops import collective
 from kernels.all_gather import bulk as all_gather
 from kernels.all_to_all import bulk as all_to_all
 from kernels.broadcast import bulk as broadcast
-from kernels.catalogue import collective
 from kernels.dsl import bulk
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from tests.golden import refused, same_text

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 import pytest
 from kernels_sabotaged import POLLED, barriers_of
 
-from kernels.catalogue import SPECS, collective, find
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import SPECS, find
 from kernels.dsl.status import STATUS_WORDS
 from kernels.multimem import SIGNAL
 from kernels.sources import sources_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, count_opcodes, some_slow
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from cases.case import Case
 from kernels.all_gather import ll128
 from kernels.catalogue import find
 from kernels.dsl import slots
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from tests.kernels.conftest import Compiled, FitCase

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.catalogue import collective, find
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find
 from kernels.dsl import bulk, device, pieces
 from kernels.reduce import bulk as reduce
 from kernels.reduce_scatter import bulk as reduce_scatter
 from kernels.reduce_scatter import push_rounds
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from simulator.observe.events import Access, CopyMoment, Listener

@@ -18,14 +18,15 @@ import pytest
 import torch
 from kernels_sabotaged import IN_ROUNDS
 
+from cases.case import Case
+from cases.dtypes import DTYPES
+from cases.ops import collective
 from kernels.all_reduce import lamport
-from kernels.catalogue import collective
 from kernels.dsl import slots
 from kernels.dsl.status import DATA, EXIT, PHASES, RESULT, describe
 from kernels.numeric import numerics
-from kernels.numeric.dtypes import DTYPES
 from kernels.numeric.formats import same_bits
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock, Executable, Traits
 from simulator.fabric import SimulatorFabric

@@ -10,9 +10,10 @@ import pytest
 import torch
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
+from cases.case import Case
 from kernels.all_reduce import one_shot, two_shot
 from kernels.dsl.status import STATUS_WORDS, describe
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock
 from tests.kernels.conftest import Compiled, FitCase

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.catalogue import collective, find
-from kernels.spec import Case, KernelSpec
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, Region
 from simulator.fabric import SimulatorFabric
 from tests.kernels.conftest import Compiled, FitCase

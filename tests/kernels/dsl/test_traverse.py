@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from cases.case import Case
 from kernels import shares
 from kernels.dsl.traverse import halves
-from kernels.spec import Case
 from tests.kernels import probes
 from tests.kernels.conftest import Compiled
 from tests.kernels.launching import PATTERN, random_bytes

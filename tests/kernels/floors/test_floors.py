@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check
 from kernels.floors import probes
 from kernels.floors.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
-from reports.record.record import Check
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import judged_by, outcomes_of_custom
 from runner.gpu.gpu_type import FLOOR_NAMES

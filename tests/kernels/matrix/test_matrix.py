@@ -10,18 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
+from cases.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
+from cases.ops import OPS, collective
+from cases.refusal import Refusal
 from kernels import __main__ as door
 from kernels import commands as command
-from kernels.catalogue import OPS, SPECS, collective, find
+from kernels.catalogue import SPECS, find
 from kernels.compile import source_digest
 from kernels.matrix.codes import Code, codes
 from kernels.matrix.matrix import LEGEND, Row, cells, dtypes_text, exceptions, ranges, rows
 from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.multimem import FLOAT8_ARCHS, refuses_multimem
-from kernels.numeric.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
-from kernels.refusal import Refusal
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from tests.golden import same_text
 

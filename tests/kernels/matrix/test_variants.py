@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import SPECS, collective, find
+from cases.ops import collective
+from kernels.catalogue import SPECS, find
 from kernels.matrix import codes, variants
 from kernels.matrix.codes import Code, code_from, code_over
 from kernels.matrix.matrix import Row

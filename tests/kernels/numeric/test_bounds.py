@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from cases.dtypes import DTYPES, FLOAT8, FLOATS, accumulators_of
 from kernels.numeric.bounds import LIBRARY, bound
-from kernels.numeric.dtypes import DTYPES, FLOAT8, FLOATS, accumulators_of
 from kernels.numeric.formats import FORMATS, bits_of, narrow, round_to, to_float64, ulp_distance
 from kernels.numeric.numerics import average_of_sum, averaging_factor, fold
 from tests.kernels.numeric.test_numerics import contributions, of_values

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ALL, DTYPES, FLOAT8, FLOATS, INTEGERS, accumulators_of, reductions_of
+from cases.dtypes import ALL, DTYPES, FLOAT8, FLOATS, INTEGERS, accumulators_of, reductions_of
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, same_bits, to_float64
 from kernels.numeric.numerics import average_of_sum, averaging_factor, fold
 from tests.golden import refused

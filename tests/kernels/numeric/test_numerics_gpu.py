@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cases.dtypes import DTYPES, FLOATS, INTEGERS, accumulators_of, reductions_of
 from kernels.numeric.bounds import LIBRARY, bound
-from kernels.numeric.dtypes import DTYPES, FLOATS, INTEGERS, accumulators_of, reductions_of
 from kernels.numeric.exact import exact_average, exact_sum
 from kernels.numeric.formats import bits_of, is_nan, narrow, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold

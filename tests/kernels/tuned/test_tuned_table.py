@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernels.spec import Case
+from cases.case import Case
 from kernels.tuned.table import (
     INSTRUCTIONS,
     MAX_BYTES,

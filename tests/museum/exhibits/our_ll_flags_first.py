@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from tests.museum.exhibit import OwnKernel
 
 CASE = Case("all_reduce", "ll", "float32", "float32", "sum", 256, 2)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from cases.code_digest import code_digest
+from cases.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.audit import worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Ground, Item, Outcome, Point
 from reports.audit.level import Recomputed
 from reports.audit.material import Answer, Material
-from reports.audit.ptx import code_digest
 from reports.audit.worker import Rerun
 from reports.record.bundle import read
-from reports.record.record import KernelInfo, Record, RecordedEnvironment
 from reports.record.seal import seal
 from tests.golden import same_text
 from tests.reports.audit.invented_records import digest, one

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from typing import Any
 
-from reports.record.record import Check, FabricInfo, KernelInfo, Record, Status
+from cases.record.record import Check, FabricInfo, KernelInfo, Record, Status
 from tests.reports.synthetic import KIB, record
 
 CALLS = 20

@@ -12,10 +12,10 @@ import json
 import tempfile
 from pathlib import Path
 
+from cases.documents import encoded
+from cases.record.record import from_json, load
 from kernels.catalogue import find
 from kernels.compile import executable
-from reports.record.codec import encoded
-from reports.record.record import from_json, load
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import predicted_beside

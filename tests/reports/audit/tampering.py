@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from reports.record.record import Record, load
+from cases.record.record import Record, load
 from reports.record.seal import seal
 from tests.reports.audit.complete_set import CONFIGURATION, ENVIRONMENT, PTX, STATE, UUIDS, kernel
 from tests.reports.audit.invented_records import one

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.gate import Gate
 from reports.audit.races import Races, races_of
-from reports.record.record import Record
 from reports.table import sheet
 from tests.reports.audit.invented_records import check, one
 from tests.reports.raced import LOAD, checked, finding, unchecked

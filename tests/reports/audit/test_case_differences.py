@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check, KernelInfo, Record
 from reports.audit.case_differences import (
     code_differences,
     counters_differ,
@@ -15,7 +16,6 @@ from reports.audit.case_differences import (
     is_determined,
     is_same_code,
 )
-from reports.record.record import Check, KernelInfo, Record
 from tests.reports.audit.complete_set import kernel, records
 from tests.reports.audit.invented_records import digest
 
@@ -82,7 +82,7 @@ def test_other_bits_are_named_with_the_rank() -> None:
 
 
 def _with_case(record: Record, case: Any) -> Record:
-    from reports.record.case import case_id
+    from cases.record.case import case_id
 
     return dataclasses.replace(record, case=case, id=case_id(case, record.schema))
 

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.audit import worker
 from reports.audit.checklist import ITEMS, RECOMPUTED, check
 from reports.audit.items import Outcome, Point
 from reports.audit.level import Level, Recomputed
 from reports.record.bundle import read
-from reports.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
 from reports.table import sheet
 from tests.golden import same_text
 from tests.reports.audit.complete_set import answer, audited, evidence, kept, outcomes, records, without

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.nccl_settings import NcclSettings
+from cases.record.record import Record
 from reports.audit.code import _run_by
 from reports.audit.items import Outcome
-from reports.record.nccl_settings import NcclSettings
-from reports.record.record import Record
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     PTX,

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, RUN_HERE, STATED, VERIFIED, compare
 from reports.audit.data import Data
 from reports.audit.differences import OLDER
 from reports.audit.gate import Gate
 from reports.audit.statistics import Speed
-from reports.record.record import CHECK_WAS_OFF, Check, Record, Status
 from reports.table import sheet
 from tests.reports.audit.invented_records import broken, check, in_turns, kernel, one, simulated, worlds, wrong
 from tests.reports.synthetic import KIB, MIB, refused, with_case

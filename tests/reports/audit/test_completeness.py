@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Status, load
+from cases.record.shared import digest_of
 from reports.audit.items import Outcome
 from reports.audit.material import COMMAND_NAME
 from reports.record.bundle import read, write
-from reports.record.record import Status, load
 from reports.record.seal import MANIFEST, seal
-from reports.record.shared import digest_of
 from tests.reports.audit.complete_set import (
     audited,
     evidence,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, Status
 from reports.audit.items import Outcome
 from reports.record.bundle import read
-from reports.record.record import Record, Status
 from reports.record.seal import seal
 from tests.reports.audit.complete_set import (
     audited,

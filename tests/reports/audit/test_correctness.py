@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Record, Status
 from reports.audit.items import Outcome
-from reports.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Record, Status
 from tests.reports.audit.complete_set import audited, changed, evidence, records, tells, with_request
 from tests.reports.audit.invented_records import check, digest, one, wrong
 from tests.reports.raced import checked, finding, unchecked

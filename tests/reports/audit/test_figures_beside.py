@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit import figures
 from reports.audit.figures import far_apart
 from reports.audit.items import Outcome
@@ -18,7 +19,6 @@ from reports.figures import draw
 from reports.html import page
 from reports.html.pictures import MOST_TRACKED
 from reports.record.bundle import merged
-from reports.record.record import Record
 from reports.table import table
 from tests.golden import same_text
 from tests.reports.audit.complete_set import kernel

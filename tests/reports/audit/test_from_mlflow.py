@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 import pytest
 
+from cases.record.record import Record
 from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.audit.signatures import signed_with
 from reports.record.bundle import read, write
-from reports.record.record import Record
 from reports.tracked import Tracker, fetch
 from runner.track import artifacts
 from runner.track.__main__ import main as send

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.__main__ import main
 from tests.reports.audit.complete_set import audited
 

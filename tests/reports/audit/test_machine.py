@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedEnvironment
 from reports.audit.items import Outcome
 from reports.audit.material import Material
-from reports.record.record import Record, RecordedEnvironment
 from tests.reports.audit.complete_set import (
     ENVIRONMENT,
     STATE,

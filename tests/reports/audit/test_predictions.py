@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
 from kernels.catalogue import find
 from kernels.compile import executable
 from reports.audit.figures import _predictions
-from reports.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
 from runner.case.contestant import Contestant
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type

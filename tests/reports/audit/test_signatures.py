@@ -15,12 +15,12 @@ from unittest.mock import patch
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit import signatures, ssh, worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Ground, Outcome
 from reports.commands import reports as group
 from reports.record import bundle
-from reports.record.record import Record
 from reports.record.seal import MANIFEST, broken, digest_of, seal
 from reports.record.signed import BEGIN, SIGNATURES, SIGNED, Signed, Statement, records_digest, statement_of
 from symlab.command import main

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit import worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
 from reports.audit.material import Answer
 from reports.record.bundle import read
-from reports.record.record import Record
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
 from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree

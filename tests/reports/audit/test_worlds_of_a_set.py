@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from cases.record.record import LinkLimit, Record
 from reports.audit.comparison import compare
 from reports.audit.data import Data
 from reports.audit.items import Outcome
 from reports.audit.statistics import Speed
 from reports.audit.worlds import copies
-from reports.record.record import LinkLimit, Record
 from tests.reports.audit.complete_set import audited, evidence, records, tells, with_timing
 from tests.reports.audit.tampering import members
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reports.record.record import Record
+from cases.record.record import Record
 from tests.reports.export.sweeps import SIZES, timed
 from tests.reports.synthetic import record, with_case
 

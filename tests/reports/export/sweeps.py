@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
-from reports.record.record import Record
+from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
+from cases.record.record import Record
 from tests.reports.synthetic import KIB, record, with_case, with_environment, with_request
 
 SIZES = tuple(KIB << power for power in range(0, 19, 2))

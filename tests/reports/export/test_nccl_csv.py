@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
+from cases.record.record import Record, Status
 from reports.export.nccl import ALGORITHMS, COLLECTIVES, LARGEST, PROTOCOLS, nccl_csv
-from reports.record.nccl_settings import NcclAlgorithm, NcclProtocol
-from reports.record.record import Record, Status
 from reports.record.signed import records_digest
 from tests.reports.export.sweeps import (
     MODEL,

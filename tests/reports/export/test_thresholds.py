@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from cases.record.nccl_settings import NcclAlgorithm, NcclSettings
+from cases.record.record import Record
 from reports.export.thresholds import VLLM_ONE_SHOT, VLLM_TWO_SHOT, sglang_sizes, vllm_kernel, vllm_sizes
-from reports.record.nccl_settings import NcclAlgorithm, NcclSettings
-from reports.record.record import Record
 from reports.record.signed import records_digest
 from tests.reports.export.serving import (
     dictionaries,

@@ -12,12 +12,12 @@ from typing import Any
 import numpy
 import pytest
 
+from cases.record.record import Check, LinkLimit
 from kernels.catalogue import SPECS
 from reports import figures
 from reports.figures import curves, distribution, numerics, style
 from reports.numerics import accuracy
 from reports.record.bundle import digest
-from reports.record.record import Check, LinkLimit
 from reports.table import spread
 from reports.table.compare import contestants, rows, split
 from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study, with_case

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from cases.record.record import Record, Status
 from reports.history.history import History, history
 from reports.history.series import located, series_of
 from reports.record import bundle
-from reports.record.record import Record, Status
 from reports.table import sheet
 from symlab.command import main
 from tests.reports.audit.invented_records import broken

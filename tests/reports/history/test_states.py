@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.history.changes import ALPHA
 from reports.history.history import History, history
-from reports.record.record import Record
 from tests.reports.history_sets import COMMITS, world
 
 CLOCKS = (1755, 1980)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.html import figures_of, page
 from reports.html.answer import rivals
 from reports.record.bundle import digest, merged
-from reports.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
 from reports.table import table
 from reports.table.sheet import Line, Sheet
 from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_environment, with_request
@@ -455,12 +455,6 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     assert (len(read.pictures[""]), len(read.pictures["measured"])) == (1, 3)
     assert "left out, from 'curves of all_reduce float32" in read.texts[""]
     assert "this page has 4 axes at most" in read.texts[""]
-
-
-def test_a_second_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reports.html.document.MANY", 1)
-    monkeypatch.setattr("reports.html.pictures.MANY", 1)
-    assert page(MEASURED, is_alone=True) == page(MEASURED)
 
 
 def test_no_records_are_no_report() -> None:

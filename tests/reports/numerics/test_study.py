@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check, FabricInfo, Record
 from reports.__main__ import main
 from reports.numerics import accuracy, study
 from reports.record import bundle
-from reports.record.record import Check, FabricInfo, Record
 from reports.table import table
 from tests.reports import synthetic
 

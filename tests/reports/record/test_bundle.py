@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import load
 from reports.record import bundle
-from reports.record.record import load
 from tests.reports.synthetic import KIB, record, refused, study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -31,16 +31,6 @@ def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     assert back == {one.to_json() for one in [*RECORDS, strange]}
     assert len(lines_of_records(path.read_bytes())) == len(RECORDS) + 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
-
-
-def test_a_second_process_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MANY", 2)
-    for index, one in enumerate(RECORDS):
-        (tmp_path / f"{index}.json").write_text(one.to_json(), encoding="utf-8")
-    assert bundle.read([tmp_path], is_alone=True) == bundle.read([tmp_path])
-    (tmp_path / "9.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"9\.json: not JSON"):
-        bundle.read([tmp_path], is_alone=True)
 
 
 def test_the_same_records_are_the_same_bytes() -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from cases.documents import LONGEST_NUMBER, parsed
+from cases.record.reading import contents
 from reports.audit.items import Outcome
 from reports.record import bundle
-from reports.record.codec import LONGEST_NUMBER, parsed
-from reports.record.reading import contents
 from reports.record.seal import MANIFEST, broken, seal
 from tests.patience import PATIENCE_S, within
 from tests.reports.audit.complete_set import audited, kept, records

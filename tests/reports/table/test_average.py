@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.configuration import _code
-from reports.record.record import Record
 from reports.table.average import too_slow
 from reports.table.table import plain
 from runner.command.session import exit_code_for

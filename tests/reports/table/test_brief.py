@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import Check, Mismatch, Record, Status
+from cases.record.record import Check, Mismatch, Record, Status
 from reports.table import brief, sheet
 from tests.reports.synthetic import KIB, record, refused, with_case
 

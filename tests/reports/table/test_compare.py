@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.compare import accumulator, heading, split
 from reports.table.table import plain
 from reports.table.timed_table import flat

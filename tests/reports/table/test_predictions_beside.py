@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from cases.documents import decoded, encoded
+from cases.record.prediction import PredictedTerms, RecordedPrediction
+from cases.record.record import Record
 from reports.html import page
 from reports.html.blocks import Table
 from reports.html.predictions import part
 from reports.record import bundle
-from reports.record.codec import decoded, encoded
-from reports.record.prediction import PredictedTerms, RecordedPrediction
-from reports.record.record import Record
 from reports.table.table import csv_text, json_text, markdown, plain
 from tests.reports.beside import BEFORE, TERMS, predicted
 from tests.reports.synthetic import KIB, record

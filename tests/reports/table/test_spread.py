@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cases.record.record import Check, FabricInfo, Record
 from reports.numerics import accuracy
-from reports.record.record import Check, FabricInfo, Record
 from reports.table import spread
 from reports.table.compare import rows, split
 from tests.reports.synthetic import KIB, record, refused, with_case

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, RecordedRefusal, Status
+from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, RecordedRefusal, Status
 from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of, size_text
 from tests.reports.synthetic import of_case
 
@@ -241,7 +241,7 @@ def test_an_empty_table_is_empty() -> None:
 
 def test_reports_import_nothing_heavy() -> None:
     program = (
-        "import sys, reports.record.record, reports.table.table; "
+        "import sys, cases.record.record, reports.table.table; "
         "print([m for m in ('torch', 'numpy', 'rich', 'runner', 'kernels', 'simulator', 'mlflow') if m in sys.modules])"
     )
     root = Path(__file__).parents[3]

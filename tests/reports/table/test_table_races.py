@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 
-from reports.record.record import KernelInfo, Status
+from cases.record.record import KernelInfo, Status
 from reports.table import brief, table
 from reports.table.table import plain
 from tests.reports.raced import checked, finding, unchecked

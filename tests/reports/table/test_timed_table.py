@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
+from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
 from reports.table.compare import itemsize, rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.unfinished import unfinished
 from symlab.command import main
 from tests.reports.synthetic import KIB, MIB, study

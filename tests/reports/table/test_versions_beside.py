@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.table.compare import contestants, rows, split
 from reports.table.table import markdown, plain
 from tests.reports.synthetic import record, with_request

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import KernelInfo, Record, RecordedCase, RecordedEnvironment, RecordedRequest, Status
 from kernels.floors.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
 from reports.record.bundle import read
-from reports.record.record import KernelInfo, Record, RecordedCase, RecordedEnvironment, RecordedRequest, Status
 from runner.calibrate.command import Options, Seams, calibrate
 from runner.calibrate.document import section_of, written_into
 from runner.calibrate.jobs import asked_request, probe_jobs

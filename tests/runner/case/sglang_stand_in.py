@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kernels.numeric.dtypes import DTYPES
+from cases.dtypes import DTYPES
 from kernels.sglang import DTYPES as TYPES
 from tests.patience import PATIENCE_S
 from tests.runner.case.flashinfer_stand_in import bytes_at

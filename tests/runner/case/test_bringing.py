@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import load
 from kernels.brought import spec_at
 from kernels.compile import cache_key
 from kernels.sources import digest_of
 from reports.record.bundle import read
-from reports.record.record import load
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.case.recorded import case_of

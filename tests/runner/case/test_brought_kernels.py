@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.all_reduce import one_shot
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
 from kernels.catalogue import find
 from kernels.compile import executable
 from kernels.sources import digest_of
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.case.check import merge
 from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.dtypes import ALL, REDUCTIONS
+from cases.ops import collective
+from cases.refusal import Refusal
 from kernels.baselines import usual_names_for
-from kernels.catalogue import SPECS, collective, find
+from kernels.catalogue import SPECS, find
 from kernels.flashinfer import MODULES as FLASHINFER
-from kernels.numeric.dtypes import ALL, REDUCTIONS
-from kernels.refusal import Refusal
 from kernels.sglang import MODULES as SGLANG
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from runner.case.allocation import GUARD_BYTES
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of

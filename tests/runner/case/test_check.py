@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.catalogue import collective as find_collective
-from kernels.numeric.dtypes import DTYPES
+from cases.case import Case
+from cases.dtypes import DTYPES
+from cases.ops import collective as find_collective
+from cases.record.record import Check
 from kernels.numeric.exact import exact_sum
 from kernels.numeric.formats import FORMATS, nan_distance, round_to
 from kernels.numeric.numerics import fold
-from kernels.spec import Case, Fold
-from reports.record.record import Check
+from kernels.spec import Fold
 from runner.case import reference
 from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input

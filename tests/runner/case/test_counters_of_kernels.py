@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases.case import Case
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.observe.counters import KINDS

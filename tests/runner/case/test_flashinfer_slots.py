@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case
 from kernels.baselines import find_baseline
 from kernels.flashinfer import MODULES, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
-from kernels.spec import Case
 from memory.pool import SymmetricPool
 from runner.case import flashinfer_slots, library_modules
 from runner.case.check import check_rank, merge

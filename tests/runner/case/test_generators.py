@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernels.numeric.dtypes import ALL, FLOATS
+from cases.case import Case
+from cases.dtypes import ALL, FLOATS
 from kernels.numeric.formats import bits_of
-from kernels.spec import Case
 from runner.case import generators, inputs
 from runner.case.generators import DeviceGenerator, HostGenerator, _covered, agrees_with_numpy, philox_words
 from runner.case.inputs import CPU, draw_on, stream_of

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cases import ops
+from cases.case import Case
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.gpu.names import gpu_names
@@ -59,7 +61,7 @@ def test_every_kernel_passes_on_every_gpu(
 def test_no_kernel_is_built_for_an_a100() -> None:
     traits = traits_of(RANKS, "sm_80", 1 << 24, True, known("a100"))
     for spec in catalogue.SPECS:
-        reason = refuses(spec, catalogue.collective(spec.op), case_of(spec), traits)
+        reason = refuses(spec, ops.collective(spec.op), case_of(spec), traits)
         assert reason is not None
         assert reason.key == "fabric.arch"
 
@@ -70,9 +72,9 @@ def test_a_grid_of_more_blocks_than_multiprocessors_is_refused(spec: KernelSpec)
     case = case_of(spec, 1 << 26 if spec.max_size_bytes is None else spec.max_size_bytes, 8)
     blocks = spec.launch(case).blocks
     few = gpu_of({"like": "h100", "multiprocessors": blocks})
-    assert refuses(spec, catalogue.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, few)) is None
+    assert refuses(spec, ops.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, few)) is None
     if blocks > 1:
         fewer = gpu_of({"like": "h100", "multiprocessors": blocks - 1})
-        reason = refuses(spec, catalogue.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, fewer))
+        reason = refuses(spec, ops.collective(spec.op), case, traits_of(8, "sm_90a", 1 << 32, True, fewer))
         assert reason is not None
         assert f"this GPU has {blocks - 1} multiprocessors" in str(reason)

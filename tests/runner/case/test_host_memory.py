@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.catalogue import OPS, find
+from cases.case import Case
+from cases.ops import OPS
+from cases.record.record import load
+from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
-from reports.record.record import load
 from runner.__main__ import main
 from runner.case import host_memory, inputs, reference
 from runner.case.host_memory import NOTHING_KEPT, Kept, check_host_memory, host_bytes_needed, lane_bytes

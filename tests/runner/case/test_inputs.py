@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ALL, DTYPES, FLOATS, INTEGERS, reductions_of
+from cases.case import Case
+from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS, reductions_of
 from kernels.numeric.formats import bits_of, same_bits, to_float64
-from kernels.spec import Case
 from runner.case import inputs
 from runner.case.inputs import digest_of, largest_exact, make_input, stream_of
 from tests.golden import refused

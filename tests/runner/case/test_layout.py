@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kernels.catalogue import COLLECTIVES
-from kernels.spec import Case
+from cases.case import Case
+from cases.ops import COLLECTIVES
 from runner.case.layout import Layout, Piece, layout_of
 from tests.golden import refused
 

@@ -16,9 +16,9 @@ import pytest
 import torch
 import torch.distributed as distributed
 
+from cases.case import Case
+from cases.dtypes import ALL, DTYPES
 from kernels.baselines import find_baseline
-from kernels.numeric.dtypes import ALL, DTYPES
-from kernels.spec import Case
 from memory.fabric import LibraryCall
 from runner.case import libraries
 from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
@@ -78,9 +78,9 @@ import itertools
 import sys
 import torch
 import torch.distributed as distributed
-from kernels.catalogue import collective
+from cases.ops import collective
 from kernels.numeric.formats import bits_of
-from kernels.spec import Case, Counts
+from cases.case import Case, Counts
 from kernels.baselines import find_baseline
 from runner.case.inputs import make_inputs
 from runner.case.libraries import nccl_call

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case
 from kernels.baselines import find_baseline
-from kernels.spec import Case
 from runner.case import library_program
 from runner.case.check import merge
 from runner.case.inputs import make_inputs

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from memory_nvshmem_stand_in import StandInWorld
 
+from cases.case import Case
 from kernels.baselines import find_baseline
 from kernels.catalogue import SPECS, find
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.counting import CountingFabric
 from memory.fabric import Executable, Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules

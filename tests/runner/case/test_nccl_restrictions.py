@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernels.spec import Case
-from memory.fabric import Traits
-from reports.audit.pairing import paired
-from reports.history.series import series_of
-from reports.record.nccl_settings import (
+from cases.case import Case
+from cases.record.nccl_settings import (
     TOLD,
     NcclAlgorithm,
     NcclProtocol,
@@ -22,7 +19,10 @@ from reports.record.nccl_settings import (
     said_choice,
     said_settings,
 )
-from reports.record.record import Record
+from cases.record.record import Record
+from memory.fabric import Traits
+from reports.audit.pairing import paired
+from reports.history.series import series_of
 from reports.table.compare import contestants, rows, split
 from runner.case.expected import expected_refusal
 from runner.case.nccl_settings import refuses_settings

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from cases.case import Case
+from cases.dtypes import DTYPES
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.numeric.dtypes import DTYPES
-from kernels.spec import Case
 from runner.case import inputs, program
 from runner.case.check import merge
 from runner.case.program import Plan, run_case

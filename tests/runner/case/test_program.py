@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.spec import Case, KernelSpec, Parameter, Workspace
+from cases.case import Case
+from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, HeapFull, Launch
 from runner.case import binding, program
 from runner.case.inputs import make_input

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.catalogue import COLLECTIVES, collective
-from kernels.numeric.dtypes import ALL, DTYPES
-from kernels.spec import Case, Parameter
+from cases.case import Case
+from cases.dtypes import ALL, DTYPES
+from cases.ops import COLLECTIVES, collective
+from kernels.spec import Parameter
 from memory.fabric import Executable
 from memory.pool import SymmetricPool
 from runner.case import program

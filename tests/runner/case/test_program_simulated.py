@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case
+from cases.record.record import Check
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case
 from memory.fabric import FabricError
 from memory.pool import SymmetricPool
-from reports.record.record import Check
 from runner.case.check import merge
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import SPECS, collective
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import SPECS
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, cases_in_turn, refuses_stress
+from kernels.spec import KernelSpec, cases_in_turn, refuses_stress
 from runner.case.check import merge
 from runner.case.stress import StressPlan, run_stressed, unnamed_death
 from runner.world.threads import ThreadWorld

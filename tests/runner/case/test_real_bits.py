@@ -22,9 +22,11 @@ from typing import Any
 import pytest
 import torch
 
+from cases import ops
+from cases.case import Case
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, refuses
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from memory.placing import NVSHMEM, SIMULATED
 from memory.pool import SymmetricPool
@@ -51,7 +53,7 @@ MOST_PROCESSES = 16
 
 def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
     """One dtype and accumulator each, at the largest size; sizes() gives the others."""
-    op = catalogue.collective(spec.op)
+    op = ops.collective(spec.op)
     dtypes = DTYPES if spec.op == "all_reduce" else DTYPES[2:] if DTYPES[2] in spec.dtypes else spec.dtypes[:1]
     for dtype in dtypes:
         for accumulator in ("float32", "native") if op.reduces else ("none",):
@@ -61,7 +63,7 @@ def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
 
 def sizes(case: Case) -> list[Case]:
     """The case at every size that the kernel takes, out of place and in place where it can."""
-    spec, op = catalogue.find(case.name), catalogue.collective(case.op)
+    spec, op = catalogue.find(case.name), ops.collective(case.op)
     traits = Traits("any", "sm_90a", case.world_size, 1 << 40, multicast=False)
     step = case.world_size if op.chunked else 1
     sized = [replace(case, size_bytes=numel // step * step * case.itemsize) for numel in NUMELS] + [case]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from cases.case import Case
+from cases.record.case import case_id
+from cases.record.record import SCHEMA_VERSION, RecordedCase
 from kernels.catalogue import SPECS
-from kernels.spec import Case
-from reports.record.case import case_id
-from reports.record.record import SCHEMA_VERSION, RecordedCase
 from runner.case.recorded import case_of, recorded_case
 from tests.golden import refused
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels.catalogue import OPS, SPECS, collective
-from kernels.numeric.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
+from cases.case import Case
+from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
+from cases.ops import OPS, collective
+from cases.record.record import Check
+from kernels.catalogue import SPECS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, to_float64
 from kernels.numeric.numerics import average_of_sum, fold
-from kernels.spec import Case, Fold, KernelSpec
-from reports.record.record import Check
+from kernels.spec import Fold, KernelSpec
 from runner.case import reference
 from runner.case.check import check_rank, merge
 from runner.case.reference import method_of, reference_of

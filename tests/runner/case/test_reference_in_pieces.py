@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kernels.catalogue import collective
-from kernels.numeric.dtypes import ALL, FLOATS, ITEMSIZES, accumulators_of, reductions_of
+from cases.case import Case
+from cases.dtypes import ALL, FLOATS, ITEMSIZES, accumulators_of, reductions_of
+from cases.ops import collective
 from kernels.numeric.formats import bits_of, same_bits, to_float64
-from kernels.spec import Case, Fold, KernelSpec
+from kernels.spec import Fold, KernelSpec
 from runner.case import reference
 from runner.case.digests import sha256_of
 from runner.case.reference import LIMITS, Comparison, Reference, reference_of

@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 
+from cases.case import Case
+from cases.dtypes import DTYPES
+from cases.record.record import Check
 from kernels.catalogue import find
-from kernels.numeric.dtypes import DTYPES
 from kernels.numeric.numerics import fold
-from kernels.spec import Case
-from reports.record.record import Check
 from runner.case.check import check_rank, merge
 
 ROTATED, ONE_SHOT = find("all_reduce/one_shot_rotated"), find("all_reduce/one_shot")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
+from cases.dtypes import ITEMSIZES
+from cases.record.record import Check
 from kernels.compile import executable
-from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Executable
-from reports.record.record import Check
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case
 from kernels.baselines import find_baseline
 from kernels.sglang import PULL, PUSH
-from kernels.spec import Case
 from memory.pool import SymmetricPool
 from runner.case import library_modules, sglang_slots
 from runner.case.check import merge

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ALL, DTYPES, FLOATS, INTEGERS
+from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, same_bits, to_float64
 from runner.case.streams import KINDS, TOGETHER, Stream, draw, specials
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.ops import collective
 from kernels.all_reduce import ll, one_shot
-from kernels.catalogue import collective, find
+from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case, KernelSpec, cases_in_turn
+from kernels.spec import KernelSpec, cases_in_turn
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from runner.case.check import merge

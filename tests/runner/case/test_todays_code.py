@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cases.code_digest import code_digest
+from cases.record.record import Record
 from kernels.catalogue import find
-from kernels.code import code_digest
 from kernels.compile import executable
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.case.recorded import case_of
 from runner.case.todays_code import sources
 from tests.reports.synthetic import with_case

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import load
+from cases.record.record import load
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, resolve

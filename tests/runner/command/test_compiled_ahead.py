@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from memory.fabric import Traits
 from reports.record.bundle import read
 from runner.command import ahead

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 import runner
-from kernels.spec import Case
-from reports.record.record import Check, Mismatch, Record, Status
+from cases.case import Case
+from cases.record.record import Check, Mismatch, Record, Status
 from reports.record.seal import digest_of
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
 from runner.command.session import exit_code_for

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import symlab as api
-from reports.record.record import from_json
+from cases.record.record import from_json
 from reports.table.compare import heading, split
 from reports.table.table import sections
 from runner.command.durations import durations_in

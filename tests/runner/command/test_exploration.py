@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernels.stress import PROMISES
+from cases.record.record import Record, Status
+from cases.stress import PROMISES
 from reports.record.bundle import read
-from reports.record.record import Record, Status
 from reports.sent import parameters_of
 from reports.table.compare import heading
 from runner.command.exploration import seeds_of

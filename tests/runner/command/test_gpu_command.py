@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Status
 from reports.record.bundle import read
-from reports.record.record import Status
 from reports.sent import parameters_of
 from runner.__main__ import main
 from runner.gpu.reading import gpu_type

@@ -18,10 +18,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from cases.code_digest import code_digest
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.catalogue import find
-from kernels.code import code_digest
 from memory.fabric import Executable, Traits
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.case.recorded import case_of
@@ -214,7 +214,7 @@ def watched(self, *given):
     before = set(sys.modules)
     run(self, *given)
     new.append(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES))
-PACKAGES = ("kernels", "memory", "reports", "runner", "simulator", "torch")
+PACKAGES = ("cases", "kernels", "memory", "reports", "runner", "simulator", "torch")
 job._Attempt.run = watched
 print(main(sys.argv[1:]), new)
 """

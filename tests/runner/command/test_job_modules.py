@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import RecordedEnvironment, RecordedRequest, Status
 from kernels import flashinfer
 from memory.fabric import Executable
-from reports.record.record import RecordedEnvironment, RecordedRequest, Status
 from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import Job, Means, run_job, usual_means

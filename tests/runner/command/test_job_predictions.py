@@ -12,8 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from reports.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from reports.sent import metrics_of
 from runner.case.cases import cases_of
 from runner.command import job as jobs

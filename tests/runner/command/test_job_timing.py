@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
-from reports.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
 from runner.command.job import Job, Means, run_job, usual_means

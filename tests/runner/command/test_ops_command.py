@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kernels.catalogue import COLLECTIVES, SPECS
+from cases.ops import COLLECTIVES
+from kernels.catalogue import SPECS
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]

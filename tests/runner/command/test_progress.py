@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.spec import Case
+from cases.case import Case
 from runner.command.progress import Bar, Progress, clock_text, work_of
 from tests.golden import same_text
 

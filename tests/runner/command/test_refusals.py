@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import OPS, collective
+from cases.ops import OPS, collective
 from kernels.spec import KernelSpec, refuses
 from runner.__main__ import main
 from runner.case.cases import cases_of

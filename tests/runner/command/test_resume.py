@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import pytest
 
 import runner
-from reports.record.record import Record, load
+from cases.record.record import Record, load
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code

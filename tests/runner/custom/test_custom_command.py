@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
-from reports.record.record import CHECK_WAS_OFF, Record, Status
 from reports.record.seal import broken
 from runner import audit_worker
 from runner.__main__ import main

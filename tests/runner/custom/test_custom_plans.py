@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from reports.record.record import Check
+from cases.record.record import Check
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.judge import judged
 from runner.custom.program import CustomPlan, run_custom

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
 from memory.fabric import Traits
 from reports.figures import curves
-from reports.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
 from reports.sent import _timing_metrics
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.numeric.dtypes import ALL, FLOATS
+from cases.dtypes import ALL, FLOATS
 from memory.fabric import Launch
 from runner.custom.contents import content_of, expected_of, inputs_of
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill

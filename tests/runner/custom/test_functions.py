@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.numeric.dtypes import DTYPES
+from cases.dtypes import DTYPES
 from runner.custom.functions import Input, function_call, wanted_kinds
 from runner.custom.nouns import ArgumentSpec, BufferSpec
 

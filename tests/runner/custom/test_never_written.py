@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from reports.record.record import Check
+from cases.record.record import Check
 from runner.custom.description import custom_job
 from runner.custom.judge import judged
 from runner.custom.program import CustomOutcome, CustomPlan, run_custom

@@ -18,8 +18,9 @@ SAID = 'SCHEMA_VERSION = 6\nDIGESTED = ("conf", "kernels")\n'
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of this project's kernels."""
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__", "matrix"))
+    """A copy of this project's kernels, and of the nouns."""
+    for name in ("kernels", "cases"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "matrix"))
     return tmp_path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import SCHEMA_VERSION, KernelInfo, Record
+from cases.record.record import SCHEMA_VERSION, KernelInfo, Record
 from runner.environment.commits import commits, tree_of
 from runner.environment.repository import git, source_digests
 from tests.reports.synthetic import record, with_environment
@@ -155,7 +155,9 @@ def test_a_record_has_the_digests_that_the_commits_code_writes(root: Path) -> No
 
 def test_a_kernel_has_the_digest_of_the_commits_sources(root: Path) -> None:
     here = Path(__file__).parents[3] / "kernels"
-    (root / "kernels" / "__init__.py").touch()
+    for name in ("kernels", "cases"):
+        (root / name).mkdir(exist_ok=True)
+        (root / name / "__init__.py").touch()
     files = {f"kernels__{name}": (here / f"{name}.py").read_text(encoding="utf-8") for name in ("sources", "family")}
     committed(root, **files, kernels__all_reduce__one_shot="a = 1\n")
     made = dataclasses.replace(made_in(root), kernel=KERNEL)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+from cases.case import Case
+from cases.dtypes import FLOATS, INTEGERS, NONE, accumulators_of, reductions_of
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
-from kernels.numeric.dtypes import FLOATS, INTEGERS, NONE, accumulators_of, reductions_of
-from kernels.spec import Case
 from runner.case import check, inputs
 from runner.case.check import check_rank
 from runner.case.inputs import make_input

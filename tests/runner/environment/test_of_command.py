@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import load
+from cases.record.record import load
 from runner.command.running import Tools
 from runner.environment.gpus import rank_facts
 from runner.environment.of_command import Surroundings

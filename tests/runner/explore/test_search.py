@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 import torch
 
+from cases.case import Case
+from cases.dtypes import ITEMSIZES
+from cases.record.record import Check, Mismatch
 from kernels import catalogue
-from kernels.numeric.dtypes import ITEMSIZES
-from kernels.spec import Case
 from memory.fabric import Executable, Fabric
-from reports.record.record import Check, Mismatch
 from runner.case.contestant import Contestant
 from runner.explore.helper import HelperEnded
 from runner.explore.progress import progress_text

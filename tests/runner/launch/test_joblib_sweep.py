@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import load
 from reports.record.bundle import record_files
-from reports.record.record import load
 from reports.record.seal import broken
 from runner.command.worker import MODULE, Content
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record, Status, load
 from reports.record.bundle import record_files
-from reports.record.record import Record, Status, load
 from runner.records.command_json import RecordedWorker, command_document_of
 from tests.patience import NEVER_S, PATIENCE_S
 from tests.runner.launch.slurm_cluster import Cluster, cluster, why_not

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import load
 from reports.record.bundle import record_files
-from reports.record.record import load
 from runner.launch.files import LAUNCH, WorkerState
 from runner.records.command_json import CommandDocument, command_document_of
 from tests.patience import NEVER_S, PATIENCE_S

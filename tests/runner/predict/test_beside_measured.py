@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.record.record import PredictedTime, RecordedEnvironment, Timing
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
-from reports.record.record import PredictedTime, RecordedEnvironment, Timing
 from runner.case.contestant import Contestant
 from runner.gpu.reading import gpu_type
 from runner.predict import again, beside, budget, predicting, profiling

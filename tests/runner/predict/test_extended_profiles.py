@@ -6,8 +6,8 @@ from importlib import import_module
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import ALL_SPECS, find
-from kernels.spec import Case
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE, Tuning
 from memory.fabric import Executable
 from reports.publish import PLACE

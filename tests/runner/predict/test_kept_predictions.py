@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile import executable
-from kernels.spec import Case
 from reports.accepted import PREDICTED
 from reports.publish import PLACE
 from reports.record.bundle import read

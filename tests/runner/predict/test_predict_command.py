@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
 from runner.gpu.reading import gpu_type
 from runner.predict import asking, command, explaining, predicting, profiling, shown

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from runner.predict import budget, profiles, profiling
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import runnable_of, work_of

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from cases.case import Case
+from cases.record.prediction import PredictedTerms
 from kernels.catalogue import find
-from kernels.spec import Case
-from reports.record.prediction import PredictedTerms
 from runner.gpu.reading import gpu_type
 from runner.predict import assumptions
 from runner.predict.assumptions import LINK_FACTOR, SWITCH, WAIT_FACTOR, corners

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import KernelInfo
+from cases.record.record import KernelInfo
 from runner.predict import recorded_kernels
 from tests.reports.synthetic import record
 

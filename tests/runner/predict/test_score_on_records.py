@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.spec import Case
-from reports.record.record import KernelInfo, Record
+from cases.case import Case
+from cases.record.record import KernelInfo, Record
 from runner.predict.case_work import CaseWork
 from runner.predict.on_records import Asked, Scored, asked_of, correlations, report, scored, spearman
 from runner.predict.profiles import Found, Unprofiled

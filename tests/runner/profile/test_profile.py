@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import NAMES, find
-from kernels.spec import Case
 from runner.profile.simulate import CaseProfile, profile
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.extend import extended

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports import publish as tables
 from reports.__main__ import main as reports_main
 from reports.record import bundle
 from reports.record.bundle import LEVEL_NAME, SUFFIX
-from reports.record.record import Record
 from runner.predict import published, recorded_kernels
 from runner.predict.profiling import NotSimulated
 from runner.predict.published import PROFILES

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import FabricInfo, Record, Status
 from reports import publish as machines
 from reports.audit.order import alternates, pairs
 from reports.record.bundle import PLAN_NAME, read
-from reports.record.record import FabricInfo, Record, Status
 from runner.interrupt import Interrupted
 from runner.publish import command
 from runner.publish.command import LATER, Options, Seams, publish

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.record import bundle
-from reports.record.record import (
+from cases.record.record import (
     Check,
     RecordedEnvironment,
     RecordedPrediction,
@@ -17,6 +16,7 @@ from reports.record.record import (
     RecordedRequest,
     Status,
 )
+from reports.record import bundle
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from tests.reports.synthetic import record, refused
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Check, Record
 from reports.record import bundle, seal
-from reports.record.record import Check, Record
 from runner.__main__ import main
 from runner.case.contestant import Contestant
 from runner.command.job import usual_means

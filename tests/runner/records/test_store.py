@@ -15,10 +15,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from kernels.spec import Case
-from reports.record.record import Record, Status, load
+from cases.case import Case
+from cases.record.record import Record, Status, load
+from cases.record.shared import is_shared_file
 from reports.record.seal import broken
-from reports.record.shared import is_shared_file
 from runner.case.recorded import recorded_case
 from runner.records.store import Store, StoreError, record_paths
 

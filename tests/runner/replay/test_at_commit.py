@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cases.record.record import Record, Status
 from reports import publish
 from reports.record.bundle import read
-from reports.record.record import Record, Status
 from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits

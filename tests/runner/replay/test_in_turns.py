@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record
 from reports.audit.order import pairs
 from reports.record.bundle import read
-from reports.record.record import Record
 from runner.__main__ import main
 from runner.environment import worktree as worktrees
 from runner.environment.worktree import recorded_commit, worktree

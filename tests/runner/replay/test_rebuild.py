@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, RecordedRequest
 from reports.record.bundle import read, unpacked
-from reports.record.record import Record, RecordedRequest
 from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.replay.rebuild import Rebuilt, Wishes, rebuilt

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.record.record import Record, RecordedRefusal, Status
 from reports.record.bundle import read
-from reports.record.record import Record, RecordedRefusal, Status
 from runner.environment.repository import source_digests
 from runner.replay.refusals_again import refusals
 

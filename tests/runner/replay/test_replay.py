@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.record.bundle import read
-from reports.record.record import Record
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.command.running import Tools

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record, Status, from_json
 from reports.audit.worker import Rerun
 from reports.record.bundle import read
-from reports.record.record import Record, Status, from_json
 from runner.case.allowed_code import allowed_code
 from runner.replay.at_commit import Answers, at_commits
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reports.record.request import as_today
+from cases.record.request import as_today
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured

@@ -9,8 +9,9 @@ from functools import cache
 
 import pytest
 
-from kernels.catalogue import COLLECTIVES, OPS, SPECS, collective
-from kernels.spec import Case
+from cases.case import Case
+from cases.ops import COLLECTIVES, OPS, collective
+from kernels.catalogue import SPECS
 from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue
 from runner.custom.description import custom_job

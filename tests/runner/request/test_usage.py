@@ -16,9 +16,10 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from cases.dtypes import ALL, REDUCTIONS
+from cases.ops import COLLECTIVES
 from kernels.baselines import BASELINES
-from kernels.catalogue import ALL_SPECS, COLLECTIVES
-from kernels.numeric.dtypes import ALL, REDUCTIONS
+from kernels.catalogue import ALL_SPECS
 from runner import prove
 from runner.__main__ import main as runner_main
 from runner.case.cases import check_against_catalogue

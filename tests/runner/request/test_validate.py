@@ -14,9 +14,9 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from kernels.numeric.dtypes import ACCUMULATORS
-from kernels.spec import Inputs
-from reports.record.timing import Mode
+from cases.case import Inputs
+from cases.dtypes import ACCUMULATORS
+from cases.record.timing import Mode
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.experiments import experiments

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import ALL_SPECS, OPS
-from kernels.numeric.dtypes import ALL, REDUCTIONS
+from cases.dtypes import ALL, REDUCTIONS
+from cases.ops import OPS
+from kernels.catalogue import ALL_SPECS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import experiments
 from runner.request.schema import SECTIONS

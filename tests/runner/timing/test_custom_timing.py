@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from reports.record.record import LinkLimit
+from cases.record.record import LinkLimit
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import plan_of
 from runner.timing.custom import CustomMeasurePlan, CustomTimes, combine_custom, measure_custom

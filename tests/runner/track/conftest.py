@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.record.record import Record
+from cases.record.record import Record
 from runner.track.__main__ import main as send_later
 from tests.runner.conftest import Outcome
 

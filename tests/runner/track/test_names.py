@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.record.record import Record
+from cases.record.record import Record
 from reports.sent import command_metrics, metrics_of, missing_of, parameters_of
 from runner.track.names import Kept, series_name, series_of, series_tags
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request

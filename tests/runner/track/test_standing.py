@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports.figures import look
 from reports.record import bundle
-from reports.record.record import Record
 from reports.table.compare import is_baseline
 from runner.track.names import ACCUMULATORS, Kept, series_of
 from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings, study_colours

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.ahead import Compiler
-from kernels.spec import Case, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Traits
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kernels.spec import Case
+from cases.case import Case
+from cases.record.record import Status
 from kernels.tuned.table import Entry, Searched
 from reports.record.intervals import half_width, median_interval
-from reports.record.record import Status
 from runner.tune.entries import (
     Kept,
     chosen_names,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kernels.spec import Case
+from cases.case import Case
 from kernels.tuned.table import read
 from kernels.tuned_name import base_of, step_of
 from runner.gpu.names import CONF

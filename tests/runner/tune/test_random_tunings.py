@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from kernels.tuned_name import has_tuning, step_of
 from memory.fabric import Traits
 from runner.tune.candidates import MOST_LOADS, Candidates

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kernels.catalogue import OPS, collective
-from reports.record.record import Record
+from cases.ops import OPS, collective
+from cases.record.record import Record
 from runner.request.compose import compose_jobs, hydra_over
 from runner.tune.regret import SIZES, regrets, report, unseen_sizes
 from tests.golden import refused

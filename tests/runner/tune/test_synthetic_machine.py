@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find
-from kernels.spec import Case
 from kernels.tuned.table import Table, read
 from memory.fabric import Traits
 from runner.predict.case_work import CaseWork, Direction, PhaseWork

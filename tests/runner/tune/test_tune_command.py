@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import tuning_of
-from kernels.spec import Case
 from kernels.tuned.table import INSTRUCTIONS, read
 from kernels.tuned_name import has_tuning, step_of
 from reports.record.bundle import read as read_records

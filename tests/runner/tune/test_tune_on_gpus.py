@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernels.spec import Case
+from cases.case import Case
 from kernels.tuned.table import MICROSECONDS, read
 from kernels.tuned_name import base_of, step_of
 from memory.fabric import Traits

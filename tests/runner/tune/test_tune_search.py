@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
 from kernels.catalogue import find, tuning_of
-from kernels.spec import Case
 from kernels.tuned_name import base_of, has_tuning, step_of
 from memory.fabric import Traits
 from runner.tune.candidates import MOST_LOADS, Candidates

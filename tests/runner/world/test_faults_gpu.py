@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import runner
+from cases.case import Case
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case import program
 from runner.case.program import Plan, run_case
 from runner.command.job import read_traits

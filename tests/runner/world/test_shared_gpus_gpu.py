@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import symlab
-from reports.record.record import Status
+from cases.record.record import Status
 from runner.world.fabrics import look
 from symlab.command import main
 

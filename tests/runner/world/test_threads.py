@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cases.finding import Finding
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, PeerLost, Region
 from runner.world import threads as threads_module
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
-from simulator.races.finding import Finding
 from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed, until, within

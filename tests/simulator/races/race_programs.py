@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from simulator_harness import executable, make_world, module, put, start, succeed
 
+from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
-from simulator.races.finding import Finding
 
 
 def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from cases.case import Case
+from cases.finding import Finding
 from kernels.catalogue import NAMES, find
 from kernels.compile import executable
-from kernels.spec import Case
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
-from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 SAMPLE = ("all_reduce/ll", "all_reduce/multimem_two_shot", "all_gather/bulk")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.races.finding import Finding
+from cases.finding import Finding
 from tests.simulator.races.race_programs import found, missing
 
 DEVICE_CODE = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cases.finding import Finding
 from simulator.races.clocks import COPY_CODE, HOST_CODE, SPAN_CODE, WARP_CODE, span_code, warps_of_codes
-from simulator.races.finding import Finding
 from tests.simulator.races import race_programs
 
 SHARED = ".shared .align 16 .b8 buffer[64];\n.shared .align 8 .b64 barrier;"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from simulator_harness import executable, make_world, module, put, start, succeed
 
+from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
 from simulator.races.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
-from simulator.races.finding import Finding
 from tests.golden import same_text
 
 PARAMETERS = ["u64 data", "u64 peer", "u32 from"]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from simulator_harness import executable, make_world, module, put, start, succeed
 
+from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
 from simulator.isa import tearing
 from simulator.memory.space import MULTICAST
 from simulator.observe.events import Access, Listener, Stored
-from simulator.races.finding import Finding
 from simulator.world import SimulatedWorld
 
 SEEDS = range(12)

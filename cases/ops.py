@@ -1,0 +1,316 @@
+"""What each op means, apart from how it is done: counts, outputs, bus factor, as a Collective each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cases.case import Case, Sends
+from cases.refusal import unknown_name
+from cases.sends import ROOM, sends_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What an op means, apart from how it is done.
+
+    counts(numel, world_size) gives the elements of one rank's input and output buffer. outputs(inputs, rank, root)
+    gives, for the world's inputs (one 1-D tensor a rank), the parts that are reduced into that rank's output, in rank
+    order; where the op reduces nothing, the one tensor whose bits must come out; None where this rank's output is to
+    stay as it was. bus_factor(world_size) is nccl-tests' busbw = algbw * factor.
+
+    chunked: numel is divided into world_size equal chunks, so it has to be a multiple of world_size. in_place(numel,
+    world_size, rank) gives the elements at which input and output begin in the one buffer of max(counts) elements that
+    they share, as in NCCL; None where the op has no such form.
+
+    sends(case), of an op with counts per peer, gives the elements that each rank sends to each; None of other ops. What
+    a rank sends lies in its input in the order of the ranks it is for, what it gets in its output in the order of the
+    ranks it is from, without gaps; counts() then is the room of both buffers, and a rank's output may fill a part of
+    it, whose rest stays as it was. outputs(inputs, rank, root) is what uniform counts give.
+    """
+
+    op: str
+    summary: str
+    counts: Callable[[int, int], tuple[int, int]]
+    outputs: Callable[[list[torch.Tensor], int, int], list[torch.Tensor] | None]
+    bus_factor: Callable[[int], float]
+    same_on_all_ranks: bool
+    reduces: bool = True
+    rooted: bool = False
+    chunked: bool = False
+    in_place: Callable[[int, int, int], tuple[int, int]] | None = None
+    sends: Callable[[Case], Sends] | None = None
+
+    def parts(self, case: Case, inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor] | None:
+        """Return outputs() for a case: with its root, or its counts per peer."""
+        return (
+            self.outputs(inputs, rank, case.root) if self.sends is None else [exchanged(inputs, self.sends(case), rank)]
+        )
+
+    def received(self, case: Case, rank: int) -> int:
+        """Return the elements of a rank's output that the op fills, from its beginning on."""
+        if self.sends is None:
+            return self.counts(case.numel, case.world_size)[1]
+        return sum(row[rank] for row in self.sends(case))
+
+    def gives(self, case: Case, rank: int) -> bool:
+        """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
+        import torch  # takes seconds, and the catalogue is read before anything runs
+
+        nothing = [torch.empty(0, device="cpu")] * case.world_size
+        return self.outputs(nothing, rank, case.root) is not None
+
+
+def exchanged(inputs: list[torch.Tensor], sends: Sends, rank: int) -> torch.Tensor:
+    """Return what a rank gets of all ranks' inputs (1-D) by counts per peer: 1-D, in the order of the ranks."""
+    import torch
+
+    starts = [sum(row[:rank]) for row in sends]
+    return torch.cat([one[at : at + row[rank]] for one, row, at in zip(inputs, sends, starts, strict=True)])
+
+
+def _whole(numel: int, world_size: int) -> tuple[int, int]:
+    return numel, numel
+
+
+def _share(world_size: int) -> float:
+    return (world_size - 1) / world_size
+
+
+def _one(world_size: int) -> float:
+    return 1.0
+
+
+def _at_the_beginning(numel: int, world_size: int, rank: int) -> tuple[int, int]:
+    return 0, 0
+
+
+def _all_of_each(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    return inputs
+
+
+def _in_rank_order(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    import torch  # takes seconds, and ops are read before anything runs
+
+    return [torch.cat(inputs)]
+
+
+def _there_and_back(world_size: int) -> float:
+    return 2 * (world_size - 1) / world_size
+
+
+ALL_REDUCE = Collective(
+    op="all_reduce",
+    summary="every rank gets the reduction of all inputs",
+    counts=_whole,
+    outputs=_all_of_each,
+    bus_factor=_there_and_back,
+    same_on_all_ranks=True,
+    in_place=_at_the_beginning,
+)
+"""Each rank gives numel elements and gets the elementwise reduction of all ranks' elements."""
+
+
+def _scattered(numel: int, world_size: int) -> tuple[int, int]:
+    return numel, numel // world_size
+
+
+def _chunk_of_each(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    chunk = inputs[0].numel() // len(inputs)
+    return [one[rank * chunk : (rank + 1) * chunk] for one in inputs]
+
+
+def _output_at_its_chunk(numel: int, world_size: int, rank: int) -> tuple[int, int]:
+    return 0, rank * (numel // world_size)
+
+
+REDUCE_SCATTER = Collective(
+    op="reduce_scatter",
+    summary="every rank gets its chunk of the reduction of all inputs",
+    counts=_scattered,
+    outputs=_chunk_of_each,
+    bus_factor=_share,
+    same_on_all_ranks=False,
+    chunked=True,
+    in_place=_output_at_its_chunk,
+)
+"""Each rank gives numel elements and gets its chunk of their elementwise reduction."""
+
+
+def _gathered(numel: int, world_size: int) -> tuple[int, int]:
+    return numel // world_size, numel
+
+
+def _input_at_its_chunk(numel: int, world_size: int, rank: int) -> tuple[int, int]:
+    return rank * (numel // world_size), 0
+
+
+ALL_GATHER = Collective(
+    op="all_gather",
+    summary="every rank gets the chunks of all ranks, in rank order",
+    counts=_gathered,
+    outputs=_in_rank_order,
+    bus_factor=_share,
+    same_on_all_ranks=True,
+    reduces=False,
+    chunked=True,
+    in_place=_input_at_its_chunk,
+)
+"""Each rank gives its chunk and gets the chunks of all, numel elements in rank order."""
+
+
+def _of_the_root(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    return [inputs[root]]
+
+
+BROADCAST = Collective(
+    op="broadcast",
+    summary="every rank gets the root's input",
+    counts=_whole,
+    outputs=_of_the_root,
+    bus_factor=_one,
+    same_on_all_ranks=True,
+    reduces=False,
+    rooted=True,
+    in_place=_at_the_beginning,
+)
+"""The root gives numel elements, and every rank gets them."""
+
+
+def _all_to_the_root(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    return inputs if rank == root else None
+
+
+REDUCE = Collective(
+    op="reduce",
+    summary="the root gets the reduction of all inputs",
+    counts=_whole,
+    outputs=_all_to_the_root,
+    bus_factor=_one,
+    same_on_all_ranks=False,
+    rooted=True,
+    in_place=_at_the_beginning,
+)
+"""Each rank gives numel elements, and the root gets the elementwise reduction of all."""
+
+
+def _chunks_for_it(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    import torch
+
+    return [torch.cat(_chunk_of_each(inputs, rank, root) or [])]
+
+
+ALL_TO_ALL = Collective(
+    op="all_to_all",
+    summary="every rank gets the chunk for it from every rank",
+    counts=_whole,
+    outputs=_chunks_for_it,
+    bus_factor=_share,
+    same_on_all_ranks=False,
+    reduces=False,
+    chunked=True,
+)
+"""Each rank gives a chunk for each rank and gets the chunks for it, in rank order."""
+
+
+def _rooms(numel: int, world_size: int) -> tuple[int, int]:
+    return ROOM * numel, ROOM * numel
+
+
+def _exchanged_evenly(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    ranks = len(inputs)
+    chunk = inputs[0].numel() // (ROOM * ranks)
+    return [exchanged(inputs, ((chunk,) * ranks,) * ranks, rank)]
+
+
+ALL_TO_ALL_V = Collective(
+    op="all_to_all_v",
+    summary="every rank gets what every rank has for it, by counts per peer",
+    counts=_rooms,
+    outputs=_exchanged_evenly,
+    bus_factor=_share,
+    same_on_all_ranks=False,
+    reduces=False,
+    chunked=True,
+    sends=sends_of,
+)
+"""Each rank gives each rank as much as it has for it, and gets what others have for it.
+
+It is all_to_all with counts per peer, as the dispatch of a mixture of experts has it. A rank knows only how much it
+sends. Both buffers are packed, as of torch.distributed.all_to_all_single with split sizes: what a rank gets lies
+without gaps in the order of the ranks it is from, so that one grouped product can take it as it is, and the memory is
+that of what arrives and not of the largest message from every rank. The price is that a rank must know what others send
+before it can store: the algorithms say how counts travel.
+
+size_bytes is what one rank sends if the counts are uniform, as in nccl-tests' alltoall; others distribute the total of
+all ranks (cases/sends.py). The bus factor is alltoall's for all counts, over the bytes of the mean rank: a bus
+bandwidth below that of uniform counts is the cost of the imbalance, which a factor over the busiest rank's bytes would
+hide. nccl-tests has no such op.
+"""
+
+
+def _of_the_rank_before(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    return [inputs[(rank - 1) % len(inputs)]]
+
+
+SEND_RECV = Collective(
+    op="send_recv",
+    summary="every rank gets the input of the rank before it",
+    counts=_whole,
+    outputs=_of_the_rank_before,
+    bus_factor=_one,
+    same_on_all_ranks=False,
+    reduces=False,
+)
+"""Each rank gives numel elements to the next rank, the last to the first: a ring shift."""
+
+
+def _tokens(numel: int, world_size: int) -> tuple[int, int]:
+    return numel, numel * world_size
+
+
+def _none(world_size: int) -> float:
+    return 0.0
+
+
+BARRIER = Collective(
+    op="barrier",
+    summary="no rank leaves before all have arrived; each leaves with the tokens of all",
+    counts=_tokens,
+    outputs=_in_rank_order,
+    bus_factor=_none,
+    same_on_all_ranks=True,
+    reduces=False,
+)
+"""No rank leaves before all have arrived.
+
+Each rank brings a token, numel elements that it hands to all before it arrives, and leaves with those of all ranks: so
+a barrier that lets a rank go too early, or does not order what was written before it, gives a wrong output.
+"""
+
+COLLECTIVES = (
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    ALL_GATHER,
+    BROADCAST,
+    REDUCE,
+    ALL_TO_ALL,
+    ALL_TO_ALL_V,
+    SEND_RECV,
+    BARRIER,
+)
+"""All ops, listed by hand: what is not here does not exist."""
+
+OPS: tuple[str, ...] = tuple(one.op for one in COLLECTIVES)
+
+
+def collective(op: str) -> Collective:
+    """What an op means; ValueError with the nearest names if there is none."""
+    for known in COLLECTIVES:
+        if known.op == op:
+            return known
+    raise ValueError(unknown_name("op", op, OPS))

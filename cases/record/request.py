@@ -1,0 +1,95 @@
+"""What a record says of the command that made it, and of where that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from cases.documents import AT_LEAST, Open
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest(Open):
+    """The command that asked for a case.
+
+    command names it, and with it the folder of its records; "" if the record does not say. command_line is how it was
+    started. job counts from 0 the jobs of a sweep; jobs is their number, None if the record does not say. overrides are
+    the job's; configuration is what they compose to. resolved has the names that a configuration left open: dtype,
+    accumulator, reduction. replays names the records that a replay repeats. kernel is what our kernel was given beside
+    the case: its choices and its patience in seconds, a tuning on trial, and the table that chose it. config_dir has
+    folder and digest of the configurations that --config-dir added, None without that option. brought has, by
+    algorithm, the place that a kernel was brought from, its digest, and which of its files are kept beside the record;
+    None if the job brings none. resumed is None of what ran before the command was cut short; else the number, from 1,
+    of the resumption that ran the case.
+    """
+
+    PLACE: ClassVar[str] = "request"
+
+    command: str = ""
+    command_line: tuple[str, ...] = ()
+    experiment: str = ""
+    job: int = field(default=0, metadata={AT_LEAST: 0})
+    jobs: int | None = field(default=None, metadata={AT_LEAST: 1})
+    overrides: tuple[str, ...] = ()
+    configuration: dict[str, Any] | None = None
+    resolved: dict[str, Any] | None = None
+    replays: dict[str, Any] | None = None
+    kernel: dict[str, Any] | None = None
+    config_dir: dict[str, Any] | None = None
+    brought: dict[str, Any] | None = None
+    resumed: int | None = field(default=None, metadata={AT_LEAST: 1})
+
+    @property
+    def chosen_by(self) -> str:
+        """The word for which a table chose the case's kernel, "best"; "" if the case was asked for by name."""
+        chosen = (self.kernel or {}).get("chosen")
+        word = chosen.get("by") if isinstance(chosen, Mapping) else ""
+        return word if isinstance(word, str) else ""
+
+
+def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration in today's form: in records of before schema 5, check is true or false."""
+    found = dict(configuration)
+    if not isinstance(found.get("check", {}), Mapping):
+        found["check"] = {"results": found["check"], "races": False}
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEnvironment(Open):
+    """Where a case ran, as runner.environment captured it; every field is None where the record does not say.
+
+    git: the commit and what differs from it. packages: versions by name, None for what is not installed. sources: a
+    digest for each package of this project. gpus: one object a GPU; gpu_pairs: how any two are connected. variables:
+    those of the process environment that may be kept, and the number of the others. not_captured: reasons by name for
+    what was unavailable. capture_s: seconds that the capture took. world: what the ranks added. problem: why the
+    capture failed as a whole.
+    """
+
+    PLACE: ClassVar[str] = "environment"
+
+    git: dict[str, Any] | None = None
+    python: dict[str, Any] | None = None
+    torch: dict[str, Any] | None = None
+    packages: dict[str, Any] | None = None
+    sources: dict[str, Any] | None = None
+    host: dict[str, Any] | None = None
+    gpus: tuple[dict[str, Any], ...] | None = None
+    gpu_pairs: dict[str, Any] | None = None
+    cuda_driver: str | None = None
+    launch: dict[str, Any] | None = None
+    variables: dict[str, Any] | None = None
+    not_captured: dict[str, Any] | None = None
+    capture_s: float | None = None
+    world: dict[str, Any] | None = None
+    problem: str | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the GPUs that ranks have, each once; of the machine's if ranks said nothing."""
+        ranks = (self.world or {}).get("ranks")
+        devices = [one.get("device") for one in ranks if isinstance(one, dict)] if isinstance(ranks, list) else []
+        names = [str(one["name"]) for one in devices if isinstance(one, dict) and one.get("name")]
+        names = names or [str(one["model"]) for one in self.gpus or () if one.get("model")]
+        return tuple(dict.fromkeys(names))

@@ -1,0 +1,592 @@
+"""Records: what they refuse to say, and that their JSON is standard and gives them back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.record.record import (
+    CHECK_WAS_OFF,
+    SCHEMA_VERSION,
+    Check,
+    FabricInfo,
+    KernelInfo,
+    LinkLimit,
+    Mismatch,
+    PredictedTerms,
+    PredictedTime,
+    Record,
+    RecordedCase,
+    RecordedEnvironment,
+    RecordedPrediction,
+    RecordedRefusal,
+    RecordedRequest,
+    Status,
+    Timing,
+    from_json,
+    load,
+)
+from tests.golden import refused
+from tests.reports.raced import finding
+
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
+"""A record as each schema wrote it, never to be written again: what readers have to take for ever."""
+
+CASE = RecordedCase(
+    op="all_reduce",
+    algorithm="one_shot",
+    dtype="bfloat16",
+    accumulator="float32",
+    reduction="sum",
+    size_bytes=1024,
+    world_size=4,
+    placement="out_of_place",
+    inputs="normal",
+    seed=0,
+)
+ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
+OLD_ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
+"""The id of the examples of schemas 1 to 3."""
+MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
+CHECK = Check(
+    method="bitwise_fold",
+    elements=4096,
+    wrong=0,
+    max_absolute_error=0.0,
+    max_ulp_error=1,
+    rms_ulp_error=0.25,
+    ranks_equal=True,
+    launches=2,
+    launches_equal=True,
+)
+DIGESTED = dataclasses.replace(
+    CHECK, input_digests=tuple(digit * 64 for digit in "0123"), output_digests=(("e" * 64,) * 2,) * 3 + ((),)
+)
+WRONG_CHECK = dataclasses.replace(CHECK, wrong=3, first_mismatch=MISMATCH, max_absolute_error=math.nan)
+SIMULATOR = FabricInfo("simulator", "sm_90a", 4, 1 << 28, True, "", True, settings={"multimem": "exact", "seed": 0})
+GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast=False, multicast_reason="no NVSwitch")
+KERNEL = KernelInfo(
+    "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
+)
+TIMING = Timing(
+    mode="graph",
+    window="kernel",
+    l2="rotate",
+    slots=64,
+    slot_bytes=2048,
+    warmup_calls=3,
+    calls_per_sample=20,
+    bus_factor=1.5,
+    samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
+    checked_before=4096,
+    checked_after=4096,
+    interleaved_with=("nccl", "torch/two_shot"),
+    limit=LinkLimit(380.5, 369.25, 1 << 28),
+    devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
+    l2_bytes=50 << 20,
+)
+
+
+REFUSED: dict[str, Any] = {"status": Status.REFUSED, "check": None, "reason": "no multicast"}
+REFUSAL = RecordedRefusal("multicast", "no multicast", "take one_shot")
+
+
+def record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "id": ID,
+        "status": Status.PASSED,
+        "case": CASE,
+        "started": "2026-11-20T12:00:00.000+00:00",
+        "ended": "2026-11-20T12:00:01.500Z",
+        "duration_s": 1.5,
+        "fabric": SIMULATOR,
+        "kernel": KERNEL,
+        "check": CHECK,
+        "counters": {"instructions": 12, "bytes": {"peer_read": 3}},
+        "environment": RecordedEnvironment(git={"dirty": None}),
+        "request": RecordedRequest.read({"overrides": ["+exp=x"]}),
+    }
+    return Record(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        record(),
+        record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
+        record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
+        record(**REFUSED, refusal=REFUSAL),
+        record(fabric=GPUS, timing=TIMING),
+        record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
+        record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
+        record(check=None, reason=CHECK_WAS_OFF),
+        record(check=DIGESTED),
+    ],
+)
+def test_round_trip(made: Record, tmp_path: Path) -> None:
+    text = made.to_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    path = tmp_path / "record.json"
+    path.write_text(text, encoding="utf-8")
+    again = load(path)
+    # NaN is unlike itself, so the texts are compared, and the objects where no NaN is in the way
+    assert again.to_json() == text
+    if made.check is not WRONG_CHECK:
+        assert again == made
+    assert json.loads(text)["schema"] == SCHEMA_VERSION == 8
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
+def test_floats_survive(value: float) -> None:
+    mismatch = dataclasses.replace(MISMATCH, expected=value)
+    check = dataclasses.replace(WRONG_CHECK, first_mismatch=mismatch)
+    again = from_json(record(status=Status.WRONG, check=check).to_json())
+    assert again.check is not None
+    assert again.check.first_mismatch is not None
+    read = again.check.first_mismatch.expected
+    assert read.hex() == value.hex()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"timing": TIMING},
+        {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
+        {"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK},
+        {"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF},
+        {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
+        {"library": "NCCL 2.28.9"},
+        {"status": Status.REFUSED, "check": None},
+        {"status": Status.FAILED, "check": None, "reason": " "},
+        {"status": Status.DEADLOCK, "check": None},
+        {"status": Status.TIMEOUT, "check": None},
+        {"status": Status.TIMEOUT, "reason": "slow"},
+        {"check": None},
+        {"check": None, "reason": "trust me"},
+        {"check": WRONG_CHECK},
+        {"check": dataclasses.replace(CHECK, ranks_equal=False)},
+        {"check": dataclasses.replace(CHECK, launches_equal=False)},
+        {"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))},
+        {"status": Status.WRONG},
+        {"status": Status.WRONG, "check": None, "reason": "bad"},
+        {"fabric": None},
+        {"fabric": dataclasses.replace(SIMULATOR, world_size=8)},
+        {"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")},
+        {"kernel": dataclasses.replace(KERNEL, arch="sm_100a")},
+        {"status": "PASSED", "check": None, "reason": "trust me"},
+        {"case": {"op": "all_reduce"}},
+        {"id": "all_reduce-two_shot"},
+        {"id": "all_reduce-one_shot-bfloat16"},
+        {"case": dataclasses.replace(CASE, other={"tiles": 4})},
+        {"refusal": REFUSAL},
+        {**REFUSED, "refusal": REFUSAL, "schema": 3},
+        {"started": "2026-11-20T12:00:00"},
+        {"ended": "2026-11-20T12:00:00+02:00"},
+        {"ended": "yesterday"},
+        {"duration_s": math.nan},
+        {"duration_s": -1.0},
+        {"schema": 0},
+        {"schema": 9},
+        {"schema": 1, "library": "NCCL 2.28.9", "kernel": None},
+        {"id": ""},
+        {"counters": {"rate": math.inf}},
+    ],
+)
+def test_broken_rules(changes: dict[str, Any]) -> None:
+    with refused():
+        record(**changes)
+
+
+def test_equality_that_is_not_promised_is_no_fault() -> None:
+    loose = dataclasses.replace(CHECK, ranks_equal=False, ranks_equal_promised=False)
+    loose = dataclasses.replace(loose, launches_equal=False, launches_equal_promised=False)
+    assert loose.faults == ()
+    assert record(check=loose).verified
+
+
+def test_unchecked_is_not_verified() -> None:
+    assert not record(check=None, reason=CHECK_WAS_OFF).verified
+    assert record().verified
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "allclose"},
+        {"wrong": 1},
+        {"first_mismatch": MISMATCH},
+        {"launches": 0},
+        {"method": "bound"},
+        {"bound": "x", "bound_value": 1.0},
+        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5},
+        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan},
+    ],
+)
+def test_broken_checks(changes: dict[str, Any]) -> None:
+    with refused():
+        dataclasses.replace(CHECK, **changes)
+
+
+def test_an_empty_message_has_a_check_of_no_elements() -> None:
+    none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
+    empty = record(check=none, case=dataclasses.replace(CASE, size_bytes=0), id=ID.replace("1024B", "0B"))
+    with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
+        record(check=none)
+    assert from_json(empty.to_json()) == empty
+    assert empty.verified
+
+
+@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
+def test_methods_without_a_bound(method: str) -> None:
+    assert dataclasses.replace(CHECK, method=method).faults == ()
+
+
+def test_a_case_may_have_root_and_offset_and_need_not() -> None:
+    case = dataclasses.replace(CASE, op="broadcast", root=3, offset=1)
+    placed = record(case=case, kernel=None, id=f"{ID}-r3-o1".replace("all_reduce", "broadcast"))
+    assert from_json(placed.to_json()).case.root == 3
+    before = load(EXAMPLES / "schema3.json")
+    assert (before.case.root, before.case.offset) == (0, 0)
+    assert "root" not in json.loads(before.to_json())["case"]
+
+
+def test_newer_schema_is_refused_naming_both() -> None:
+    document = json.loads(record().to_json()) | {"schema": 9, "surprise": 1}
+    with pytest.raises(ValueError, match=r"run/x\.json: written with schema 9, .* up to schema 8"):
+        from_json(json.dumps(document), "run/x.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"surprise": 1},
+        {"duration_s": "1.5"},
+        {"status": "GREAT"},
+        {"check": {"method": "bitwise"}},
+        {"kernel": []},
+        {"schema": True},
+        {"schema": 0},
+        {"schema": 1, "timing": {"mode": "graph"}},
+    ],
+)
+def test_strange_documents(change: dict[str, Any]) -> None:
+    document = json.loads(record().to_json()) | change
+    with refused():
+        from_json(json.dumps(document), "x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"case": {"size_bytes": "abc"}},
+        {"case": {"size_bytes": -4}},
+        {"case": {"world_size": True}},
+        {"case": {"world_size": 0}},
+        {"case": {"dtype": None}},
+        {"case": []},
+        {"request": {"job": "x"}},
+        {"request": {"jobs": 1.5}},
+        {"request": {"overrides": "a=b"}},
+        {"request": {"overrides": ["a=b", 1]}},
+        {"request": {"configuration": 5}},
+        {"environment": {"git": "abc"}},
+        {"environment": {"gpus": [1]}},
+        {"environment": {"capture_s": "1"}},
+    ],
+)
+def test_values_of_a_wrong_type_are_named(changes: dict[str, Any]) -> None:
+    document = json.loads(record().to_json())
+    for part, values in changes.items():
+        document[part] = document[part] | values if values else values
+    with refused():
+        from_json(json.dumps(document), "x.json")
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"duration_s": 10**400},
+        {"check": {"max_ulp_error": 1 << 64}},
+        {"check": {"max_absolute_error": 10**400}},
+        {"case": {"size_bytes": 10**400}},
+        {"request": {"configuration": {"a": [10**400]}}},
+        {"environment": {"capture_s": 10**400}},
+        {"counters": {"of": nested(900)}},
+        {"environment": {"weather": nested(900)}},
+        {"duration_s": nested(900)},
+        {"case": {"dtype": nested(900)}},
+        {"kernel": nested(900)},
+        {"reason": "half: \ud83d"},
+        {"environment": {"host": {"\udcff": 1}}},
+        {"id": "a\nb\x1b[2J"},
+    ],
+)
+def test_absurd_values_are_named_in_one_line(changes: dict[str, Any]) -> None:
+    document = json.loads(record().to_json())
+    for part, values in changes.items():
+        document[part] = document[part] | values if isinstance(values, dict) else values
+    with refused() as caught:
+        from_json(json.dumps(document), "x.json")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"status":', '"status": "WRONG", "status":', 'not JSON .the key "status" is given twice'),
+        ('"root":', '"root": 1, "root":', 'not JSON .the key "root" is given twice'),
+        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s: Infinity is no float"),
+        ('"duration_s": 0.25', '"duration_s": NaN', "not JSON"),
+        ('"duration_s": 0.25', f'"duration_s": {"1" * 5000}', "not JSON"),
+        ('"duration_s": 0.25', f'"duration_s": {"[" * 100_000}', "not JSON .nested too deeply"),
+    ],
+)
+def test_absurd_texts_are_named_in_one_line(old: str, new: str, message: str) -> None:
+    text = dataclasses.replace(record(), duration_s=0.25).to_json()
+    assert text.count(old) == 1
+    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
+        from_json(text.replace(old, new), "x.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_largest_values_that_are_taken_come_back() -> None:
+    document = json.loads(record().to_json())
+    document["counters"] = {"most": (1 << 64) - 1, "least": -(1 << 63), "deep": nested(98), "text": "\U0001f600"}
+    again = from_json(json.dumps(document))
+    assert again.counters == document["counters"]
+    assert from_json(again.to_json()) == again
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_mutated_records_nothing_but_a_value_error_comes(seed: int) -> None:
+    """Each mutation is refused in one line, or read and written again as the same record."""
+    rng = random.Random(seed)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.json"))]
+    taken = 0
+    for _ in range(500):
+        text = json.dumps(_mutated(json.loads(rng.choice(texts)), rng))
+        read, message = _read(text)
+        assert read is not None or (message.startswith("x.json: ") and "\n" not in message)
+        if read is not None:
+            taken += 1
+            assert from_json(read.to_json()).to_json() == read.to_json()
+    assert taken > 20
+
+
+def _read(text: str) -> tuple[Record | None, str]:
+    """The record in a text, or the message that refuses it."""
+    try:
+        return from_json(text, "x.json"), ""
+    except ValueError as error:
+        return None, "" if isinstance(error, UnicodeError) else str(error)
+
+
+ABSURD = (
+    *(None, True, -1, 1 << 63, 1 << 64, 10**400, 1e308, math.inf, math.nan, "", "NaN", "x\ny", "\ud800", "\x00"),
+    *([], {}, [[1]], {"": {}}, nested(99), nested(101), nested(400), "0001-01-01T00:00:00+00:00"),
+)
+
+
+def _mutated(document: Any, rng: random.Random) -> Any:
+    """The document with one value, however deep, replaced, removed, or moved one deeper."""
+    holder, key = document, rng.choice(list(document))
+    while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < 0.7:
+        holder = holder[key]
+        key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+    kind = rng.randrange(4)
+    if kind == 0:
+        del holder[key]
+    elif kind == 1:
+        holder[key] = [holder[key]]
+    else:
+        holder[key] = rng.choice(ABSURD)
+    return document
+
+
+@pytest.mark.parametrize("name", ["op", "algorithm", "reduction", "world_size", "seed"])
+def test_a_case_that_lacks_a_field_is_refused(name: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    del document["case"][name]
+    with pytest.raises(ValueError, match=f"case lacks {name}"):
+        from_json(json.dumps(document))
+
+
+def test_what_a_part_cannot_hold_is_named() -> None:
+    with pytest.raises(ValueError, match=r"environment.x\[0\].y"):
+        RecordedEnvironment(other={"x": [{"y": object()}]})
+    with pytest.raises(ValueError, match="request: keys must be text"):
+        RecordedRequest.read({1: "x"})  # type: ignore[dict-item]
+
+
+def test_unknown_keys_are_kept_in_their_order() -> None:
+    """To the byte, wherever they stand, and as null where they were null."""
+    document = json.loads((EXAMPLES / "schema3.json").read_text(encoding="utf-8"))
+    document["case"] = {"tiles": [1, {"of": None}]} | document["case"] | {"z": 1}
+    document["request"] = {"z": 2, "jobs": None, "other": 1} | document["request"] | {"order": ["b", "a"]}
+    document["environment"] = {"gpus": None, "weather": "fair", "capture_s": 1} | document["environment"]
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    read = from_json(text)
+    assert read.to_json() == text
+    assert read.environment.other == {"weather": "fair"}
+    assert (read.environment.gpus, read.request.jobs) == (None, None)
+    changed = dataclasses.replace(read, request=dataclasses.replace(read.request, kernel={"patience_s": 1.0}))
+    assert json.loads(changed.to_json())["request"] == document["request"] | {"kernel": {"patience_s": 1.0}}
+
+
+def test_today_all_fields_of_a_case_are_written() -> None:
+    written = json.loads(record().to_json())
+    before = json.loads((EXAMPLES / "schema3.json").read_text())["case"]
+    assert list(written["case"]) == [*before, "root", "offset", "stress"]
+    assert written["environment"] == {"git": {"dirty": None}}
+    assert "refusal" not in written
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
+def test_not_records(text: str) -> None:
+    with pytest.raises(ValueError, match=r"here: not"):
+        from_json(text, "here")
+
+
+def old(schema: int, **changes: Any) -> Record:
+    """The record of an example."""
+    case = dataclasses.replace(CASE, order=tuple(CASE.document())[:-2])
+    return record(**({"id": OLD_ID, "case": case, "schema": schema} | changes))
+
+
+def of_nccl(made: Record) -> Record:
+    case = dataclasses.replace(made.case, algorithm="nccl", accumulator="library")
+    return dataclasses.replace(
+        made, case=case, id=made.id.replace("one_shot-bfloat16-float32", "nccl-bfloat16-library")
+    )
+
+
+OF_SCHEMA_5: dict[str, Any] = {
+    "check": DIGESTED,
+    "kernel": dataclasses.replace(KERNEL, code_digest="sha256:cc"),
+    "findings": (finding("advisory", assumption="vector_16"),),
+}
+OF_SCHEMA_6 = RecordedRequest(
+    command="20261122T120000Z-all_reduce-00000000",
+    overrides=("+exp=x",),
+    kernel={"choices": {"threads": 512}},
+    resumed=1,
+)
+OF_SCHEMA_7: dict[str, Any] = {
+    "fabric": GPUS,
+    "kernel": None,
+    "library": "NCCL 2.28.9",
+    "check": DIGESTED,
+    "counters": {},
+    "timing": dataclasses.replace(TIMING, kernels=("ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32",)),
+    "request": OF_SCHEMA_6,
+}
+
+
+OF_SCHEMA_8: dict[str, Any] = {
+    **OF_SCHEMA_7,
+    "kernel": KERNEL,
+    "library": "",
+    "timing": TIMING,
+    "prediction": RecordedPrediction(
+        PredictedTime(
+            gpu="h200",
+            floors_digest="sha256:" + "a" * 64,
+            constants_digest="sha256:" + "b" * 64,
+            time_us=2.0,
+            low_us=1.75,
+            high_us=2.25,
+            regime="latency",
+            ratio=1.25,
+            terms=PredictedTerms(launch_us=0.5, begin_us=0.25, least_us=1.0, link_us=0.125, more_us=0.25, cold_us=0.0),
+            path_us={"hop": 1.0, "fence": 0.25},
+            work={"least": {"hop": 2.0}, "steps": {"fence": 1.0, "hop": 2.0}, "directions": [], "how": "simulated"},
+            remarks=("3 ranks: the interval is of cases on 2 and 4 GPUs",),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("schema1.json", old(1)),
+        ("schema2.json", old(2, fabric=GPUS, timing=TIMING)),
+        ("schema2_library.json", of_nccl(old(2, fabric=GPUS, timing=TIMING, kernel=None, library="NCCL 2.28.9"))),
+        ("schema3.json", old(3, fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema4.json", record(schema=4, fabric=GPUS, timing=TIMING, check=DIGESTED)),
+        ("schema5.json", record(schema=5, **OF_SCHEMA_5)),
+        ("schema6.json", record(schema=6, **OF_SCHEMA_5, request=OF_SCHEMA_6)),
+        ("schema7.json", record(schema=7, **OF_SCHEMA_7)),
+        ("schema8.json", record(schema=8, **OF_SCHEMA_8)),
+    ],
+)
+def test_every_schema_is_still_read(name: str, expected: Record) -> None:
+    path = EXAMPLES / name
+    assert load(path) == expected
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert stored["schema"] == int(name[len("schema")])
+    assert load(path).to_json() == path.read_text(encoding="utf-8"), "what was read is written as it was"
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.json"):
+        load(tmp_path / "gone.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"binary\.json"):
+        load(tmp_path / "binary.json")
+
+
+def test_parts_are_copied() -> None:
+    counters = {"bytes": {"peer_read": 3}}
+    made = record(counters=counters)
+    counters["bytes"]["peer_read"] = 4
+    assert made.counters == {"bytes": {"peer_read": 3}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output_digests": None},
+        {"input_digests": None},
+        {"input_digests": ("0" * 63,) * 4},
+        {"output_digests": (("E" * 64,) * 2,) * 4},
+        {"input_digests": ("0" * 64,) * 3},
+        {"output_digests": (("e" * 64,),) * 4},
+        {"output_digests": (("e" * 64, "f" * 64),) * 4},
+        {"launches_equal": False, "launches_equal_promised": False},
+    ],
+)
+def test_digests_that_contradict_themselves(changes: dict[str, Any]) -> None:
+    with refused():
+        dataclasses.replace(DIGESTED, **changes)
+
+
+def test_digests_are_of_all_ranks() -> None:
+    with pytest.raises(ValueError, match="digests of 3 ranks, the case has 4"):
+        record(
+            check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
+        )
+
+
+@pytest.mark.parametrize("place", ["environment", "request", "counters", "case"])
+def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
+    document = json.loads((EXAMPLES / "schema2.json").read_text(encoding="utf-8"))
+    document[place]["nested"] = {"value": [0.5, "LARGE"]}
+    text = json.dumps(document).replace('"LARGE"', "1e999")
+    with pytest.raises(ValueError, match=rf"{place}\.nested\.value\[1\]: inf has no place in JSON"):
+        from_json(text)
+    again = json.loads(from_json(text.replace("1e999", "1e99")).to_json())
+    assert again[place]["nested"] == {"value": [0.5, 1e99]}

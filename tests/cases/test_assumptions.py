@@ -1,0 +1,73 @@
+"""Assumptions beyond PTX: named, explained, declared by specs, and carried by what is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from cases.assumptions import ASSUMPTIONS, sentence_of
+from cases.case import Case
+from kernels.catalogue import SPECS, find
+from kernels.compile import executable
+from kernels.matrix.matrix import Row
+from kernels.matrix.sheets import json_text, text
+from runner.command.job import kernel_info
+from tests.golden import refused
+
+NAME = "vector_16"
+SPEC = dataclasses.replace(find("all_reduce/one_shot"), assumptions=(NAME,))
+
+
+def test_each_has_a_sentence_and_a_source() -> None:
+    for name, one in ASSUMPTIONS.items():
+        assert sentence_of(name) == f"{name}: {one.sentence} ({one.source})"
+        assert len(one.sentence) > 20
+        assert "PTX" in one.source
+    with refused():
+        sentence_of("luck")
+
+
+@pytest.mark.parametrize("assumptions", [("luck",), NAME])
+def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...]) -> None:
+    with refused():
+        dataclasses.replace(SPEC, assumptions=assumptions)
+
+
+def test_only_kernels_in_lines_assume_anything() -> None:
+    """A kernel that does is to be found in this list, with its argument in its docstring."""
+    assuming = {spec.name: spec.assumptions for spec in SPECS if spec.assumptions}
+    ops = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send_recv")
+    assert assuming == {f"{op}/ll128": ("warp_128",) for op in ops}
+    for name in assuming:
+        assert "warp_128" in (importlib.import_module(f"kernels.{name.replace('/', '.')}").__doc__ or "")
+    assert "assumed of hardware beyond PTX: nothing, by any of these kernels" in text([Row(SPEC_WITHOUT, ())], ())
+
+
+SPEC_WITHOUT = find("all_reduce/one_shot")
+
+
+def test_they_are_listed_with_the_kernels_that_declare_them() -> None:
+    said = text([Row(SPEC, ()), Row(find("all_reduce/two_shot"), ())], ())
+    assert f"assumed of hardware beyond PTX: {sentence_of(NAME)}: all_reduce/one_shot\n" in said
+    assert [one["assumptions"] for one in json.loads(json_text([Row(SPEC, ())]))] == [[NAME]]
+
+
+def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path: Path) -> None:
+    case = Case("all_reduce", "one_shot", "float32", "native", "sum", 64, 2)
+    first = executable(SPEC, case, "sm_90a", tmp_path)
+    (entry,) = tmp_path.iterdir()
+    assert "assumptions" not in json.loads(entry.read_text())["executable"]
+    again, without = executable(SPEC, case, "sm_90a", tmp_path), executable(SPEC_WITHOUT, case, "sm_90a", tmp_path)
+    assert (first.assumptions, again.assumptions, without.assumptions) == ((NAME,), (NAME,), ())
+    assert first.digest == without.digest
+    assert kernel_info(SPEC, case, first).assumptions == (sentence_of(NAME),)
+    assert kernel_info(SPEC_WITHOUT, case, without).assumptions is None
+
+
+def test_the_race_checker_knows_the_same_ones() -> None:
+    report = pytest.importorskip("simulator.races.report", reason="the simulator has no race checker so far")
+    assert set(report.ASSUMPTIONS) == set(ASSUMPTIONS)

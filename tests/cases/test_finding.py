@@ -1,0 +1,131 @@
+"""Findings in records: what they say, which of them fail a case, and what a record can't claim of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.finding import counts_of, first_failing, races_text, verdict_of
+from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
+from tests.golden import same_text
+from tests.reports.raced import LOAD, STORE, checked, finding, unchecked
+from tests.reports.synthetic import record, refused
+
+EXAMPLES = Path(__file__).parents[1] / "reports" / "examples"
+
+ADVISORY = finding("advisory", assumption="vector_16")
+FORMAL = finding("formal", "an acquire")
+PROXY = finding("proxy", "fence.proxy.alias")
+
+
+def test_a_finding_is_one_sentence() -> None:
+    by_host = dataclasses.replace(STORE, line=-1, source="", text="fill", launch=-1)
+    unknown = dataclasses.replace(LOAD, source="", tensor="", stream=2)
+    findings = (ADVISORY, finding(count=3, order="schedule=random seed=1"), finding(first=by_host, second=unknown))
+    same_text("\n".join(one.sentence() for one in findings))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"severity": "bad"}, "severity 'bad' is none of race, proxy, formal, advisory"),
+        ({"count": 0}, "0 pairs"),
+        ({"severity": "advisory"}, "names the assumption"),
+        ({"assumption": "vector_16"}, "names the assumption"),
+    ],
+)
+def test_what_no_finding_can_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        finding(**changes)
+
+
+def test_a_pair_is_the_same_in_whatever_order_and_on_whatever_ranks() -> None:
+    one, other = dataclasses.replace(STORE, rank=3, block=9, element=2), dataclasses.replace(LOAD, rank=2, launch=5)
+    assert finding().pair == finding(first=other, second=one, count=9).pair
+    same_rank = dataclasses.replace(LOAD, rank=STORE.rank)
+    different = [PROXY, finding(second=same_rank), finding(second=dataclasses.replace(LOAD, line=56)), FORMAL]
+    assert len({one.pair for one in (finding(), *different)}) == 5
+
+
+def test_the_gravest_finding_speaks_for_a_case() -> None:
+    race = finding()
+    assert first_failing([FORMAL, PROXY, race]) is race
+    assert first_failing([FORMAL, ADVISORY]) is None
+    assert verdict_of([ADVISORY]) == []
+    assert verdict_of([FORMAL, race]) == [race.sentence()]
+    assert verdict_of([PROXY, race])[0] == f"{race.sentence()}, and 1 more"
+    assert verdict_of([PROXY, PROXY, race])[0].endswith(", and 2 more such findings")
+    assert counts_of([race, PROXY, race]) == {"race": 2, "proxy": 1, "formal": 0, "advisory": 0}
+
+
+def test_unchecked_is_never_none() -> None:
+    assert [races_text(one) for one in (None, (), (finding(), FORMAL))] == ["not checked", "none", "1 race, 1 formal"]
+
+
+@pytest.mark.parametrize("made", [checked(), checked(finding(), FORMAL), checked(ADVISORY), unchecked()])
+def test_round_trip(made: Record) -> None:
+    text = made.to_json()
+    again = from_json(text)
+    assert again == made
+    assert again.to_json() == text
+    assert ("findings" in json.loads(text)) == (made.findings is not None)
+
+
+@pytest.mark.parametrize("severity", ["race", "proxy"])
+def test_a_case_with_a_race_or_without_a_proxy_fence_is_not_passed(severity: str) -> None:
+    one = finding(severity)
+    assert checked(one).status is Status.WRONG
+    assert checked(one).race == one
+    with pytest.raises(ValueError, match=f"PASSED, but the race checker says: {severity}: a release is missing"):
+        checked(one, status=Status.PASSED)
+
+
+def test_other_findings_do_not_fail_a_case() -> None:
+    made = checked(FORMAL, ADVISORY)
+    assert (made.status, made.verified, made.race) == (Status.PASSED, True, None)
+    with pytest.raises(ValueError, match="WRONG needs a check that found a fault, or a finding that fails"):
+        checked(FORMAL, status=Status.WRONG)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fabric": None, "status": Status.FAILED, "check": None, "reason": "x"}, "need the simulated fabric"),
+        ({"fabric": record().fabric}, "need the simulated fabric"),
+        ({"schema": 4}, "belong to records from schema 5 on, not to one of 4"),
+        ({"status": Status.REFUSED, "check": None, "reason": "x"}, "REFUSED can't have findings"),
+    ],
+)
+def test_what_no_record_can_claim(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        checked(**changes)
+
+
+def test_a_case_that_failed_keeps_what_was_found_until_then() -> None:
+    made = checked(finding(), status=Status.DEADLOCK, check=None, reason="every thread waits")
+    assert from_json(made.to_json()).race == finding()
+
+
+def test_unchecked_results_may_be_checked_for_races() -> None:
+    assert not checked(check=None, reason=CHECK_WAS_OFF).verified
+    assert checked(finding(), check=None).status is Status.WRONG
+
+
+def test_older_records_were_not_checked() -> None:
+    made = [load(path) for path in sorted(EXAMPLES.glob("schema[1-4]*.json"))]
+    assert [one.schema for one in made] == [1, 2, 2, 3, 4]
+    assert {one.findings for one in made} == {None}
+    assert refused().findings is None
+
+
+def test_a_kernels_assumptions_are_in_its_record() -> None:
+    kernel = KernelInfo("all_reduce/one_shot", "k", "sm_90a", "sha256:0", "", "", "", 1, 32, assumptions=("a: b",))
+    made = checked(kernel=kernel)
+    assert json.loads(made.to_json())["kernel"]["assumptions"] == ["a: b"]
+    assert from_json(made.to_json()) == made
+    none = checked(kernel=dataclasses.replace(kernel, assumptions=None))
+    assert "assumptions" not in json.loads(none.to_json())["kernel"]
