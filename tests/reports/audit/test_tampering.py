@@ -18,7 +18,7 @@ from cases.record.record import Record
 from reports.audit import worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
-from reports.audit.material import Answer
+from reports.audit.material import Answer, Material
 from reports.record.bundle import read
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
@@ -98,7 +98,8 @@ def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer
 
     if of in INVENTED:
         return answer(figures=list(audit_worker._predictions(records, lambda text: None)))
-    asked = audit_worker.Asked(places=[str(folder)], rerun={"patience_s": None})
+    wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
+    asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
     with ExitStack() as stack:
         stack.enter_context(patch.object(audit_worker, "sources", lambda *_: {key: [] for key in SOURCES}))
         if not is_rerun:

@@ -50,7 +50,7 @@ def page() -> str:
 
 
 COMMANDS = re.findall(
-    r"^    (.+)$", page().partition("## To add a machine")[2].partition("Then commit")[0], re.MULTILINE
+    r"^    (.+)$", page().partition("## Add a machine")[2].partition("Then commit")[0], re.MULTILINE
 )
 
 
