@@ -21,6 +21,7 @@ from typing import Any
 from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, listed, recomputed
 from reports.audit.level import Recomputed
+from reports.audit.worker import Rerun
 from reports.record.bundle import of_lines
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
@@ -147,9 +148,9 @@ def _predictions(records: Sequence[Record], say: Say) -> Iterator[Point]:
 
 
 def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:
-    from runner.replay.rerun import Wanted, rerun
+    from runner.replay.rerun import rerun
 
-    return rerun(records, Wanted(**asked.rerun, reference_up_to_bytes=asked.inputs_up_to_bytes), say, code)
+    return rerun(records, Rerun(**asked.rerun), say, code, asked.inputs_up_to_bytes)
 
 
 def _data(again: Mapping[str, Any]) -> Iterator[Point]:

@@ -7,7 +7,6 @@ nothing was found, 1 a finding, 2 neither.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +33,6 @@ from reports.audit.items import Item, Outcome, Point
 from reports.audit.level import Level, with_outcome
 from reports.audit.material import Answer, Material
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted
 from reports.tracked import Tracker
 
 ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
@@ -93,19 +91,6 @@ class Audit:
         return f"{head}: {self.level.text}" + (f"; not comparable in {', '.join(open_here)}" if open_here else "")
 
     @cached_property
-    def summary(self) -> str:
-        """The numbers of records and of items by outcome, and which items are open, in one line."""
-        counts = Counter(item.outcome for item in self.items)
-        says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-        names = {"not comparable": Outcome.NOT_COMPARABLE, "not captured": Outcome.NOT_CAPTURED}
-        where = [
-            f"; {name} in {', '.join(found)}"
-            for name, outcome in (names | {"findings": Outcome.FINDING}).items()
-            if (found := with_outcome(self.items, outcome))
-        ]
-        return f"{counted(self.records, 'record')}, {len(self.items)} items: {says}{''.join(where)}"
-
-    @cached_property
     def sheets(self) -> tuple[Sheet, ...]:
         groups = []
         for item in self.items:
@@ -124,7 +109,6 @@ class Audit:
             "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
             "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
             "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
-            self.summary,
         )
 
     def document(self) -> dict[str, Any]:
@@ -137,7 +121,6 @@ class Audit:
             "kind": "checklist",
             "verdict": self.verdict,
             "level": self.level.document(),
-            "summary": self.summary,
             "exit_code": self.exit_code,
             "signed": self.level.signed,
             "records": self.records,

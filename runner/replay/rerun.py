@@ -32,6 +32,7 @@ from reports.audit.case_differences import (
     settings_differ,
 )
 from reports.audit.races import Races, compared
+from reports.audit.worker import Rerun
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import recorded_place
@@ -57,19 +58,6 @@ DEADLINE_S = 60.0
 
 SOURCES = ("cases", "kernels", "memory", "runner", "simulator")
 """Folders whose files decide what the simulator counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How much to run again: number cases (None: all) in an order that seed decides; none is begun after patience_s
-    seconds (None: no limit). reference_up_to_bytes: the maximum size of cases that are compared with the reference.
-    at_commit: cases whose sources have changed run by the code of their commit, too."""
-
-    number: int | None = None
-    seed: int = 0
-    patience_s: float | None = 60.0
-    reference_up_to_bytes: int = SIMULATED_UP_TO_BYTES
-    at_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +115,10 @@ class _Taken:
 
 def rerun(
     records: Iterable[Record],
-    wanted: Wanted,
+    wanted: Rerun,
     say: Callable[[str], None],
     code: AllowedCode | None = None,
+    up_to_bytes: int = SIMULATED_UP_TO_BYTES,
     make: WorldMaker = make_world,
     means: Means | None = None,
     ask: Callable[[Sequence[Record], Callable[[str], None]], Answers] = at_commits,
@@ -142,11 +131,11 @@ def rerun(
     ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
     was made again, "code", "counters", "races": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
     "stated": [[case id, reason], ..]}, "at_commit": number of cases that ran by the code of their commit}. say is
-    called with the progress; make, means and ask replace the worlds, the work of a case and the code of commits, for
-    tests.
+    called with the progress; up_to_bytes: the maximum size of cases that are compared with the reference; make, means
+    and ask replace the worlds, the work of a case and the code of commits, for tests.
     """
     cases = with_data(records)
-    run = _Run(wanted, code, OneByOne(make, means), source_digests(CONF.parent))
+    run = _Run(wanted, up_to_bytes, code, OneByOne(make, means))
     try:
         for case in in_order(cases, wanted.seed):
             say(f"running cases again: {run.simulated} of {len(cases)}")
@@ -190,12 +179,13 @@ def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]
 class _Run:
     """A rerun under way. simulated: number of cases that ran. taken: the cases so far, with what came of them."""
 
-    def __init__(self, wanted: Wanted, code: AllowedCode | None, runner: OneByOne, sources: dict[str, str]) -> None:
+    def __init__(self, wanted: Rerun, up_to_bytes: int, code: AllowedCode | None, runner: OneByOne) -> None:
         self._wanted = wanted
+        self._up_to_bytes = up_to_bytes
         self._code = code
         self._found = _Found()
         self._runner = runner
-        self._sources = sources
+        self._sources = source_digests(CONF.parent)
         self._is_there = False  # what is compared with ran by the code of the record's commit
         self.taken: list[_Taken] = []
         self._ends_s = time.monotonic() + wanted.patience_s if wanted.patience_s is not None else None
@@ -333,7 +323,7 @@ class _Run:
         from runner.replay.by_reference import check_by_reference
 
         first = case.records[0]
-        if first.case.size_bytes > self._wanted.reference_up_to_bytes or self._late():
+        if first.case.size_bytes > self._up_to_bytes or self._late():
             self._found.stated.append([case.id, why])
             return
         try:

@@ -127,24 +127,23 @@ def answer(level: Recomputed = RERUN, problem: str = "", **points: Sequence[Poin
 
 
 def kept(folder: Path, members: list[Record] | None = None) -> Path:
-    """The set as commands leave it: a folder each, with command.json, PTX and a manifest."""
-    found: dict[str, list[Record]] = {}
-    for record in members or records():
-        found.setdefault(record.request.command, []).append(record)
-    for name, some in found.items():
-        here = folder / name
+    """The set as commands leave it: a folder each, with command.json, configuration.yaml, PTX and a manifest."""
+    for name, some in Material(tuple(members or records())).by_command.items():
+        here, asked = folder / name, some[0].request
         (here / "ptx").mkdir(parents=True)
         (here / "ptx" / f"{hashlib.sha256(PTX.encode()).hexdigest()}.ptx").write_text(PTX, encoding="utf-8")
         for record in some:
             (here / f"{record.id}.json").write_text(record.to_json(), encoding="utf-8")
+        (here / "configuration.yaml").write_text(json.dumps(asked.configuration), encoding="utf-8")
+        job = {"number": 0, "overrides": list(asked.overrides), "cases": [record.id for record in some], "differs": {}}
         document = {
             "schema": 1,
             "command": name,
-            "command_line": list(some[0].request.command_line),
+            "command_line": list(asked.command_line),
             "working_folder": "work",
             "started": some[0].started,
-            "plan": {"experiment": "", "fabric": "nvshmem", "configuration": {}},
-            "jobs": [{"number": 0, "overrides": ["+exp=x"], "cases": [record.id for record in some]}],
+            "plan": {"experiment": asked.experiment, "fabric": "nvshmem", "configuration": asked.configuration},
+            "jobs": [job],
             "cases_requested": len(some),
             "ended": some[-1].ended,
             "counts": {"PASSED": len(some)},

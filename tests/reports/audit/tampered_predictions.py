@@ -54,11 +54,6 @@ def make_predicted(folder: Path) -> None:
         )
         document["prediction"] = encoded(told) if "one_shot" in path.name else NO_WORK_OF_OURS
         path.write_text(json.dumps(document), encoding="utf-8")
-    for path in folder.rglob("command.json"):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        document["plan"]["configuration"]["timing"]["predict"] = True
-        path.write_text(json.dumps(document), encoding="utf-8")
-        (path.parent / "configuration.yaml").write_text(json.dumps(document["plan"]["configuration"]), encoding="utf-8")
     reseal(folder)
 
 

@@ -38,7 +38,6 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
         audit.verdict
         == "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
     )
-    assert audit.summary.startswith("8 records, 21 items: ")
 
 
 def test_all_that_is_said_of_the_unchanged_set() -> None:
@@ -65,7 +64,6 @@ def test_a_finding_decides_and_is_named() -> None:
     assert (
         audit.verdict == "FINDING: findings in cases; data recomputed in 1 of 2; times stated, not verified; unsigned"
     )
-    assert audit.summary.endswith("; findings in cases")
 
 
 def test_the_last_line_names_the_items_that_were_not_compared() -> None:

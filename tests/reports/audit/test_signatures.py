@@ -350,34 +350,6 @@ def test_a_key_with_a_line_for_each_namespace(order: tuple[int, int], place: Pat
     assert 'line 1: key is not permitted for use in signature namespace "symlab"; line 3: key has expired' in says
 
 
-def test_a_certificate_whose_authority_has_two_lines(keys: Path, tmp_path: Path) -> None:
-    for name in ("authority", "carol"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
-    line = [
-        "ssh-keygen",
-        "-q",
-        "-s",
-        str(tmp_path / "authority"),
-        "-I",
-        "id",
-        "-n",
-        "carol",
-        str(tmp_path / "carol.pub"),
-    ]
-    subprocess.run(line, check=True)
-    signature = ssh.sign("text\n", tmp_path / "carol-cert.pub")
-    key = (tmp_path / "authority.pub").read_text()
-    lines = [
-        f'{who} cert-authority,namespaces="{space}" {key}' for who, space in (("carol", "git"), ("carol", "symlab"))
-    ]
-    (tmp_path / "list").write_text("".join(lines))
-    found = ssh.verified(signature, "text\n", tmp_path / "list")
-    assert (found.state, found.name) == (ssh.State.KNOWN, "carol")
-    (tmp_path / "list").write_text(lines[0])
-    assert ssh.verified(signature, "text\n", tmp_path / "list").state is ssh.State.UNKNOWN
-    assert ssh.verified(signature, "text\n", keys / "signers").state is ssh.State.UNKNOWN
-
-
 @pytest.mark.parametrize("pattern", ["*@example.org", '"*,!mallory@x"', "alic?@example.org"])
 def test_a_pattern_names_no_person(pattern: str, place: Path, keys: Path, tmp_path: Path) -> None:
     folder = place / "command0"

@@ -16,7 +16,7 @@ from reports.record.bundle import read
 from runner.case.allowed_code import allowed_code
 from runner.replay.at_commit import Answers, at_commits
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
-from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
+from runner.replay.rerun import SMALL_BYTES, in_order, rerun, with_data
 from tests.golden import refused
 from tests.reports.audit.complete_set import asked
 from tests.runner.conftest import BAD, GOOD, Outcome, Script
@@ -32,8 +32,10 @@ def again(symlab: Callable[..., Outcome], script: Script) -> Callable[..., dict[
     def run(records: list[Record], number: int | None = None, **how: Any) -> dict[str, Any]:
         tools = script.tools()
         ask = how.pop("ask", at_commits)
-        wanted = Wanted(number=number, **{"patience_s": None, "reference_up_to_bytes": -1, **how})
-        return rerun(records, wanted, lambda text: None, make=tools.make_world, means=tools.means, ask=ask)
+        up_to_bytes = how.pop("up_to_bytes", -1)
+        wanted = Rerun(number=number, **{"patience_s": None, **how})
+        more = {"make": tools.make_world, "means": tools.means, "ask": ask}
+        return rerun(records, wanted, lambda text: None, up_to_bytes=up_to_bytes, **more)
 
     return run
 
@@ -108,9 +110,9 @@ def test_where_no_order_enters_the_reference_decides_whatever_code_ran(made: Any
     """The record is right, by other code; what runs today is wrong: the reference says so."""
     record = published("bulk", 1024)
     script.outcomes["all_gather"] = dataclasses.replace(BAD, elements=record.check.elements)
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert found["agree"] == [[record.id, record.case.name, "reference"]]
-    found = again([edited(record, max_ulp_error=3)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, max_ulp_error=3)], up_to_bytes=1 << 20)
     assert [case for case, _ in found["different"]] == [record.id]
 
 
@@ -263,7 +265,7 @@ def test_a_deadline_of_a_record_does_not_hold_the_audit(made: Any, script: Scrip
         return GOOD
 
     means = dataclasses.replace(tools.means, ran=ran)
-    rerun(records, Wanted(patience_s=None), lambda text: None, make=tools.make_world, means=means)
+    rerun(records, Rerun(patience_s=None), lambda text: None, make=tools.make_world, means=means)
     assert asked == [60.0, 60.0]
 
 
@@ -277,19 +279,19 @@ def published(algorithm: str, size_bytes: int, dtype: str = "bfloat16") -> Recor
 def test_records_of_gpus_are_compared_with_the_reference(again: Any) -> None:
     record = published("one_shot", 262144)
     assert record.case.size_bytes > SMALL_BYTES
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert found["agree"] == [[record.id, "all_reduce/one_shot", "reference"]]
     for changes in ({"elements": record.check.elements - 1}, {"method": "bytes"}, {"rms_ulp_error": 0.5}):
-        found = again([edited(record, **changes)], reference_up_to_bytes=1 << 20)
+        found = again([edited(record, **changes)], up_to_bytes=1 << 20)
         assert (found["agree"], len(found["different"] + found["not_comparable"])) == ([], 1), changes
-    assert again([record], reference_up_to_bytes=1024)["agree"] == []
+    assert again([record], up_to_bytes=1024)["agree"] == []
 
 
 def test_a_library_that_kept_a_bound_is_stated_and_its_elements_are_compared(again: Any) -> None:
     record = published("nccl", 65536)
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert (found["agree"], found["stated"]) == ([], [[record.id, "a library ran it, which needs GPUs"]])
-    found = again([edited(record, elements=record.check.elements - 2)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, elements=record.check.elements - 2)], up_to_bytes=1 << 20)
     assert [case for case, _ in found["different"]] == [record.id]
 
 
@@ -334,7 +336,7 @@ def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Pa
     document["request"]["configuration"] |= {"algorithms": [place], "cache_dir": str(folder), "records": str(folder)}
     record = from_json(json.dumps(document))
     (folder / f"{record.id}.json").write_text(record.to_json())
-    wanted = Wanted(patience_s=None)
+    wanted = Rerun(patience_s=None)
     found = rerun([record], wanted, lambda text: None, allowed_code([folder], folder=tmp_path / "elsewhere"))
     assert found["agree"] == []
     assert not mark.exists()
@@ -360,11 +362,11 @@ def test_an_invented_bound_does_not_hide_errors_of_gpus(again: Any, algorithm: s
     record = published(algorithm, 262144)
     invented = {"method": "bound", "bound": "x", "bound_value": 100.0, "bound_used": 0.9}
     errors = {"max_absolute_error": 90.0, "max_ulp_error": 99, "rms_ulp_error": 50.0}
-    found = again([edited(record, **invented, **errors)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, **invented, **errors)], up_to_bytes=1 << 20)
     assert (found["agree"], found["stated"]) == ([], [])
     ((case, what),) = found["not_comparable"]
     assert (case, "bound is 'x' in the record" in what) == (record.id, True)
-    honest = again([record], reference_up_to_bytes=1 << 20)
+    honest = again([record], up_to_bytes=1 << 20)
     assert (honest["different"], honest["not_comparable"]) == ([], [])
 
 
@@ -392,7 +394,7 @@ def test_a_case_that_breaks_here_agrees_where_it_did_and_else_is_a_difference(
 ) -> None:
     passed, _ = map(with_sources, made("sizes=[8]"))
     script.outcomes["one_shot"] = RuntimeError("it breaks")
-    ((case, what),) = again([passed], reference_up_to_bytes=1 << 20)["different"]
+    ((case, what),) = again([passed], up_to_bytes=1 << 20)["different"]
     assert (case, what.startswith("it ended PASSED in the record, FAILED here")) == (passed.id, True)
     found = [with_sources(one) for one in made("sizes=[8]") if one.status is Status.FAILED]
     assert found[0].check is None
