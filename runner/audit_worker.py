@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.audit.items import Ground, Outcome, Point, listed, recomputed
 from reports.audit.level import Recomputed
@@ -272,7 +273,7 @@ def secrets(records: Iterable[Record]) -> dict[str, Any]:
     found: list[list[str]] = []
     for record in records:
         unpredicted = record.prediction.reason if record.prediction is not None else ""
-        parts = {"environment": record.environment.document(), "request": record.request.document()}
+        parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
         for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
             if not value or text in looked_at:
@@ -350,9 +351,8 @@ def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None
         return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
     from cases.ops import collective
     from runner.case.inputs import digest_of, make_input
-    from runner.case.recorded import case_of
 
-    case = case_of(record.case)
+    case = record.case
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
 

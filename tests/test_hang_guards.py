@@ -83,7 +83,7 @@ SIGNALS = {"send_signal", "kill", "killpg", "pthread_kill", "raise_signal", "int
 OWN_CLOCKS = {"test_publish_sets.py", "test_faults_gpu.py"}
 """Files with short deadlines: on a clock that the test sets, and of kernels on GPUs, which no busy host delays."""
 
-WORTH_A_LOOK = re.compile(r"\b(deadline|limit|patience|timeout)_s=|_deadline_s=|sleep\(|run\(.*, *[.\d]+\)")
+WORTH_A_LOOK = re.compile(r"\b(deadline|limit|patience|timeout)_s=|_deadline_s=|Timer\(|sleep\(|run\(.*, *[.\d]+\)")
 """What a file has that can have one of the lines below."""
 
 
@@ -122,20 +122,51 @@ def sleeps_before_signals(tree: ast.AST) -> Iterator[int]:
                     yield slept
 
 
+def loose_timers(tree: ast.AST) -> Iterator[int]:
+    """Lines that make a threading.Timer which no `finally` cancels: a test that fails leaves it to those after it."""
+    nodes = list(ast.walk(tree))
+    ends = [one for node in nodes if isinstance(node, ast.Try) for end in node.finalbody for one in ast.walk(end)]
+    cancelled = {
+        ast.unparse(one.func.value) for one in ends if called(one) == "cancel" and isinstance(one.func, ast.Attribute)
+    }
+    kept = {
+        id(node.value): {ast.unparse(target) for target in node.targets}
+        for node in nodes
+        if isinstance(node, ast.Assign)
+    }
+    for node in nodes:
+        if called(node) == "Timer" and not kept.get(id(node), set()) & cancelled:
+            yield node.lineno
+
+
 @pytest.mark.parametrize(
-    ("text", "deadlines", "sleeps"),
+    ("text", "deadlines", "sleeps", "timers"),
     [
-        ("world.run(program, None, 0.3)\nworld.run(program, None, deadline_s=20)", [1, 2], []),
-        ("ProcessWorld(2, opener, start_deadline_s=20.0)\nask(limit_s=5, patience_s=1)", [1, 2, 2], []),
-        ("main(['run', 'deadline_s=2'])\nmain(['run', 'deadline_s=0', 'deadline_s=600'])", [1], []),
-        ("world.run(program, None, NEVER_S)\nworld.run(squared, deadline_s=SOON_S)\nrun(program, 7)", [], []),
-        ("time.sleep(0.3)\nsay()\nif x:\n    os.kill(pid, 2)", [], [1]),
-        ("while not begun():\n    time.sleep(0.05)\nos.kill(pid, 2)", [], []),
+        ("world.run(program, None, 0.3)\nworld.run(program, None, deadline_s=20)", [1, 2], [], []),
+        ("ProcessWorld(2, opener, start_deadline_s=20.0)\nask(limit_s=5, patience_s=1)", [1, 2, 2], [], []),
+        ("main(['run', 'deadline_s=2'])\nmain(['run', 'deadline_s=0', 'deadline_s=600'])", [1], [], []),
+        ("world.run(program, None, NEVER_S)\nworld.run(squared, deadline_s=SOON_S)\nrun(program, 7)", [], [], []),
+        ("time.sleep(3)\nprocess.send_signal(signal.SIGINT)", [], [1], []),
+        ("time.sleep(0.3)\nsay()\nif x:\n    os.kill(pid, 2)", [], [1], []),
+        ("while not begun():\n    time.sleep(0.05)\nos.kill(pid, 2)", [], [], []),
+        ("def press():\n    sleep(delay_s)\n    _thread.interrupt_main()", [], [2], []),
+        ("threading.Timer(0.5, os.kill, (pid, 2)).start()", [], [], [1]),
+        ("timer = Timer(0.3, world.abort)\ntimer.start()\nrun()\ntimer.join()", [], [], [1]),
+        ("timer = Timer(0.3, stop)\ntry:\n    run()\nfinally:\n    timer.cancel()", [], [], []),
+        (
+            "timer = Timer(0.3, stop)\nother = Timer(0.3, stop)\ntry:\n    run()\nfinally:\n    timer.cancel()",
+            [],
+            [],
+            [2],
+        ),
     ],
 )
-def test_what_a_busy_machine_would_refuse_is_found(text: str, deadlines: list[int], sleeps: list[int]) -> None:
+def test_what_a_busy_machine_would_refuse_is_found(
+    text: str, deadlines: list[int], sleeps: list[int], timers: list[int]
+) -> None:
     tree = ast.parse(text)
-    assert [sorted(short_deadlines(tree)), sorted(sleeps_before_signals(tree))] == [deadlines, sleeps]
+    found = (short_deadlines(tree), sleeps_before_signals(tree), loose_timers(tree))
+    assert [sorted(lines) for lines in found] == [deadlines, sleeps, timers]
 
 
 def test_tests_wait_for_events_and_not_for_a_time() -> None:
@@ -149,6 +180,7 @@ def test_tests_wait_for_events_and_not_for_a_time() -> None:
         lines = {
             "a short deadline: give NEVER_S and a Clock, or SOON_S": [] if own else short_deadlines(tree),
             "a sleep before a signal: press Ctrl-C with pressed(), once it has begun": sleeps_before_signals(tree),
+            "a timer that no finally cancels: pressed() ends with its block": loose_timers(tree),
         }
         found += [f"{path.relative_to(ROOT)}:{line}: {what}" for what, all_ in lines.items() for line in all_]
     assert found == []

@@ -19,6 +19,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record, Status
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
@@ -319,7 +320,7 @@ def _case_document(case: Compared) -> dict[str, Any]:
     recorded = case.recorded
     return {
         "id": case.pair.first.id,
-        "case": case.pair.first.case.document(),
+        "case": encoded(case.pair.first.case),
         "data": str(case.data.data),
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.audit.gpu_models import known_models, model_of
 from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
@@ -41,7 +42,7 @@ def software(material: Material) -> Iterator[Point]:
 
 def _alike(material: Material) -> Point:
     """Whether each case ran on one software in all of its worlds, and each world on one."""
-    known = {id(one.environment): _software_of(one.environment.document()) for one in material.records}
+    known = {id(one.environment): _software_of(encoded(one.environment)) for one in material.records}
     odd: list[str] = []
     compared = 0
     for name, members in (*material.by_case.items(), *material.worlds.items()):
@@ -105,7 +106,7 @@ def _known_gpus(material: Material) -> Point:
     strange, looked_at = [], 0
     for record in material.timed:
         assert record.timing is not None
-        listed_here = set(map(str, values_at(record.environment.document(), "gpus.uuid")))
+        listed_here = set(map(str, values_at(encoded(record.environment), "gpus.uuid")))
         had = [_uuids(device) for device in record.timing.devices]
         looked_at += bool(listed_here and any(had))
         used = [uuid for some in had for uuid in some]

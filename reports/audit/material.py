@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cases.documents import parsed, plain
+from cases.documents import encoded, parsed, plain
 from cases.record.reading import contents, leaves
 from cases.record.record import Record
 from reports.audit.items import Point
@@ -78,7 +78,7 @@ class Material:
     def environments(self) -> list[dict[str, Any]]:
         """Each environment once, in order of appearance."""
         by_object = {id(record.environment): record.environment for record in self.records}
-        return list({repr(one): one.document() for one in by_object.values()}.values())
+        return list({repr(one): encoded(one) for one in by_object.values()}.values())
 
     @cached_property
     def file_alone(self) -> Path | None:

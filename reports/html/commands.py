@@ -16,7 +16,7 @@ import yaml
 from cases.record.record import Record
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands of one request."""
@@ -73,12 +73,12 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
         shown = shlex.join(first.command_line) if first.command_line else "(no command line was recorded)"
         cells = {
             "command": first.command or "(no name)",
-            "cases": f"{len(own):,}",
+            "cases": len(own),
             "started (UTC)": min(record.started for record in own)[:19].replace("T", " "),
             "ended (UTC)": max(record.ended for record in own)[:19].replace("T", " "),
             "command line": shown,
         }
-        lines.append(Line(cells, {"command line": "code text"}, {"cases": len(own)}))
+        lines.append(line_of(cells, styles={"command line": "code text"}))
     columns = tuple(lines[0].cells)
     blocks: list[Block] = []
     if len(commands) > 1:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.record import bundle
@@ -37,7 +38,7 @@ def environment_part(records: Sequence[Record]) -> Part:
     for number, own in enumerate(sorted(found, key=len, reverse=True), start=1):
         commands = dict.fromkeys(record.request.command for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
-        environment = own[0].environment.document()
+        environment = encoded(own[0].environment)
         flat = _flat(environment)
         if not flat:
             blocks.append(Notes((f"{name} was not captured ({counted(len(own), 'case')}).",)))
@@ -60,7 +61,7 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
         same.setdefault(id(record.environment), []).append(record)
     for members in same.values():
         record = members[0]
-        steady = {key: item for key, item in record.environment.document().items() if key not in _VOLATILE}
+        steady = {key: item for key, item in encoded(record.environment).items() if key not in _VOLATILE}
         for place, (known, own) in enumerate(found):
             if known == steady:
                 own += members

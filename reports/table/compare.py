@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from cases.record.case import UNIFORM
+from cases.case import UNIFORM
 from cases.record.record import Record, Status
 from cases.record.timing import LinkLimit, Timing
 from reports.table.text import counted, place_text
@@ -92,7 +92,7 @@ class Row:
     @property
     def count(self) -> int:
         """Elements, as nccl-tests counts them: the size over the dtype's."""
-        return self.size_bytes // itemsize(self.records[0].case.dtype)
+        return self.records[0].case.numel
 
     @property
     def status(self) -> Status:
@@ -362,11 +362,3 @@ def limit_gbps(records: Iterable[Record]) -> float | None:
     """The better direction's measured limit, the middle one of several, in GB/s; None where none was measured."""
     found = sorted(one.gbps for one in limits(records))
     return found[len(found) // 2] if found else None
-
-
-def itemsize(dtype: str) -> int:
-    """Bytes of an element, by the dtype's name: bfloat16 2, float32 4, float8_e4m3fn 1."""
-    bits = re.search(r"\d+", dtype)
-    if bits is None:
-        raise ValueError(f"dtype '{dtype}' does not say how wide it is; names end in bits, such as float32")
-    return max(int(bits[0]) // 8, 1)

@@ -19,6 +19,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from cases.documents import encoded
 from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
@@ -152,7 +153,7 @@ def _apart(members: Sequence[Record]) -> str:
     has changed before it went on.
     """
     requests = [
-        {key: value for key, value in one.request.document().items() if key not in ("brought", "kernel", "resumed")}
+        {key: value for key, value in encoded(one.request).items() if key not in ("brought", "kernel", "resumed")}
         for one in members
     ]
     if odd := _odd(members, "request", requests):

@@ -25,7 +25,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cases.record.case import case_id  # noqa: E402
 from cases.record.record import Record  # noqa: E402
 from cases.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from reports import html  # noqa: E402
@@ -63,7 +62,7 @@ def invented() -> Iterator[Record]:
                                 made,
                                 case=case,
                                 timing=replace(timing, devices=real.timing.devices * (world_size // 4)),
-                                id=case_id(case, made.schema),
+                                id=case.id,
                                 environment=environment,
                                 request=replace(request, overrides=(f"op={op}", f"dtype={dtype}")),
                             )
@@ -74,7 +73,7 @@ def fill(folder: Path, is_in_full: bool = False) -> None:
     references = References()
     (folder / "shared").mkdir(parents=True, exist_ok=True)
     for number, made in zip(range(COUNT), invented(), strict=False):
-        text = replace(made, schema=5).to_json() if is_in_full else made.referring(references)
+        text = replace(made, schema=2).to_json() if is_in_full else made.referring(references)
         (folder / f"{number:05}.json").write_text(text, encoding="utf-8")
     for digest, text in references.texts.items():
         (folder / shared_path(digest)).write_text(text, encoding="utf-8")

@@ -80,7 +80,7 @@ def test_worlds_of_other_code(worlds: list[Record]) -> None:
     one, two = worlds
     tells(audited(worlds), "kernels", CAPTURED)
     tells(audited([one, with_kernel(two, code_digest="sha256:2")]), "kernels", CAPTURED, FINDING)
-    older = changed(with_kernel(one, code_digest=None), schema=3)
+    older = changed(with_kernel(one, code_digest=None), schema=2)
     tells(audited([older, two]), "kernels", CAPTURED, NOT_COMPARABLE)
     assert older.kernel is not None
     same_sources = with_kernel(two, source_digest=older.kernel.source_digest)

@@ -31,7 +31,7 @@ from tests.reports.audit.invented_records import broken
 FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED
 CAPTURED = Outcome.CAPTURED
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "schema6"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "schema8"
 """A record with the two files that it refers to."""
 
 

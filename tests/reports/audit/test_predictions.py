@@ -14,7 +14,6 @@ from kernels.catalogue import find
 from kernels.compile import executable
 from reports.audit.figures import _predictions
 from runner.case.contestant import Contestant
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.again import predictions
 from runner.predict.beside import beside_measured, predicted_beside
@@ -56,7 +55,7 @@ def time_of(record: Record) -> PredictedTime:
 def test_a_prediction_that_was_asked_for_is_missed_at_every_schema(told: list[Record]) -> None:
     """No configuration of before schema 8 could ask for one: a number of an earlier schema excuses nothing."""
     bare = dataclasses.replace(told[0], prediction=None)
-    for schema in (3, 7, 8):
+    for schema in (2, 8):
         assert "this timing has none, nor a reason" in "".join(_predictions(dataclasses.replace(bare, schema=schema)))
     configuration = dict(bare.request.configuration or {})
     configuration["timing"] = {key: value for key, value in configuration["timing"].items() if key != "predict"}
@@ -148,7 +147,7 @@ def test_predictions_from_before_the_memory_are_held_to_their_own_terms(told: li
 def simulated(told: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A record whose prediction is that of today's code, and whose kernel says so."""
     first = told[0]
-    case, cache = case_of(first.case), tmp_path_factory.mktemp("cache")
+    case, cache = first.case, tmp_path_factory.mktemp("cache")
     spec = find(case.name)
     code = executable(spec, case, "sm_90a", cache)
     assert isinstance(first.timing, Timing)

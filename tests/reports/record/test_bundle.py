@@ -24,7 +24,7 @@ def lines_of_records(packed: bytes) -> list[dict[str, Any]]:
 
 
 def test_what_is_packed_comes_back(tmp_path: Path) -> None:
-    strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"x": [1, None, True, "é"]})
+    strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"host": {"x": [1, None, True, "é"]}})
     path = tmp_path / "all.jsonl.xz"
     bundle.write([*RECORDS, strange], path)
     back = {one.to_json() for one in bundle.unpacked(path)}
@@ -62,8 +62,8 @@ def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path)
     assert bundle.read([folder / "a.json", folder / "c.jsonl.xz", folder]) == [early, middle, late]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema[1-5]*.json")), ids=lambda path: path.stem)
-def test_records_of_an_older_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema2*.json")), ids=lambda path: path.stem)
+def test_records_of_the_published_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
     old = load(path)
     bundle.write([old], tmp_path / "x.jsonl.xz")
     assert bundle.unpacked(tmp_path / "x.jsonl.xz") == [old]

@@ -2,13 +2,12 @@
 
 import itertools
 from dataclasses import astuple, replace
-from importlib import import_module
 
 import pytest
 
 from cases.case import Case
 from kernels.catalogue import ALL_SPECS, find
-from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE, Tuning
+from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.publish import PLACE
 from runner.predict import predicting, profiling, recorded_kernels
@@ -195,7 +194,6 @@ def test_a_resized_message_has_workspaces_for_its_blocks(tmp_path):
 def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
     """Where a smaller message takes another step of the tuning, such as two_shot that pulls up to 2 MiB, the workspaces
     are still those of the step that the code was compiled with."""
-    module = import_module(f"kernels.{spec.name.replace('/', '.')}")
     code = Executable(spec.name, "entry", "sm_90a", "", "", b"")
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
     for ranks, size in itertools.product((2, 4, 8), (4 << 20, 16 << 20, 256 << 20)):
@@ -207,22 +205,20 @@ def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
         size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
         for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):
             small = runnable.resized(*asked)
-            needed = {one.name: one.size_bytes for one in _of_step(module, whole).workspaces(small.case)}
+            needed = {one.name: one.size_bytes for one in _of_step(spec, whole).workspaces(small.case)}
             found = {one.name: one.size_bytes for one in small.spec.workspaces(small.case)}
             assert found.keys() == needed.keys()
             assert all(found[name] >= size for name, size in needed.items()), (small.case, found, needed)
             assert sum(found.values()) <= 128 << 20
 
 
-def _of_step(module, case):
+def _of_step(spec, case):
     """The kernel with the step of a case for all sizes, and flags for as many blocks as it has."""
-    tuning = getattr(module, "TUNING", None)
-    if not isinstance(tuning, Tuning):
-        return module.SPEC
+    tuning = spec.tuning
     step = tuning.step(case)
     never = replace(step, blocks=tuning.max_blocks, up_to_bytes=-1)
     always = replace(step, up_to_bytes=ANY_SIZE, up_to_ranks=MAX_WORLD_SIZE)
-    return module.spec_of(replace(tuning, steps=(never, always)))
+    return spec.retuned(replace(tuning, steps=(never, always)))
 
 
 def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(compile_cache):

@@ -22,7 +22,7 @@ from reports import tracked
 from reports.record import bundle
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
-from runner.request.validate import TrackRequest
+from runner.request.schema import TrackRequest
 from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
@@ -395,7 +395,7 @@ def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(
 
     records = [record(f"own_{number}", size) for number in range(6) for size in (KIB, MIB)]
     bundle.write(records, tmp_path / "six.jsonl.xz", is_quick=True)
-    (kept,) = by_command([tmp_path / "six.jsonl.xz"], tmp_path / "unpacked")[0].values()
+    (kept,) = by_command([tmp_path / "six.jsonl.xz"])[0].values()
     sending = send.CommandRun._send_series
     servers: list[threading.Thread] = []
     with contextlib.ExitStack() as stack:
