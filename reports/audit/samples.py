@@ -110,7 +110,7 @@ def _other_number(record: Record) -> str:
         return "" if count == asked else f"{counted(count, 'sample')}, asked were {asked}"
     if count % asked or count > MOST_PARTS * asked:
         return f"{counted(count, 'sample')}, asked were parts of {asked}, {MOST_PARTS} at most"
-    width = half_width(timing.per_iteration_us())
+    width = half_width(timing.per_iteration_us)
     if count < MOST_PARTS * asked and width > precision:
         return f"{counted(count, 'sample')} with a median to {width:.1%}, asked was {precision:.1%}"
     return ""
@@ -129,7 +129,7 @@ def _is_many(record: Record) -> bool:
 
 def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
     """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
-    found = [(record, record.timing.per_iteration_us()) for record in timed if record.timing is not None]
+    found = [(record, record.timing.per_iteration_us) for record in timed if record.timing is not None]
     correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
     if not correlations:
         return
@@ -148,7 +148,7 @@ def _edited(world: Sequence[Record]) -> Iterator[str]:
     step_us = resolution_us([timing for _, timing in timed])
     for record, timing in timed:
         yield from (f"{record.id}: {sentence}" for sentence in traces(timing, step_us))
-        spent_s = sum(timing.per_iteration_us()) * timing.calls_per_sample / 1e6
+        spent_s = sum(timing.per_iteration_us) * timing.calls_per_sample / 1e6
         if spent_s > record.duration_s * 1.01 + _CLOCKS_APART_S:
             yield f"{record.id}: the samples took {spent_s:.3g} s, the case {record.duration_s:.3g} s"
 

@@ -193,7 +193,7 @@ def _simulated_otherwise(one: _Asked, found: dict[str, Any], cache_dir: Path, en
     if isinstance(runnable, str):
         return ""
     try:
-        work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)).clock)
+        work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)))
     except _FAILED:  # it is the record's word then
         return ""
     found["simulated"] += 1
