@@ -1,4 +1,4 @@
-"""Samples that no clock gives: sorted ones, copies of each other, and a value at which they are cut off.
+"""Item "samples": the number of raw samples, whether they look edited, their modes, and how neighbours resemble.
 
 Honest samples are noise around a level that may drift, in steps of the clock's resolution. Editing leaves three traces:
 
@@ -16,6 +16,7 @@ fewer than 0.1 % with a finding. Samples that were redrawn from honest ones leav
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -23,9 +24,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cases.record.record import Record, Timing
-from reports.audit.contradiction import Contradiction
+from reports.audit.clocks import untimed
+from reports.audit.items import Outcome, Point, captured_or, contradicted, listed
+from reports.audit.material import Material
+from reports.audit.modes import modes_of
+from reports.audit.order import samples_lag1
+from reports.audit.timing import asked_timing
+from reports.record.intervals import MOST_PARTS, half_width
+from reports.table.text import counted
 
-SAMPLES = 11
+_PLACES = {1: "tenths", 2: "hundredths"}
+"""Decimal places at which unrounded samples do not all end: CUDA events give binary milliseconds."""
+
+_FEW = 10
+"""Minimum number of samples, over all ranks, to call a timing rounded: fewer may all be round by chance."""
+
+_CLOCKS_APART_S = 1.0
+"""Maximum time by which samples may last longer than their case, beside a hundredth of it."""
+
+STATED = (
+    "times are stated, and by no software verified: samples with redrawn noise, and times under another contestant's "
+    "name, look as measured ones do"
+)
 
 LONGEST_RUN = 32
 """Minimum length of a run in one direction that is looked at. Among the published samples, 50 a rank, it is 8."""
@@ -55,13 +75,82 @@ Series = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
 
-def contradictions(world: Sequence[Record]) -> Iterator[Contradiction]:
-    """Yield in which records of a world the samples are sorted, copied or cut off."""
+def samples(material: Material) -> Iterator[Point]:
+    """How many samples there are, and what speaks against them."""
+    if not material.timed:
+        yield untimed(material)
+        return
+    total = len(material.timed)
+    count = sum(len(row) for record in material.timed if record.timing for row in record.timing.samples_us)
+    yield Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")
+    yield Point(Outcome.CAPTURED, STATED)
+    asked = [record for record in material.timed if isinstance(asked_timing(record).get("samples"), int)]
+    if asked:
+        few = [f"{record.id}: {text}" for record in asked if (text := _other_number(record))]
+        good = f"as many a rank as were asked for in {counted(len(asked), 'timing')}"
+        yield captured_or(few, good, len(asked), "timings have other numbers")
+    if len(asked) < total:
+        yield Point(Outcome.NOT_CAPTURED, f"how many were asked for: of {counted(total - len(asked), 'timing')}")
+    several = [record for record in material.timed if _is_many(record)]
+    if several:
+        rounded = [f"{record.id}: {text}" for record in several if (text := _rounded(record))]
+        good = f"no one of {counted(len(several), 'timing')} has only whole hundredths of a microsecond"
+        yield captured_or(rounded, good, len(several), "timings look rounded")
+    yield from _shapes(material.timed)
+    for name, world in material.worlds.items():
+        yield from contradicted(_edited(world), f"{name}: ")
+
+
+def _other_number(record: Record) -> str:
+    """Return in what a timing's number of samples is not what was asked for; "" if it is that."""
+    timing, request = record.timing, asked_timing(record)
+    assert timing is not None
+    count, asked, precision = len(timing.samples_us[0]), request["samples"], request.get("precision")
+    if not isinstance(precision, float):
+        return "" if count == asked else f"{counted(count, 'sample')}, asked were {asked}"
+    if count % asked or count > MOST_PARTS * asked:
+        return f"{counted(count, 'sample')}, asked were parts of {asked}, {MOST_PARTS} at most"
+    width = half_width(timing.per_iteration_us)
+    if count < MOST_PARTS * asked and width > precision:
+        return f"{counted(count, 'sample')} with a median to {width:.1%}, asked was {precision:.1%}"
+    return ""
+
+
+def _rounded(record: Record) -> str:
+    rows = record.timing.samples_us if record.timing is not None else ()
+    places = next((n for n in _PLACES if all(value == round(value, n) for row in rows for value in row)), 0)
+    return f"all samples are whole {_PLACES[places]} of a microsecond" if places else ""
+
+
+def _is_many(record: Record) -> bool:
+    """Whether a record has enough samples to tell rounded ones from chance."""
+    return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _FEW
+
+
+def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
+    """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
+    found = [(record, record.timing.per_iteration_us) for record in timed if record.timing is not None]
+    correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
+    if not correlations:
+        return
+    two = [f"{record.id}: {modes.text('samples')}" for record, times in found if (modes := modes_of(times)) is not None]
+    total = counted(len(found), "timing")
+    yield Point(Outcome.CAPTURED, f"two modes (dip test): {len(two)} of {total}{': ' if two else ''}{listed(two)}")
+    strongest, case = max(correlations, key=lambda one: abs(one[0]))
+    middle = statistics.median(one for one, _ in correlations)
+    says = f"lag-1 correlation of samples: median {middle:+.2f}, strongest {strongest:+.2f} ({case})"
+    yield Point(Outcome.CAPTURED, says)
+
+
+def _edited(world: Sequence[Record]) -> Iterator[str]:
+    """Yield in which records of a world the samples are sorted, copied or cut off, or last longer than the case."""
     timed = [(record, record.timing) for record in world if record.timing is not None]
     step_us = resolution_us([timing for _, timing in timed])
     for record, timing in timed:
-        for sentence in traces(timing, step_us):
-            yield Contradiction(SAMPLES, f"{record.id} of {record.request.command or 'a world'}: {sentence}")
+        yield from (f"{record.id}: {sentence}" for sentence in traces(timing, step_us))
+        spent_s = sum(timing.per_iteration_us) * timing.calls_per_sample / 1e6
+        if spent_s > record.duration_s * 1.01 + _CLOCKS_APART_S:
+            yield f"{record.id}: the samples took {spent_s:.3g} s, the case {record.duration_s:.3g} s"
 
 
 def resolution_us(timings: Sequence[Timing]) -> float:

@@ -1,15 +1,17 @@
-"""Worlds that are there twice, and sides that were exchanged, in comparisons."""
+"""Items "worlds", "baselines" and "limit"; worlds that are there twice, and exchanged sides, in comparisons."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
 
-from cases.record.record import Record
+from cases.record.record import LinkLimit, Record
 from reports.audit.comparison import compare
-from reports.audit.copied import copies
 from reports.audit.data import Data
+from reports.audit.items import Outcome
 from reports.audit.statistics import Speed
+from reports.audit.worlds import copies
+from tests.reports.audit.complete_set import audited, evidence, records, tells, with_timing
 from tests.reports.audit.tampering import members
 
 
@@ -76,3 +78,37 @@ def test_runs_that_share_a_warm_up_and_a_drift_are_two() -> None:
         made.append(dataclasses.replace(
             record, request=request, timing=dataclasses.replace(record.timing, samples_us=rows)))  # fmt: skip
     assert list(copies(made)) == []
+
+
+def test_too_few_worlds() -> None:
+    tells(audited(records(4)), "worlds")
+    tells(audited(records(3)), "worlds", Outcome.CAPTURED, Outcome.NOT_COMPARABLE)
+
+
+def test_baselines_that_were_not_in_turns() -> None:
+    first, *others = records()
+    tells(audited([with_timing(first, interleaved_with=()), *others]), "baselines", Outcome.FINDING)
+    alone = [with_timing(one, interleaved_with=()) for one in records() if one.kernel is not None]
+    tells(audited(alone), "baselines", Outcome.NOT_CAPTURED)
+
+
+def test_above_the_links_limit() -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, limit=LinkLimit(0.1, 0.1, 1 << 20)), *others])
+    tells(audit, "limit", Outcome.FINDING, Outcome.FINDING)
+    tells(audited([with_timing(record, limit=None) for record in records()]), "limit", Outcome.NOT_CAPTURED)
+
+
+def test_commands_that_start_in_one_second_are_in_any_order() -> None:
+    """Names have seconds, and of two commands that start together the one with more to compile begins later."""
+    made = [
+        dataclasses.replace(
+            record,
+            started=f"2026-01-01T00:00:{second:02d}.000Z",
+            ended=f"2026-01-01T00:00:{second:02d}.500Z",
+            duration_s=0.5,
+            request=dataclasses.replace(record.request, command=f"20260101T0000{stamp}Z-{name}"),
+        )
+        for record, name, stamp, second in zip(members(), "abc", ("00", "00", "01"), (40, 2, 3), strict=False)
+    ]
+    assert "time" not in evidence(audited(made), "worlds", Outcome.FINDING)

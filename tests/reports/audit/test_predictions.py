@@ -1,4 +1,4 @@
-"""Predictions against their records and against each other; and made again, by weighing and by simulating."""
+"""Recorded predictions are there where they were asked for, and are made again, by weighing and by simulating."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ import pytest
 from cases.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
 from kernels.catalogue import find
 from kernels.compile import executable
-from reports.audit.bound_predictions import contradictions, points
-from reports.audit.items import Outcome
-from reports.audit.material import Material
-from reports.audit.worker import predictions_asked
-from runner.audit_worker import predictions
+from reports.audit.figures import _predictions
 from runner.case.contestant import Contestant
 from runner.gpu.reading import gpu_type
+from runner.predict.again import predictions
 from runner.predict.beside import beside_measured, predicted_beside
 from runner.predict.predicting import FORM, simulator_digest
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
 from runner.request.gpu_types import document_of
+from runner.request.schema import Schema
 from tests.reports.audit.tampered_predictions import WORK, make_predicted
 from tests.reports.audit.tampering import record_paths
 from tests.reports.synthetic import with_request
+
+
+def again(records: list[Record]) -> dict[str, Any]:
+    return predictions(records, Path(Schema().cache_dir).expanduser(), lambda text: None)
 
 
 @pytest.fixture(scope="module")
@@ -50,31 +52,15 @@ def time_of(record: Record) -> PredictedTime:
     return record.prediction.time
 
 
-def said(records: list[Record]) -> str:
-    return "\n".join(one.sentence for one in contradictions(records))
-
-
-def test_nothing_speaks_against_honest_predictions(told: list[Record]) -> None:
-    assert said(told) == ""
-
-
-def test_one_command_has_one_digest_of_its_floors(told: list[Record]) -> None:
-    first, second = told[0], told[1]
-    other = with_time(second, floors_digest="sha256:" + "0" * 64)
-    assert said([first, other]) == "", "another command may have other floors"
-    same = with_request(other, command=first.request.command)
-    assert "floors of h200 or constants have other digests than in" in said([first, same])
-
-
 def test_a_prediction_that_was_asked_for_is_missed_at_every_schema(told: list[Record]) -> None:
     """No configuration of before schema 8 could ask for one: a number of an earlier schema excuses nothing."""
     bare = dataclasses.replace(told[0], prediction=None)
     for schema in (2, 8):
-        assert "this timing has none, nor a reason" in said([dataclasses.replace(bare, schema=schema)]), schema
+        assert "this timing has none, nor a reason" in "".join(_predictions(dataclasses.replace(bare, schema=schema)))
     configuration = dict(bare.request.configuration or {})
     configuration["timing"] = {key: value for key, value in configuration["timing"].items() if key != "predict"}
     unasked = with_request(bare, configuration=configuration)
-    assert said([dataclasses.replace(unasked, schema=2), unasked]) == ""
+    assert list(_predictions(unasked)) == []
 
 
 def beside(record: Record, gpu: str) -> Record:
@@ -94,19 +80,16 @@ def with_gpu(record: Record, gpu: dict[str, Any] | None) -> Record:
 def test_a_prediction_is_of_the_type_that_ran(told: list[Record]) -> None:
     """It follows from the floors of h100 alone that nothing else is wrong with it."""
     others = [beside(one, "h100") for one in told]
-    assert said(others) == ""
-    answer = predictions(others, predictions_asked(others), lambda text: None)
+    answer = again(others)
     assert [what for _, what in answer["different"]] == ["predicted for h100, it ran on NVIDIA H200 (h200)"] * 4
     assert answer["weighed"] == 0
-    (found,) = points(Material(tuple(others), again={"predictions": answer}))
-    assert found.outcome is Outcome.FINDING
 
 
 def test_a_type_that_the_configuration_names_is_the_one(told: list[Record]) -> None:
     """fabric.gpu decides whatever the devices are, as it does when a case is predicted."""
     named = document_of(gpu_type("h100").limits)
     honest, lie = with_gpu(beside(told[0], "h100"), named), with_gpu(told[1], named)
-    answer = predictions([honest, lie], predictions_asked([honest, lie]), lambda text: None)
+    answer = again([honest, lie])
     assert answer["different"] == [[lie.id, "predicted for h200, fabric.gpu names h100"]]
     assert answer["weighed"] == 1
 
@@ -117,25 +100,15 @@ def test_what_ran_on_devices_that_no_type_names_has_no_type_to_differ_from(told:
         record = beside(told[0], "h100")
         place = dataclasses.replace(record.environment, world=None, gpus=devices)
         other = dataclasses.replace(record, environment=place)
-        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        answer = again([other])
         assert (answer["weighed"], answer["different"]) == (1, []), devices
-
-
-def test_one_command_has_floors_of_one_type(told: list[Record]) -> None:
-    """Another name for the type is no excuse for other floors; another fabric.gpu of a sweep is."""
-    first, second = told[0], with_request(beside(told[1], "h100"), command=told[0].request.command)
-    assert "floors of h100 or constants have other digests than in" in said([first, second])
-    named = [with_gpu(one, document_of(gpu_type(gpu).limits)) for one, gpu in ((first, "h200"), (second, "h100"))]
-    assert said(named) == ""
 
 
 def test_another_digest_is_not_comparable(told: list[Record]) -> None:
     others = [with_time(one, constants_digest="sha256:" + "3" * 64) for one in told[:2]]
-    answer = predictions([*told, *others], predictions_asked([*told, *others]), lambda text: None)
+    answer = again([*told, *others])
     assert (answer["weighed"], len(answer["not_comparable"]), answer["different"]) == (4, 2, [])
-    found = points(Material((*told, *others), again={"predictions": answer}))
-    assert [(one.outcome, one.share) for one in found] == [(Outcome.VERIFIED, (4, 6)), (Outcome.NOT_COMPARABLE, None)]
-    assert "predicted with other constants" in found[1].evidence
+    assert all("predicted with other constants" in why for _, why in answer["not_comparable"])
 
 
 def earlier(record: Record) -> Record:
@@ -163,21 +136,11 @@ def earlier(record: Record) -> Record:
 
 def test_predictions_from_before_the_memory_are_held_to_their_own_terms(told: list[Record]) -> None:
     others = [earlier(one) for one in told]
-    assert said(others) == ""
-    slower = dataclasses.replace(time_of(others[0]).terms, link_us=50.0)
-    assert "its terms make" in said([with_time(others[0], terms=slower), *others[1:]])
-    answer = predictions(others, predictions_asked(others), lambda text: None)
+    answer = again(others)
     assert (answer["weighed"], answer["different"], len(answer["not_comparable"])) == (0, [], 4)
     pretended = with_time(others[0], constants_digest=time_of(told[0]).constants_digest)
-    answer = predictions([pretended], predictions_asked([pretended]), lambda text: None)
+    answer = again([pretended])
     assert "its work can't be weighed" in answer["different"][0][1]
-
-
-def test_without_a_worker_nothing_is_verified(told: list[Record]) -> None:
-    (found,) = points(Material(tuple(told), problem="the worker can't be started"))
-    assert found.outcome is Outcome.NOT_COMPARABLE
-    assert "the worker can't be started" in found.evidence
-    assert points(Material(tuple(dataclasses.replace(one, prediction=None) for one in told))) == []
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +163,7 @@ def simulated(told: list[Record], tmp_path_factory: pytest.TempPathFactory) -> R
 
 @pytest.mark.slow
 def test_the_same_code_is_simulated_again(simulated: Record) -> None:
-    answer = predictions([simulated], predictions_asked([simulated]), lambda text: None)
+    answer = again([simulated])
     assert answer == {"weighed": 1, "simulated": 1, "different": [], "not_comparable": []}
 
 
@@ -208,9 +171,8 @@ def test_the_same_code_is_simulated_again(simulated: Record) -> None:
 def test_work_that_agrees_with_all_its_figures_is_found_by_simulating(simulated: Record, told: list[Record]) -> None:
     """The prediction is whole and weighs as it says; it is another kernel's."""
     lie = dataclasses.replace(simulated, prediction=told[0].prediction)
-    answer = predictions([lie], predictions_asked([lie]), lambda text: None)
+    answer = again([lie])
     assert answer["different"] == [[lie.id, "simulated again, its path or its traffic is another one"]]
-    assert said([lie]) == ""
 
 
 def test_the_work_of_another_simulator_is_not_compared(simulated: Record, told: list[Record]) -> None:
@@ -219,7 +181,7 @@ def test_the_work_of_another_simulator_is_not_compared(simulated: Record, told: 
     sources = dataclasses.replace(simulated.environment, sources={"simulator": "sha256:" + "0" * 64})
     unknown = dataclasses.replace(simulated.environment, sources=None)
     for one in (dataclasses.replace(other, environment=place) for place in (sources, unknown)):
-        answer = predictions([one], predictions_asked([one]), lambda text: None)
+        answer = again([one])
         assert answer == {"weighed": 1, "simulated": 0, "different": [], "not_comparable": []}
 
 
@@ -228,7 +190,7 @@ def test_work_of_another_form_is_no_work_of_todays_code(simulated: Record, told:
     lie = dataclasses.replace(simulated, prediction=told[0].prediction)
     for form in (1, None, "3"):
         other = with_time(lie, work={**time_of(lie).work, "form": form})
-        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        answer = again([other])
         ((_, what),) = answer["different"]
         assert what.endswith(f"of profiles, today's is {FORM}, and its simulator and its code are today's"), form
         assert (answer["weighed"], answer["simulated"], answer["not_comparable"]) == (1, 0, [])
@@ -246,7 +208,7 @@ def test_work_of_another_form_is_not_comparable_without_todays_code(simulated: R
         (dataclasses.replace(form, kernel=code), "its kernel has other code today"),
         (dataclasses.replace(form, kernel=gone), "its kernel has other code today"),
     ):
-        answer = predictions([other], predictions_asked([other]), lambda text: None)
+        answer = again([other])
         ((_, said_),) = answer["not_comparable"]
         assert said_ == f"its work has the form 1 of profiles, today's is {FORM}: {why}"
         assert (answer["weighed"], answer["different"]) == (0, [])
@@ -254,19 +216,19 @@ def test_work_of_another_form_is_not_comparable_without_todays_code(simulated: R
 
 def test_only_what_is_weighed_is_simulated(simulated: Record) -> None:
     other = with_time(simulated, constants_digest="sha256:" + "3" * 64)
-    answer = predictions([other], predictions_asked([other]), lambda text: None)
+    answer = again([other])
     assert (answer["weighed"], answer["simulated"], len(answer["not_comparable"])) == (0, 0, 1)
 
 
 def test_other_code_is_not_simulated(simulated: Record, told: list[Record]) -> None:
-    answer = predictions([told[0]], predictions_asked([told[0]]), lambda text: None)
+    answer = again([told[0]])
     assert (answer["weighed"], answer["simulated"], answer["different"]) == (1, 0, [])
 
 
 def test_work_that_is_none_is_told(told: list[Record]) -> None:
     for work in ({}, {"least": 3}, {**time_of(told[0]).work, "how": "guessed"}):
         odd = with_time(told[0], work=work)
-        ((_, what),) = predictions([odd], predictions_asked([odd]), lambda text: None)["different"]
+        ((_, what),) = again([odd])["different"]
         assert what.startswith("its work can't be weighed"), work
 
 

@@ -1,4 +1,4 @@
-"""Who vouches for a set of records: item 21, from the signatures in its folders and bundles; and `symlab sign`.
+"""Item "signatures": who vouches for a set of records, by the signatures in its folders and bundles; `symlab sign`.
 
 A signature is compared with what lies outside the set: the list of signers that the reader gives. It counts if it is
 one of the statement beside it, if the statement is that of the records as they are, and if the list names its key.
@@ -31,8 +31,6 @@ from reports.record.signed import (
 from reports.table.text import counted
 from reports.tracked import BUNDLE_NAME, Tracker, Unreadable
 
-NUMBER = 21
-
 UNSIGNED = "unsigned"
 
 MAX_VERIFIED = 500
@@ -42,7 +40,7 @@ can hold thousands."""
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """Item 21, and who vouches in a few words: "signed by NAME", "unsigned"."""
+    """The item, and who vouches in a few words: "signed by NAME", "unsigned"."""
 
     item: Item
     says: str
@@ -81,7 +79,7 @@ class _Verifier:
 
 
 def who_vouches(material: Material, signers: Path | None = None, tracker: Tracker | None = None) -> Vouched:
-    """Return item 21. signers: the reader's list of signers, or None. tracker: what MLflow has, which may have
+    """Return the item. signers: the reader's list of signers, or None. tracker: what MLflow has, which may have
     signatures. Raises ValueError if ssh-keygen is missing and there are signatures."""
     claims = [claim for place in material.places for claim in (*_of_folders(material, place), *_of_bundles(place))]
     claims += _of_tracker(material, tracker) if tracker is not None else []
@@ -104,7 +102,7 @@ def who_vouches(material: Material, signers: Path | None = None, tracker: Tracke
     elif names and (rest := sum(record_digest(record) not in covered for record in material.records)):
         total = counted(len(material.records), "record")
         points.append(Point(Outcome.NOT_CAPTURED, f"{rest} of {total}: no signature"))
-    return Vouched(Item(NUMBER, "who vouches", tuple(dict.fromkeys(points))), _says(points, list(names)))
+    return Vouched(Item("signatures", tuple(dict.fromkeys(points))), _says(points, list(names)))
 
 
 def _says(points: Sequence[Point], names: Sequence[str]) -> str:

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from cases.record.record import Record
-from reports.audit import ssh, vouching
+from reports.audit import signatures, ssh, worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Ground, Outcome
 from reports.commands import reports as group
@@ -70,7 +71,8 @@ def both_signed(sealed: Path, keys: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def audited(place: Path, signers: Path | None, **more: Any) -> Audit:
-    return check(bundle.read([place]), [place], ask=lambda *_: (answer(), ""), signers=signers, **more)
+    with patch.object(worker, "ask", lambda *_: answer()):
+        return check(bundle.read([place]), [place], signers=signers, **more)
 
 
 def told(audit: Audit) -> list[tuple[Outcome, str]]:
@@ -92,7 +94,7 @@ def test_a_signed_folder_names_its_signer_on_the_last_line(
     assert broken(folder) == []
     audit = audited(folder, keys / "signers")
     (point,) = audit.items[-1].points
-    assert audit.items[-1].number == 21
+    assert audit.items[-1].name == "signatures"
     assert (point.outcome, point.ground, point.share) == (Outcome.VERIFIED, Ground.COMPARED, (2, 2))
     assert f"signed by {ALICE} (ED25519 SHA256:" in point.evidence
     assert digest_of(folder) in point.evidence
@@ -116,7 +118,7 @@ def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
     audit = audited(folder, keys / "signers")
     assert told(audit) == [(Outcome.NOT_CAPTURED, "no signature; symlab sign FOLDER --key KEY makes one")]
     assert "; unsigned" in audit.verdict
-    assert "item 21" in [point.evidence for point in audit.items[19].points][-1]
+    assert "signatures" in audit.items[-2].points[-1].evidence
     signed(folder, keys)
     audit = audited(folder, None)
     ((outcome, evidence),) = told(audit)
@@ -126,7 +128,8 @@ def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
 
 
 def test_records_of_mlflow_have_no_signature(keys: Path) -> None:
-    audit = check(records(1), source="MLflow's run", ask=lambda *_: (answer(), ""), signers=keys / "signers")
+    with patch.object(worker, "ask", lambda *_: answer()):
+        audit = check(records(1), source="MLflow's run", signers=keys / "signers")
     assert told(audit)[0][0] is Outcome.NOT_CAPTURED
     assert "; unsigned" in audit.verdict
 
@@ -208,7 +211,7 @@ def test_a_text_in_place_of_a_statement_is_a_finding(place: Path, keys: Path) ->
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from reports.audit.vouching import signed_with
+from reports.audit.signatures import signed_with
 
 steps = int(sys.argv[3])
 
@@ -341,38 +344,10 @@ def test_a_key_with_a_line_for_each_namespace(order: tuple[int, int], place: Pat
     path.write_text("# signers\n" + "".join(lines[index] for index in order))
     audit = audited(folder, path)
     assert "; signed by symlab-key" in audit.verdict
-    assert outcomes(audit, 21) == {Outcome.VERIFIED}
+    assert outcomes(audit, "signatures") == {Outcome.VERIFIED}
     path.write_text(f"{lines[0]}\n" + lines[1].replace('"symlab"', '"symlab",valid-before="20200101"'))
     says = findings(audited(folder, path))
     assert 'line 1: key is not permitted for use in signature namespace "symlab"; line 3: key has expired' in says
-
-
-def test_a_certificate_whose_authority_has_two_lines(keys: Path, tmp_path: Path) -> None:
-    for name in ("authority", "carol"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
-    line = [
-        "ssh-keygen",
-        "-q",
-        "-s",
-        str(tmp_path / "authority"),
-        "-I",
-        "id",
-        "-n",
-        "carol",
-        str(tmp_path / "carol.pub"),
-    ]
-    subprocess.run(line, check=True)
-    signature = ssh.sign("text\n", tmp_path / "carol-cert.pub")
-    key = (tmp_path / "authority.pub").read_text()
-    lines = [
-        f'{who} cert-authority,namespaces="{space}" {key}' for who, space in (("carol", "git"), ("carol", "symlab"))
-    ]
-    (tmp_path / "list").write_text("".join(lines))
-    found = ssh.verified(signature, "text\n", tmp_path / "list")
-    assert (found.state, found.name) == (ssh.State.KNOWN, "carol")
-    (tmp_path / "list").write_text(lines[0])
-    assert ssh.verified(signature, "text\n", tmp_path / "list").state is ssh.State.UNKNOWN
-    assert ssh.verified(signature, "text\n", keys / "signers").state is ssh.State.UNKNOWN
 
 
 @pytest.mark.parametrize("pattern", ["*@example.org", '"*,!mallory@x"', "alic?@example.org"])
@@ -410,7 +385,7 @@ def test_several_signers(place: Path, keys: Path, capsys: pytest.CaptureFixture[
     assert "2 other signatures beside it" in capsys.readouterr().out.splitlines()[-1]
     audit = audited(folder, keys / "signers")
     assert f"; signed by {BOB}; {ALICE}" in audit.verdict
-    assert outcomes(audit, 21) == {Outcome.VERIFIED}
+    assert outcomes(audit, "signatures") == {Outcome.VERIFIED}
     assert (folder / SIGNATURES).read_text().count(BEGIN) == 3
 
 
@@ -418,7 +393,7 @@ def test_the_17th_signature_is_refused_and_the_others_stay(
     place: Path, keys: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the third, with two as the maximum."""
-    monkeypatch.setattr(vouching, "MAX_SIGNATURES", 2)
+    monkeypatch.setattr(signatures, "MAX_SIGNATURES", 2)
     path = bundled(place / "command1", place.with_name("one.jsonl.xz"))
     for what in (place / "command0", path):
         signed(what, keys, ALICE, BOB, ALICE)
@@ -473,7 +448,7 @@ def with_statements(place: Path, keys: Path, number: int, *, is_other: bool) -> 
 
 def test_signatures_of_other_content_are_not_verified(place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = with_statements(place, keys, 40, is_other=True)
-    monkeypatch.setattr(vouching, "verified", lambda *_: pytest.fail("verified"))
+    monkeypatch.setattr(signatures, "verified", lambda *_: pytest.fail("verified"))
     audit = audited(path, keys / "signers")
     assert findings(audit).count("changed after signing") == 40
     assert {point.ground for point in audit.items[-1].points} == {Ground.COMPARED}
@@ -490,20 +465,20 @@ def test_an_audit_verifies_each_signature_once_and_no_more_than_its_maximum(
         asked.append((signature, text))
         return ssh.verified(signature, text, signers)
 
-    monkeypatch.setattr(vouching, "verified", counting)
-    monkeypatch.setattr(vouching, "MAX_VERIFIED", 5)
+    monkeypatch.setattr(signatures, "verified", counting)
+    monkeypatch.setattr(signatures, "MAX_VERIFIED", 5)
     audit = audited(path, keys / "signers")
     assert len(asked) == len(set(asked)) == 5
     assert (Outcome.NOT_COMPARABLE, "7 signatures not verified: 5 are an audit's maximum") in told(audit)
-    monkeypatch.setattr(vouching, "MAX_VERIFIED", 12)
-    assert Outcome.NOT_COMPARABLE not in outcomes(audited(path, keys / "signers"), 21)
+    monkeypatch.setattr(signatures, "MAX_VERIFIED", 12)
+    assert Outcome.NOT_COMPARABLE not in outcomes(audited(path, keys / "signers"), "signatures")
 
 
 def test_a_signer_beside_signatures_that_were_not_verified_signed_in_part(
     place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed(place / "command0", keys, ALICE, BOB)
-    monkeypatch.setattr(vouching, "MAX_VERIFIED", 1)
+    monkeypatch.setattr(signatures, "MAX_VERIFIED", 1)
     audit = audited(place / "command0", keys / "signers")
     assert f"; signed in part by {ALICE}" in audit.verdict
     assert (Outcome.NOT_COMPARABLE, "1 signature not verified: 1 are an audit's maximum") in told(audit)
@@ -563,7 +538,7 @@ def test_a_bundle_carries_the_signatures(place: Path, keys: Path, capsys: pytest
     audit = audited(path, keys / "signers")
     assert f"{ALICE}" in audit.verdict
     assert f"{BOB}" in audit.verdict
-    assert outcomes(audit, 21) == {Outcome.VERIFIED}
+    assert outcomes(audit, "signatures") == {Outcome.VERIFIED}
     again = bundled(path, place.with_name("again.jsonl.xz"))
     assert again.read_bytes() == path.read_bytes()
 
@@ -770,7 +745,7 @@ def test_the_digest_of_records_is_of_their_content_alone() -> None:
 
 def added(path: Path, *signed: Signed) -> None:
     """Write a bundle with statements that symlab would not write."""
-    lines = bundle._lines(records(1)) + "".join(f"{one.line()}\n" for one in signed).encode("ascii")
+    lines = bundle.lines_of(records(1)) + "".join(f"{one.line()}\n" for one in signed).encode("ascii")
     path.write_bytes(lzma.compress(lines))
 
 
