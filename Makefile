@@ -52,6 +52,7 @@ check: $(INSTALLED)
 	@$(RUN) mypy
 	@.venv/bin/lint-imports --no-cache
 	@$(RUN) tests.lint
+	@$(RUN) tests.size
 
 # Whether kernels compile to the code that kernels/matrix/codes.json says, which the matrix judges proofs by: some minutes.
 codes: $(INSTALLED)

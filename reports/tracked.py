@@ -218,11 +218,11 @@ def prepare(uri: str) -> None:
     """Import MLflow, quietly; before, see whether a server answers. Raises Unreachable, why in one line, if not.
 
     MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
-    has not set them. Its retries would make a server that is down cost minutes.
+    has not set them. A server that answered and goes away: MLflow tries again for a minute.
     """
     for name, value in {
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S),
     }.items():
         os.environ.setdefault(name, value)

@@ -25,6 +25,10 @@ WRONG_REQUEST = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out `symlab ...`, sys.argv's arguments by default. Returns the exit code."""
+    if "_SYMLAB_COMPLETE" in os.environ:
+        answered: Callable[[], bool] = getattr(import_module("symlab.completion"), "answered")  # noqa: B009
+        if answered():
+            return 0
     return carry_out("symlab.verbs:symlab", "symlab", arguments)
 
 

@@ -1,176 +1,122 @@
-"""Completion in bash and zsh: `symlab completion bash` prints a script that asks `symlab completion answer` for words.
+"""Completion in bash and zsh by click, with a script and words of our own: overrides have "=", ":" and "[" in them.
 
-An answer has a line for each word: "word TEXT" or, tab-separated, "word TEXT HELP". Before them, "nospace" says that
-more has to follow the word; "files" and "folders" say that the shell completes names of these.
+`symlab completion bash` prints the script. It asks this program for words with a variable, _SYMLAB_COMPLETE, and gives
+it the line up to the cursor. An answer is a line for each word: its kind (plain, file, dir), the word, and, in zsh, its
+help. A word that more has to follow is of the kind open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import os
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete
+from click.shell_completion import BashComplete, CompletionItem, ZshComplete, split_arg_string
 
 from symlab.command import SETTINGS
 
-BASH = """\
+VARIABLE = "_SYMLAB_COMPLETE"
+
+
+class Bash(BashComplete):
+    """Words as bash wants them: without what stands before the last character that breaks words."""
+
+    source_template = """\
 # Completion of symlab in bash. In ~/.bashrc: source <(symlab completion bash)
-_symlab_complete() {
-    local answer program=${1/#\\~/$HOME}
+%(complete_func)s() {
+    local kind word
     COMPREPLY=()
-    while IFS= read -r answer; do
-        case $answer in
-            nospace) compopt -o nospace ;;
-            files) compopt -o default ;;
-            folders) compopt -o dirnames -o nospace ;;
-            "word "*) COMPREPLY+=("${answer#word }") ;;
+    while IFS=' ' read -r kind word; do
+        case $kind in
+            file) compopt -o default ;;
+            dir) compopt -o dirnames -o nospace ;;
+            open) compopt -o nospace; COMPREPLY+=("$word") ;;
+            plain) COMPREPLY+=("$word") ;;
         esac
-    done < <("$program" completion answer bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
+    done < <(_SYMLAB_LINE="${COMP_LINE:0:COMP_POINT}" _SYMLAB_BREAKS="$COMP_WORDBREAKS" \\
+        %(complete_var)s=bash_complete "${1/#\\~/$HOME}" 2>/dev/null)
 }
-complete -F _symlab_complete symlab
+complete -F %(complete_func)s %(prog_name)s
 """
 
-ZSH = """\
-#compdef symlab
+    @staticmethod
+    def _check_version() -> None:
+        """The script needs nothing newer than bash 4."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        return arguments_of(os.environ["_SYMLAB_LINE"])
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        raw = os.environ["_SYMLAB_LINE"].rpartition(" ")[2]
+        cut = max((raw.rfind(one) for one in os.environ["_SYMLAB_BREAKS"] if not one.isspace()), default=-1)
+        before = "" if raw[:1] in ("'", '"') else raw[: cut + 1].replace("\\", "")
+        return f"{kind_of(item)} {item.value.removeprefix(before)}"
+
+
+class Zsh(ZshComplete):
+    """Words with their help."""
+
+    source_template = """\
+#compdef %(prog_name)s
 # Completion of symlab in zsh. In ~/.zshrc, after compinit: source <(symlab completion zsh)
-_symlab_complete() {
-    local answer program=${~words[1]}
+%(complete_func)s() {
+    local answer kind program=${~words[1]}
     local -a texts shown space
     space=()
     while IFS= read -r answer; do
-        case $answer in
-            nospace) space=(-S '') ;;
-            files) compset -P '*='; _files; return ;;
-            folders) compset -P '*='; _files -/; return ;;
-            word\\ *)
-                answer=${answer#word }
-                texts+=("${answer%%$'\\t'*}")
-                shown+=("${answer/$'\\t'/  -- }") ;;
+        kind=${answer%%%% *} answer=${answer#* }
+        case $kind in
+            file) compset -P '*='; _files; return ;;
+            dir) compset -P '*='; _files -/; return ;;
+            open) space=(-S '') ;|
+            *) texts+=("${answer%%%%$'\\t'*}"); shown+=("${answer/$'\\t'/  -- }") ;;
         esac
-    done < <("$program" completion answer zsh "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)
+    done < <(_SYMLAB_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" %(complete_var)s=zsh_complete "$program" 2>/dev/null)
     (( $#texts )) && compadd -l "${space[@]}" -d shown -a texts
 }
-compdef _symlab_complete symlab
+compdef %(complete_func)s %(prog_name)s
 """
 
-_SPACES = " \t\n"
+    def get_completion_args(self) -> tuple[list[str], str]:
+        return arguments_of(os.environ["_SYMLAB_LINE"])
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        return f"{kind_of(item)} {item.value}" + (f"\t{' '.join(item.help.split())}" if item.help else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """A command line up to the cursor: its words, and the last one as it was typed, with its quotes."""
-
-    words: tuple[str, ...]
-    last: str
-    raw_last: str
+SHELLS = {"bash": Bash, "zsh": Zsh}
 
 
-def typed(line: str) -> Typed:
-    """Take a command line apart as a shell does; a quote may still be open."""
-    words: list[str] = []
-    word, start, quote, is_word = "", 0, "", False
-    characters = iter(enumerate(line))
-    for at, character in characters:
-        if not is_word and character not in _SPACES:
-            start, is_word = at, True
-        if quote:
-            if character == quote:
-                quote = ""
-            else:
-                word += character
-        elif character in "'\"":
-            quote = character
-        elif character == "\\":
-            word += next(characters, (0, ""))[1]
-        elif character in _SPACES:
-            if is_word:
-                words.append(word)
-            word, is_word = "", False
-        else:
-            word += character
-    return Typed(tuple(words), word, line[start:] if is_word else "")
+def arguments_of(line: str) -> tuple[list[str], str]:
+    """Return the arguments before the cursor, and the one that is being typed."""
+    words = split_arg_string(line)
+    last = words.pop() if words and not line[-1:].isspace() else ""
+    return words[1:], last
 
 
-def stripped(text: str, raw_last: str, breaks: str) -> str:
-    """What bash expects for a word: without the part before the last character that breaks words, such as "key="."""
-    if raw_last[:1] in ("'", '"'):
-        return text
-    cut = max((raw_last.rfind(one) for one in breaks if one not in _SPACES), default=-1)
-    prefix = typed(raw_last[: cut + 1]).last
-    return text.removeprefix(prefix)
+def kind_of(item: CompletionItem[Any]) -> str:
+    """Return how an answer's line begins."""
+    return "open" if item.type == "plain" and item.is_open else item.type
 
 
-def answer_lines(line: str, breaks: str | None = None) -> list[str]:
-    """The answer to a command line up to the cursor; breaks are bash's COMP_WORDBREAKS, None for zsh."""
-    from symlab.verbs import VERBS, symlab
+def answered() -> bool:
+    """Print the words that a script of ours asks for. Return whether one does."""
+    shell, _, what = os.environ.get(VARIABLE, "").partition("_")
+    if shell not in SHELLS or what != "complete":
+        return False
+    from symlab.verbs import symlab
 
-    now = typed(line)
-    arguments = list(now.words[1:])
-    if arguments and arguments[0] not in VERBS:
-        return []
-    items = ShellComplete(symlab, dict(SETTINGS), "symlab", "").get_completions(arguments, now.last)
-    return _lines(items, now, breaks)
-
-
-def _lines(items: Sequence[CompletionItem[Any]], now: Typed, breaks: str | None) -> list[str]:
-    kinds = {item.type for item in items}
-    for kind, line in (("file", "files"), ("dir", "folders")):
-        if kind in kinds:
-            return [line]
-    lines = ["nospace"] if items and all(item.is_open for item in items) else []
-    for item in items:
-        if breaks is not None:
-            lines.append(f"word {stripped(item.value, now.raw_last, breaks)}")
-        else:
-            lines.append(f"word {item.value}" + (f"\t{' '.join(item.help.split())}" if item.help else ""))
-    return lines
+    print(SHELLS[shell](symlab, dict(SETTINGS), "symlab", VARIABLE).complete())
+    return True
 
 
-class Shells(click.Group):
-    """A group whose commands are names of shells."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self.commands:
-            known = ", ".join(name for name, one in self.commands.items() if not one.hidden)
-            raise click.UsageError(f"unknown shell '{args[0]}', known: {known}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group("completion", cls=Shells, no_args_is_help=False)
-def completion() -> None:
+@click.command("completion")
+@click.argument("shell", type=click.Choice(tuple(SHELLS)))
+def completion(shell: str) -> None:
     """Print a script that completes words in a shell.
 
-    It completes commands, options, experiments, keys and their values. For bash put the line
+    It completes commands, options, experiments, keys and their values. For bash (4 or later) put the line
     `source <(symlab completion bash)` into ~/.bashrc; for zsh, `source <(symlab completion zsh)` into ~/.zshrc, after
     compinit.
     """
-
-
-@completion.command("bash")
-def bash() -> None:
-    """Print the script for bash (4 or later)."""
-    print(BASH, end="")
-
-
-@completion.command("zsh")
-def zsh() -> None:
-    """Print the script for zsh."""
-    print(ZSH, end="")
-
-
-@completion.command("answer", hidden=True)
-@click.argument("shell", type=click.Choice(("bash", "zsh")))
-@click.argument("line")
-@click.argument("breaks", default="")
-def answer(shell: str, line: str, breaks: str) -> None:
-    """Print the words that can follow a command line."""
-    _print_all(answer_lines(line, breaks if shell == "bash" else None))
-
-
-def _print_all(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
+    print(SHELLS[shell](click.Command("symlab"), {}, "symlab", VARIABLE).source(), end="")

@@ -96,7 +96,7 @@ def case(
     >>> symlab.case("all_reduce/two_shot", size_bytes="4K", ranks=99)
     Traceback (most recent call last):
     ...
-    runner.request_error.RequestError: a world of 99 ranks is not possible (ranks), give 1 to 72
+    runner.request_error.RequestError: ranks is 99 (ranks), give 1 to 72
     """
     from symlab.requests import described, naming_arguments
 

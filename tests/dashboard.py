@@ -29,11 +29,12 @@ _NO_ASSISTANT = (
 
 
 @contextlib.contextmanager
-def serving(database: Path) -> Iterator[str]:
-    """An MLflow server on an sqlite database; gives its address. It is gone afterwards, with all that it started."""
+def serving(database: Path, port: int = 0) -> Iterator[str]:
+    """An MLflow server on an sqlite database; gives its address. It is gone afterwards, with all that it started.
+    port: 0 for a free one."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port = port or free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
     log = database.with_name("server.log")
     with log.open("w", encoding="utf-8") as output:

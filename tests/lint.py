@@ -1,6 +1,6 @@
 """Rules that ruff has not, file by file: `make check` runs `python -m tests.lint`, which prints every violation.
 
-Functions are short; words are plain; links of pages lead somewhere; tests assert no speed, share no MLflow experiment,
+Words are plain; links of pages lead somewhere; tests assert no speed, share no MLflow experiment,
 have file names of their own, and those whose texts are kept exist.
 """
 
@@ -18,7 +18,6 @@ from tests.pages import PAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "cases")
-MAX_FUNCTION_LINES = 60
 
 UNWANTED = (
     *("nobody", "whoever", "so many", "so often", "is to be", "are to be", "be had", "nowhere", "no one who"),
@@ -103,14 +102,6 @@ def unwanted_in(text: str) -> list[str]:
     return [word for word in UNWANTED if re.search(rf"\b{word}\b(?! for\b)", plain)]
 
 
-def long_functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            if lines > MAX_FUNCTION_LINES:
-                yield node.lineno, f"{node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
-
-
 def speed(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """A busy machine would refuse what is right: tests/patience.py has limits, tests/benchmarks measure."""
     for line in upper_bounds(tree):
@@ -155,11 +146,9 @@ def same_names(paths: Iterable[Path]) -> Iterator[str]:
 
 def of_source(path: Path, text: str) -> Iterator[tuple[int, str]]:
     """Violations of a Python file, each with its line."""
-    tree = ast.parse(text)
-    yield from long_functions(tree)
     is_free = path.parent.name == "benchmarks" or path.name in ("patience.py", "lint.py", "test_lint.py")
     if path.is_relative_to(ROOT / "tests") and not is_free:
-        yield from speed(text, tree)
+        yield from speed(text, ast.parse(text))
 
 
 def written() -> list[Path]:

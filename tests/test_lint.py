@@ -65,12 +65,6 @@ def test_all_packages_are_read() -> None:
     assert {"runner/track/send.py", "reports/html/page.js", "conf/config.yaml"} <= names
 
 
-def test_a_function_of_61_lines_is_long() -> None:
-    for lines, found in ((60, []), (61, [1])):
-        text = "def f():\n" + "    pass\n" * (lines - 1)
-        assert [line for line, _ in of_source(ROOT / "runner" / "x.py", text)] == found
-
-
 def test_a_clock_of_work_is_for_benchmarks() -> None:
     text = 'line = "import time"\nprogram = "time.perf_counter()"\n'
     for name, found in (("tests/test_x.py", [2]), ("tests/benchmarks/x.py", []), ("runner/x.py", [])):

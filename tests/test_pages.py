@@ -105,15 +105,6 @@ def test_the_table_for_users_of_nccl_tests_names_keys_that_exist() -> None:
     assert [flag for flag in "beifdrgtnwGaIJNcuTMRmzCpDV" if f"-{flag}" not in flags] == []
 
 
-def test_every_key_has_its_line() -> None:
-    page = text_of("runner/README.md")
-    table = page[page.index("| key | meaning |") : page.index("The runner decides")]
-    named = set(
-        re.findall(r"`([a-z_]+)(?:\.\*)?`", "\n".join(line.split("|")[1] for line in table.splitlines() if line))
-    )
-    assert named - {"key"} == KEYS
-
-
 def test_every_metric_is_in_the_list() -> None:
     check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)  # type: ignore[type-var]
     made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0)) | set(metrics_of(checked()))

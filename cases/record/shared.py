@@ -3,7 +3,7 @@
 In a command's folder a record file refers to its environment and to its request: {"shared": "sha256:<hex>"}. The text
 is in shared/<hex>.json beside the record file, and <hex> is the SHA-256 of that file. Keys beside "shared" are the
 record's own, such as the choices of a kernel. In a bundle, each text is a line. A record that is written by itself
-(Record.to_json) has both parts in full, as has every record of before schema 6.
+(Record.to_json) has both parts in full, as has every record of the published schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cases.documents import Open, parsed
+from cases.documents import decoded, parsed
 from cases.record.reading import contents
 from cases.record.request import RecordedEnvironment, RecordedRequest
 
@@ -26,9 +26,9 @@ SHARED = "shared"
 """The key of a reference, and the name of the folder beside the records."""
 
 SINCE = 6
-"""The first schema whose records may refer to their environment and request."""
+"""The schema that lines of bundles with such a text have."""
 
-PARTS: Mapping[str, type[Open]] = {"environment": RecordedEnvironment, "request": RecordedRequest}
+PARTS: Mapping[str, type] = {"environment": RecordedEnvironment, "request": RecordedRequest}
 
 _OWN = {"environment": (), "request": ("kernel",)}
 """Keys that stay in the record: they differ within a job."""
@@ -142,7 +142,7 @@ class Known:
         self._contents: dict[tuple[Path, str], dict[str, Any]] = {}
         self._kept: list[dict[str, Any]] = []
 
-    def part(self, name: str, value: Any, schema: int, find: Find) -> Any:
+    def part(self, name: str, value: Any, find: Find) -> Any:
         """Return the part of a record's document; anything else is returned as it is.
 
         Raises SharedError if the document refers to what is missing or was changed; ValueError for a reference that is
@@ -150,13 +150,13 @@ class Known:
         """
         if not isinstance(value, dict):
             return value
-        if schema < SINCE or SHARED not in value:
-            return self.once(name, value, PARTS[name].read)
+        if SHARED not in value:
+            return self.once(name, value, partial(_read, name))
         content = _found(name, value, find)
         key = (name, _JSON([id(content), value]))  # contents are kept here, so that an id stays that of one
         if key not in self._parts:
             self._kept.append(content)
-            self._parts[key] = self.once(name, _resolved(name, value, content), PARTS[name].read)
+            self._parts[key] = self.once(name, _resolved(name, value, content), partial(_read, name))
         return self._parts[key]
 
     def once(self, name: str, value: Any, read: Callable[[Any], Any]) -> Any:
@@ -243,13 +243,11 @@ def _resolved(name: str, value: dict[str, Any], content: dict[str, Any]) -> dict
     own = {key: item for key, item in value.items() if key != SHARED}
     if twice := sorted(content.keys() & own.keys()):
         raise ValueError(f"{name}: {', '.join(twice)} is given twice, here and in {shared_path(value[SHARED])}")
-    found = list(content.items())
-    names = [member.name for member in dataclasses.fields(PARTS[name])]
-    for key, item in own.items():  # in the place of its field
-        later = names[names.index(key) :]
-        place = next((at for at, (other, _) in enumerate(found) if other in later), len(found))
-        found.insert(place, (key, item))
-    return dict(found)
+    return {**content, **own}
+
+
+def _read(name: str, value: dict[str, Any]) -> Any:
+    return decoded(PARTS[name], value, f"record.{name}")
 
 
 def _content(text: str, path: Path) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.html.kernels import short, titles
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, size_text
+from reports.table.text import counted
 
 _VOLATILE = frozenset({"capture_s"})
 """Keys that differ between captures of one machine."""
@@ -29,9 +29,6 @@ _ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
 MOST_OPEN = 24
 """Maximum number of facts in an unfolded group."""
 
-MOST_DIGESTS = 1000
-"""Maximum number of cases whose data digests a page lists; the records have all."""
-
 
 def environment_part(records: Sequence[Record]) -> Part:
     """Return the part: the most frequent environment in full, the differences of each other one, and the clocks."""
@@ -41,7 +38,7 @@ def environment_part(records: Sequence[Record]) -> Part:
     for number, own in enumerate(sorted(found, key=len, reverse=True), start=1):
         commands = dict.fromkeys(record.request.command for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
-        environment = own[0].environment.document()
+        environment = encoded(own[0].environment)
         flat = _flat(environment)
         if not flat:
             blocks.append(Notes((f"{name} was not captured ({counted(len(own), 'case')}).",)))
@@ -64,7 +61,7 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
         same.setdefault(id(record.environment), []).append(record)
     for members in same.values():
         record = members[0]
-        steady = {key: item for key, item in record.environment.document().items() if key not in _VOLATILE}
+        steady = {key: item for key, item in encoded(record.environment).items() if key not in _VOLATILE}
         for place, (known, own) in enumerate(found):
             if known == steady:
                 own += members
@@ -87,7 +84,7 @@ def digests_part(
     records: Sequence[Record], commands: Mapping[str, tuple[int, str]], sealed: Mapping[str, str] = MappingProxyType({})
 ) -> Part:
     """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
-    (from command_digests), of code and of data."""
+    (from command_digests), and of code."""
     lines = [
         Line(
             {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
@@ -106,7 +103,7 @@ def digests_part(
             )
         ),
     ]
-    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records), *_data(records)))
+    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records)))
 
 
 def _folders(sealed: Mapping[str, str]) -> list[Block]:
@@ -142,36 +139,6 @@ def _code(records: Sequence[Record]) -> list[Block]:
     ]
     sheet = Sheet("code", ("kernel", "of its", "SHA-256"), (tuple(lines),))
     return [Fold(f"Of the kernels' code: {len(lines)}", (Table(sheet, heading=False),))]
-
-
-def _data(records: Sequence[Record]) -> list[Block]:
-    """Return the digests of inputs and outputs of the records that hold them."""
-    lines: list[Line] = []
-    known: list[str] = []
-    left = 0
-    for record in records:
-        inputs = getattr(record.check, "input_digests", None)
-        outputs = getattr(record.check, "output_digests", None)
-        if inputs is None and outputs is None:
-            continue
-        if len(lines) >= MOST_DIGESTS:
-            left += 1
-            continue
-        distinct = list(dict.fromkeys(one for rank in outputs or () for one in rank))
-        known += [*(inputs or ()), *distinct]
-        cells = {
-            "case": record.id,
-            "size": size_text(record.case.size_bytes),
-            "inputs, by rank": " ".join(map(short, inputs or ())) or "-",
-            "outputs, each once": " ".join(map(short, distinct)) or "-",
-        }
-        lines.append(Line(cells, {"inputs, by rank": "code", "outputs, each once": "code"}))
-    if not lines:
-        return [Notes(("Digests of inputs and outputs were not recorded.",))]
-    sheet = Sheet("data", tuple(lines[0].cells), (tuple(lines),), frozenset({"size"}))
-    said = [f"{left:,} more are in the records."] if left else []
-    table = Table(sheet, titles=titles(known), heading=False)
-    return [Fold(f"Of inputs and outputs: {counted(len(lines), 'case')}", (table, Notes(tuple(said))))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
 from memory.atomic_file import replacing
-from reports import second_process
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 from reports.record.signed import lines as signed_lines
 
@@ -60,15 +58,12 @@ _UNPACKER_BYTES = 1 << 28
 
 _CHUNK_BYTES = 1 << 20
 
-MANY = 1000
-"""Minimum number of files for which a second process saves time."""
 
-
-def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
+def read(places: Sequence[Path | str]) -> list[Record]:
     """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
 
-    The same record in two places counts once: it is one measurement. is_alone: see second_process.started. ValueError,
-    naming the place, for what can't be read, and for a place without records.
+    The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
+    read, and for a place without records.
     """
     found: list[Record] = []
     if "" in places:
@@ -78,17 +73,10 @@ def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
     for place in map(Path, places):
         paths = record_files(place)
         with _no_collections():
-            if is_alone and len(paths) >= MANY:  # more than half of them here: those of the other have to come over
-                first, second = paths[: len(paths) * 11 // 20], paths[len(paths) * 11 // 20 :]
-                others = second_process.started(partial(_read, second), is_alone)
-                here = [*_read(first), *others()]
-            else:
-                here = _read(paths)
+            here = _read(paths)
         if not here:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
         found += here
-    if is_alone:
-        gc.freeze()  # they stay to the end: no search for cycles looks at them, and copies share their memory
     return merged(found)
 
 

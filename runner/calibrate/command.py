@@ -19,6 +19,7 @@ from reports.table.text import counted
 from runner.calibrate.document import section_of, without_floors, written_into
 from runner.calibrate.jobs import asked_request, probe_jobs
 from runner.calibrate.measured import Calibration, Figure, calibration, probe_of
+from runner.calibrate.verb import Options as Options
 from runner.case.best import gpu_name
 from runner.command.start import run_quietly
 from runner.gpu.gpu_type import Floors, impossible
@@ -27,18 +28,6 @@ from runner.gpu.reading import gpu_type, type_of_device
 from runner.request.compose import ComposedJob
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import HostOffer, look, resolve
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `symlab calibrate` was asked. type: the name of a type of conf/gpu; "": the one that names the device."""
-
-    overrides: tuple[str, ...] = ()
-    config_dir: Path | None = None
-    output: Path | None = None
-    type: str = ""
-    records: tuple[Path, ...] = ()
-    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,5 @@ def _union(groups: Iterable[Sequence[str]]) -> list[str]:
 def _known(value: str, key: str, groups: Iterable[Sequence[str]]) -> None:
     known = _union(groups)
     if value not in known:
-        from runner.request.misread import near_dtype
-
-        right = near_dtype(value, known) if key == "dtype" else near(value, known)
+        right = near(value, known)
         raise RequestError(f"unknown {key} '{value}' ({key}), {right}")

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
 
     from cases.case import Case
-    from cases.record.case import RecordedCase
 
 LEAST_TIMED = 2
 """Minimum number of cases that ran before their times say anything."""
@@ -26,7 +25,7 @@ LARGEST_STEP = 16
 BAR_WIDTH = 20
 
 
-def work_of(case: Case | RecordedCase) -> int:
+def work_of(case: Case) -> int:
     """Return the work of a case: the bytes of all its ranks."""
     return case.size_bytes * case.world_size
 
@@ -56,7 +55,7 @@ class Progress:
         waiting = Counter(map(work_of, cases))
         return cls(waiting=waiting, total=waiting.total())
 
-    def finish(self, case: Case | RecordedCase, elapsed_s: float, is_refused: bool, is_failed: bool) -> None:
+    def finish(self, case: Case, elapsed_s: float, is_refused: bool, is_failed: bool) -> None:
         """A case is done. elapsed_s: since the one before it."""
         work = work_of(case)
         self.done += 1

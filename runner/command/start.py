@@ -59,7 +59,7 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
     if options.help:
         from runner.request.usage import usage
 
-        print(usage(options.config_dir), end="")
+        print(usage(options.config_dir, options.shows_all), end="")
         return 0
     # Hydra takes a fifth of a second to import: after the options have been looked at.
     from runner.request.compose import compose_command, hydra_over

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cases.stress import NO_STRESS
 from runner.request.chooser import BEST
 from runner.request.launching import is_of_launcher
-from runner.request.schema import FabricSchema, TimingMode, TimingSchema, TrackName
+from runner.request.schema import GPUS, KEYS, SIMULATOR, TimingMode, TimingRequest, TrackName
 from simulator.options import Schedule
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 HYDRA_KEYS = re.compile(r"hydra(\.mode|\.sweeper\.params|\.searchpath)\b")
 """Keys of Hydra's own section that symlab reads, beside those of launchers."""
-
-OF_BOTH_FABRICS = ("name", "heap_bytes", "gpu", "share_gpus")
-"""Keys of fabric that are not the simulator's alone."""
 
 
 def unused_keys(command: Command) -> list[str]:
@@ -55,14 +52,12 @@ def _reasons(job: PreparedJob) -> Iterator[tuple[str, str]]:
             yield "timing.*", "the simulator has no clock"
         elif not request.check:
             yield "timing.*", "with check=false nothing is timed"
-    if not is_simulated:
-        for field in dataclasses.fields(FabricSchema):
-            if field.name not in OF_BOTH_FABRICS and f"fabric.{field.name}" in given:
-                yield f"fabric.{field.name}", "it belongs to the simulator, and these are GPUs"
-    elif request.fabric.schedule == Schedule.fair and "fabric.seed" in given:
+    there, here = (GPUS, "these are simulated") if is_simulated else (SIMULATOR, "these are GPUs")
+    for key in sorted(given & set(KEYS)):
+        if KEYS[key].of == there and not key.startswith("timing."):
+            yield key, f"it is of the {there}, and {here}"
+    if is_simulated and request.fabric.schedule == Schedule.fair and "fabric.seed" in given:
         yield "fabric.seed", "fabric.schedule=fair is one order, give fabric.schedule=random"
-    if is_simulated and "library.nccl_graph_mixing" in given:
-        yield "library.nccl_graph_mixing", "the simulator runs no NCCL"
     if "tuned" in given and job.custom is None and BEST not in job.composed.request.algorithms:
         yield "tuned", "a table chooses for algorithms=best alone"
     if request.op == "barrier" and "inputs" in given:
@@ -81,5 +76,5 @@ def _reasons(job: PreparedJob) -> Iterator[tuple[str, str]]:
 def _timing_given(job: PreparedJob) -> bool:
     named = any(re.match(r"\+*timing[.=]", line) for line in job.composed.overrides)
     return job.request.timing.mode != TimingMode.none and (
-        named or job.composed.configuration["timing"] != dataclasses.asdict(TimingSchema())
+        named or job.composed.configuration["timing"] != dataclasses.asdict(TimingRequest())
     )

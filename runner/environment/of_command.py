@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cases.documents import decoded
 from cases.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
 from runner.environment.repository import configurations_digest
@@ -53,7 +54,9 @@ class Surroundings:
     def now(self) -> RecordedEnvironment:
         """The environment of a record that is made now."""
         self.look()
-        return RecordedEnvironment.read(self._found | ({"world": self._world} if self._world else {}))
+        return decoded(
+            RecordedEnvironment, self._found | ({"world": self._world} if self._world else {}), "environment"
+        )
 
     def ask(self, world: World) -> bool:
         """Let the ranks of a new world say what only they know. False if that has hurt the world: then never again."""

@@ -6,11 +6,12 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reports.table.text import counted
+from runner.explore.verb import Options as Options
 from runner.interrupt import exit_code_of
 from runner.launch.workers import usable_cores
 from runner.request_error import RequestError
@@ -48,41 +49,6 @@ UNDECIDED = (
     "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
 )
 """What is said where the time or the steps ended all runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `symlab explore` was asked, beside the overrides."""
-
-    overrides: tuple[str, ...]
-    multirun: bool = False
-    config_dir: Path | None = None
-    seeds: int | None = None
-    seconds: float | None = None
-    schedule: str = "both"
-    granularity: str = "access"
-    first_seed: int = 0
-    shrink_s: float = 30.0
-    processes: int | None = None
-    case: str = ""
-    output: Path | None = None
-    lines: int = 60
-    replay: Path | None = None
-    memory: str | None = None
-    races: bool = False
-    launcher: tuple[str, ...] = ()
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The overrides, with those that options stand for. RequestError if both choose the same."""
-        more = [("--memory", f"fabric.memory={self.memory}")] if self.memory is not None else []
-        more += [("--races", "check.races=true")] if self.races else []
-        for option, line in more:
-            key = line.partition("=")[0]
-            given = next((one for one in self.overrides if one.lstrip("+~").partition("=")[0] == key), "")
-            if given:
-                raise RequestError(f"{given} chooses {key} as well ({option}), give one of the two")
-        return (*self.overrides, *(line for _, line in more))
 
 
 def schedules_of(word: str) -> tuple[str, ...]:

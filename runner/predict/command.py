@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from reports.record.bundle import can_be_written, read, write_file
@@ -26,28 +26,10 @@ from runner.predict.score import scored
 from runner.predict.shown import Series, document
 from runner.predict.stored_score import Stored, shown, stored, write
 from runner.predict.tracing import check_timed, trace
+from runner.predict.verb import Options as Options
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
 from runner.request_error import RequestError
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `symlab predict` was asked."""
-
-    overrides: tuple[str, ...] = ()
-    multirun: bool = False
-    config_dir: Path | None = None
-    form: str = "text"
-    explain: bool = False
-    score: bool = False
-    write: bool = False
-    ranges: bool = False
-    output: Path | None = None
-    page: Path | None = None
-    trace: Path | None = None
-    keep: Path | None = None
-    kept: Path | None = None
 
 
 def check(options: Options) -> None:
@@ -78,6 +60,7 @@ def check(options: Options) -> None:
 def predict(options: Options) -> int:
     """Do what a command line asks for. Returns the exit code, 1 if cases are unfinished or failed. RequestError for a
     wrong request."""
+    check(options)
     if options.score:
         with _noted("while scoring; what was simulated stays"):
             return _score_of(options.overrides, options.form) if options.overrides else _score(options)

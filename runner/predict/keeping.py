@@ -17,7 +17,6 @@ from typing import Any
 
 from cases.case import Case
 from cases.documents import parsed
-from cases.record.case import RecordedCase
 from kernels.catalogue import find
 from kernels.compile import executable
 from memory.atomic_file import creating
@@ -72,7 +71,7 @@ class Kept:
         return key_of(self.gpu, self.case)
 
 
-def key_of(gpu: str, case: Case | RecordedCase) -> tuple[object, ...]:
+def key_of(gpu: str, case: Case) -> tuple[object, ...]:
     """Return what tells predictions apart: the type of GPU, and of a case all that its time depends on."""
     return gpu, case.offset, case.stress, case.counts, *(getattr(case, name) for name in _CASE)
 

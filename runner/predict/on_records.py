@@ -19,7 +19,6 @@ from kernels.catalogue import is_known
 from kernels.tuned_name import has_tuning
 from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.case_work import CaseWork
 from runner.predict.evidence import gpu_of, is_evidence
@@ -93,7 +92,7 @@ def asked_of(records: Iterable[Record]) -> list[Asked]:
     for one in records:
         name = f"{one.case.op}/{one.case.algorithm}"
         if is_evidence(one) and is_known(name) and not is_dependent(one.case.algorithm) and one.kernel is not None:
-            worlds.setdefault((gpu_of(one), one.kernel.arch, case_of(one.case)), []).append(one)
+            worlds.setdefault((gpu_of(one), one.kernel.arch, one.case), []).append(one)
     if not worlds:
         raise ValueError("no record has a time of the catalogue's kernels that the model is of")
     return [_asked(*key, members) for key, members in worlds.items()]

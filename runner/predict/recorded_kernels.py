@@ -24,7 +24,6 @@ from cases.record.record import Record
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 from reports.record.bundle import write_file
-from runner.case.recorded import case_of
 from runner.environment.worktree import SAME, recorded_commit, worktree
 from runner.request_error import RequestError
 
@@ -171,7 +170,7 @@ def digest_of(text: str) -> str:
 def _asked(record: Record) -> dict[str, Any]:
     """Return what the commit's code has to know of a record."""
     assert record.kernel is not None
-    case = case_of(record.case)
+    case = record.case
     # Commits of before know neither; nothing is timed under stress, and most ops have no counts per peer.
     left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ())}
     values = {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}

@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cases.record.record import Record
-from reports.audit.level import RERUNS
 from reports.audit.worker import Rerun
 from reports.record import bundle
 from reports.record.bundle import PLAN_NAME
@@ -37,6 +36,7 @@ from runner.publish import pages
 from runner.publish.pages import StoredWorld
 from runner.publish.plan import LEAST_WORLDS, Plan, PlannedWorld, missing_text, read_plan
 from runner.publish.running import WRONG_REQUEST, Ran, run_world
+from runner.publish.verb import Options as Options
 from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
@@ -49,24 +49,6 @@ OWN_KEYS = ("records", "track", "exp", "hydra/launcher")
 """Keys of a command that publish decides."""
 
 ROOT = CONF.parent
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `symlab publish` was asked. worlds: None is what the plan has, or LEAST_WORLDS. commits: two names that git
-    has, or none. limit_s: no world begins that would not end in time, and no audit
-    after it."""
-
-    folder: Path
-    overrides: tuple[str, ...] = ()
-    experiments: tuple[str, ...] = ()
-    worlds: int | None = None
-    commits: tuple[str, ...] = ()
-    multirun: bool = False
-    config_dir: Path | None = None
-    limit_s: float | None = None
-    plan: bool = False
-    rerun: int = RERUNS
 
 
 @dataclass(frozen=True, slots=True)

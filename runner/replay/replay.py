@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.audit.gate import Gate
 from reports.table.text import counted
 from runner.command.console import Console
+from runner.replay.verb import Wanted as Wanted
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
@@ -28,30 +28,6 @@ if TYPE_CHECKING:
     from runner.records.store import Store
     from runner.replay.as_here import Compiler
     from runner.replay.rebuild import Rebuilt
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
-    """The request for a replay.
-
-    what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. launches: new worlds. band:
-    the share within which two speeds are the same. fabric: "auto" is the recorded one. up_to_bytes: the largest size
-    that runs again (None: see Wishes). records: the folder for new ones. track_uri: where the new runs are
-    logged; "" to log nothing. code: folders whose files records may name, beside the usual ones. changed_code: whether
-    files may run that are not those that ran. gate: the findings that decide the exit code.
-    """
-
-    what: str
-    launches: int
-    band: float
-    fabric: str
-    up_to_bytes: int | None
-    records: Path
-    mlflow_uri: str
-    track_uri: str
-    code: tuple[Path, ...] = ()
-    changed_code: bool = False
-    gate: Gate = Gate.ANY
 
 
 class _Quiet(Console):

@@ -20,7 +20,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -38,7 +38,7 @@ from runner.request.launching import (
     launch_request,
     without_launcher,
 )
-from runner.request.overrides import SHORT, parsed, text_of
+from runner.request.overrides import LISTS, SHORT, parsed, text_of
 from runner.request.schema import Schema, TrackName
 from runner.request.validate import CONF, Request, check_database_folder, validate
 from runner.request_error import RequestError
@@ -128,10 +128,6 @@ def plan_jobs(arguments: Sequence[str], multirun: bool, composer: Composer | Non
         overrides = parsed(_with_plus(argument) for argument in arguments)
         chosen = _by_experiment(overrides, multirun)
         planned = [without_launcher(lines) for one in chosen for lines in _expanded(one, multirun, composer)]
-    except OverrideParseException as error:
-        from runner.request.misread import misread_override
-
-        raise RequestError(misread_override(error.override, arguments)) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise RequestError(explain(error)) from error
     if not planned:
@@ -184,15 +180,9 @@ def _expanded(overrides: list[Override], multirun: bool, composer: Composer | No
         composer.launcher = _launcher(settings, overrides, mode == RunMode.MULTIRUN)
     if mode != RunMode.MULTIRUN:
         if swept:
-            from runner.request.misread import listed
-
-            line = swept[0].input_line
-            key = str(swept[0].key_or_group)
-            raise RequestError(
-                f"'{line}' gives several values ({key}), add -m to run a sweep over them{listed(key, str(line))}"
-            )
-        if composer is not None:
-            composer.remember(without_launcher(fixed), config)
+            line, key = str(swept[0].input_line), str(swept[0].key_or_group)
+            listed = f"; for a list write {key}=[{line.partition('=')[2]}]" if key in LISTS else ""
+            raise RequestError(f"'{line}' gives several values ({key}), add -m to run a sweep over them{listed}")
         yield fixed
         return
     parameters = settings.sweeper.params or {}

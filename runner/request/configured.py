@@ -11,28 +11,35 @@ from omegaconf.errors import OmegaConfBaseException
 from cases.record.request import as_today
 from runner.request.explain import explain
 from runner.request.gpu_types import with_limits
+from runner.request.overrides import check_value
 from runner.request.schema import Schema
 from runner.request_error import RequestError
 
 
 def merged(values: Mapping[str, Any]) -> DictConfig:
-    """Return a whole configuration: values, and the schema's for what is not among them. check: true is short for
-    check: {results: true}, as in older records.
+    """Return a whole configuration of a record's: values, and the schema's for what is not among them. check: true is
+    short for check: {results: true}, as in older records; before there was a choice, granularity was block.
 
     Raises OmegaConfBaseException for an unknown key and for a value of another type.
     """
-    found = OmegaConf.merge(OmegaConf.structured(Schema), as_today(values))
+    today = as_today(values)
+    if isinstance(fabric := today.get("fabric", {}), Mapping):
+        today = {**today, "fabric": {"granularity": "block", **fabric}}
+    found = OmegaConf.merge(OmegaConf.structured(Schema), today)
     assert isinstance(found, DictConfig)
     return found
 
 
 def configured(values: Mapping[str, Any]) -> DictConfig:
     """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
-    does. fabric.granularity is null if it is not given: the schema's own default is for older records."""
+    does. fabric.granularity is null if it is not given."""
+    for key, value in values.items():
+        if key != "custom":
+            check_value(key, value)
+    given = values.get("fabric", {})
+    if isinstance(given, Mapping):
+        values = {**values, "fabric": {"granularity": None, **given}}
     try:
-        given = values.get("fabric", {})
-        if isinstance(given, Mapping):
-            values = {**values, "fabric": {"granularity": None, **given}}
         return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
         raise RequestError(explain(error)) from error

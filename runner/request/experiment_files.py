@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.explain import reworded
-from runner.request.overrides import check_booleans
+from runner.request.overrides import check_value
+from runner.request.schema import SECTIONS
 from runner.request_error import RequestError, first_line
 
 PACKAGE = "# @package _global_"
@@ -32,27 +31,20 @@ class ConfigurationFiles(FileConfigSource):
         name = f"{config_path.removesuffix('.yaml')}.yaml"
         try:
             result = super().load_config(config_path)
+            content = (Path(self.path) / name).read_bytes()
         except yaml.YAMLError as error:
             raise RequestError(_syntax(name, error)) from error
-        except UnicodeDecodeError as error:
-            raise RequestError(f"{name} is not UTF-8 text ({error.reason}), write it in UTF-8") from error
-        except PermissionError as error:
-            raise RequestError(
-                f"{name}: no permission to read it ({name.partition('/')[0]}), give this user read permission"
-            ) from error
-        except (OSError, ValueError, OmegaConfBaseException) as error:
-            said = reworded(first_line(error), "")
-            raise RequestError(f"can't read {name}: {said} ({name}), write it as key: value") from error
-        self._refuse_mark(name)
+        except (OSError, ValueError, OmegaConfBaseException) as error:  # among them: it is no UTF-8
+            raise RequestError(f"can't read {name}: {first_line(error)} ({name}), write it as key: value") from error
+        if content.startswith(codecs.BOM_UTF8):  # it hides the first line
+            raise RequestError(f"{name} begins with a byte order mark (BOM), save it as UTF-8 without one")
         if not isinstance(result.config, DictConfig):
             raise RequestError(f"{name} is a list, write it as key: value")
         if name.startswith("exp/") and result.header.get("package") != "_global_":
             raise RequestError(f"{name} lacks '{PACKAGE}' on its first line (exp), add it")
-        if "hydra" in result.config and not isinstance(result.config._get_node("hydra"), DictConfig):
-            raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
         _write_out(result.config, "sizes", "list")
         _write_out(result.config, "check", "results")
-        check_booleans("", OmegaConf.to_container(result.config, resolve=False), f" in {name}")
+        _check_keys(result.config, "" if name.startswith("exp/") or "/" not in name else Path(name).parts[0], name)
         if name.startswith("exp/"):
             self._write_out_places(result.config, name)
         return result
@@ -82,12 +74,6 @@ class ConfigurationFiles(FileConfigSource):
                     buffer["fill"] = _from(near, folder, buffer["fill"])
             config["custom"] = values
 
-    def _refuse_mark(self, name: str) -> None:
-        """RequestError for a file that begins with a byte order mark, which hides its first line."""
-        with open(Path(self.path) / name, "rb") as file:
-            if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
-                raise RequestError(f"{name} begins with a byte order mark (BOM), save it as UTF-8 without one")
-
 
 def read_with_care(config_dir: Path | None = None) -> None:
     """Have the Hydra that was just initialized read its files through ConfigurationFiles, and search config_dir, too.
@@ -105,6 +91,16 @@ def read_with_care(config_dir: Path | None = None) -> None:
         ConfigurationFiles(source.provider, source.path) if source.scheme() == "file" else source
         for source in repository.sources
     ]
+
+
+def _check_keys(config: DictConfig, section: str, name: str) -> None:
+    """RequestError for a key or a value that the table of keys does not have. section: where the file's keys lie."""
+    for given, value in OmegaConf.to_container(config, resolve=False).items():  # type: ignore[union-attr]
+        key = f"{section}.{given!s}" if section else str(given)
+        if key == "hydra" and not isinstance(value, dict):
+            raise RequestError(f"hydra is a section (hydra in {name}), give it keys: {{mode: MULTIRUN, sweeper: ..}}")
+        if key not in ("defaults", "hydra", "custom") and section in SECTIONS:
+            check_value(key, value, f" in {name}")
 
 
 def _write_out(config: DictConfig, section: str, key: str) -> None:
@@ -130,26 +126,12 @@ def _from(near: Path, folder: Path, value: object) -> object:
     return f"{os.path.normpath(near / where) if is_same else near / where}:{name}"
 
 
-_YAML_HINTS = (
-    ("<stream end>|end of stream", "close what is open: a bracket, a brace, a quote"),
-    (r"'\\t'", "indent with spaces"),
-    ("duplicate key", "give each key once"),
-    ("mapping values are not allowed", "indent keys of one section alike, and put a value with a colon in quotes"),
-    ("another document", "keep one document in a file"),
-    ("undefined alias|cannot start any token|escape character", "put the value in quotes"),
-    ("constructor for the tag", "leave out the tag"),
-    ("special characters", "write it as plain text"),
-)
-"""What is right, by what YAML says is wrong."""
-
-
 def _syntax(name: str, error: yaml.YAMLError) -> str:
     """ "exp/mine.yaml:2: expected ',' or ']', but got ..": where YAML noticed, and what."""
-    problem = getattr(error, "problem", None) or first_line(error)
+    problem = str(getattr(error, "problem", None) or first_line(error))
     mark = getattr(error, "problem_mark", None)
     if "<stream end>" in problem:
         # Something was opened and not closed: people have to look at its beginning, not at the end of the file.
         mark = getattr(error, "context_mark", None) or mark
     place = f"{name}:{mark.line + 1}" if mark is not None else name
-    hint = next((hint for pattern, hint in _YAML_HINTS if re.search(pattern, problem)), "write it as key: value")
-    return f"{place}: {problem.removeprefix('but ')} (YAML), {hint}"
+    return f"{place}: {problem.removeprefix('but ')} (YAML), write it as key: value"

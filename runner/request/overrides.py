@@ -1,4 +1,7 @@
-"""Override lines of the command line: read by Hydra's grammar, and checked for what its grammar allows and we don't."""
+"""Override lines of the command line and keys of files: read by Hydra's grammar, and checked against the table of keys.
+
+What is wrong is found here, before Hydra composes, so that the message can say what would be right.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,24 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString
+from omegaconf import BooleanNode, FloatNode, IntegerNode, StringNode
+from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.schema import BOOLEANS
+from runner.request.schema import KEYS, SECTIONS, Key
 from runner.request.sizes import written
-from runner.request_error import RequestError
+from runner.request_error import RequestError, near
 
 GROUPS = ("exp", "fabric", "track")
 """Keys that choose a file of conf/; fabric and track are sections, too."""
+
+SHORT = {"sizes": "sizes.list", "check": "check.results"}
+"""Sections whose name, with a value that is no dictionary, is short for one of their keys."""
+
+LISTS = ("algorithms", "baselines", "sizes", "sizes.list")
+"""Keys that take a list."""
+
+_NODES: dict[Any, Any] = {bool: BooleanNode, int: IntegerNode, float: FloatNode, str: StringNode}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
 
 def parsed(lines: Iterable[str]) -> list[Override]:
@@ -24,34 +38,75 @@ def parsed(lines: Iterable[str]) -> list[Override]:
     loader = GlobalHydra.instance().config_loader()
     parser = OverridesParser.create(config_loader=loader)
     overrides = list(parser.parse_overrides(list(lines)))
+    if any(one.key_or_group == "hydra.searchpath" for one in overrides):
+        return overrides  # it may add groups, so that a key is one
     for override in overrides:
         if override.is_delete() or override.package is not None:
             continue
-        if override.key_or_group in GROUPS:
-            for value in _values(override):
-                _check_choice(override.key_or_group, value)
-        elif override.key_or_group == "sizes" and None in _values(override):
-            raise RequestError(
-                "sizes=null leaves no sizes (sizes), give sizes=[1K,4K] or a range: sizes.min=1K sizes.max=1M"
-            )
-        elif override.key_or_group == "hydra" and not isinstance(override.value(), dict):
-            raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
-        elif override.key_or_group:
-            for value in _values(override):
-                check_booleans(SHORT.get(override.key_or_group, override.key_or_group), value)
-        else:
+        key = override.key_or_group
+        if not key:
             raise RequestError(f"'{override.input_line}' has no key (command line), write overrides as key=value")
+        if key == "hydra" and not isinstance(override.value(), dict):
+            raise RequestError(f"hydra is a section ({override.input_line}), give one of its keys, such as hydra.mode")
+        for value in _values(override):
+            if key in GROUPS and not (isinstance(value, dict) and key != "exp"):
+                _check_choice(key, value)
+            elif not (_is_open(key) or loader.get_group_options(key)):
+                check_value(key, value)
     return overrides
 
 
-def check_booleans(key: str, value: object, where: str = "") -> None:
-    """RequestError for a number other than 0 and 1 as the value of a key that is true or false, which OmegaConf would
-    take for true. value may be a section; where names a file, for the message."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            check_booleans(f"{key.removesuffix('.results')}.{name}" if key else str(name), inner, where)
-    elif key in BOOLEANS and isinstance(value, (int, float)) and value not in (0, 1):
-        raise RequestError(f"{key} is {value} ({key}{where}), give true or false")
+def _is_open(key: str) -> bool:
+    """Whether the table does not know what lies in a section: Hydra's own, and that of op=custom."""
+    return key.partition(".")[0].partition("/")[0] in ("hydra", "custom")
+
+
+def check_value(name: str, value: object, where: str = "") -> None:
+    """RequestError for an unknown key, and for a value of another kind than the key's.
+
+    where is the file that has it, such as " in exp/mine.yaml". A reference, ${..}, is OmegaConf's to resolve.
+    """
+    if name in SECTIONS:
+        if isinstance(value, Mapping):
+            for inner, one in value.items():
+                check_value(f"{name}.{inner}", one, where)
+            return
+        if isinstance(value, str) and "${" in value:
+            return
+        if value is None or name not in SHORT:
+            keys = [key for key in KEYS if key.startswith(f"{name}.")]
+            raise RequestError(f"{name} is a section and not {written(value)} ({name}{where}), give {keys[0]}=.., ..")
+        name = SHORT[name]
+    if name not in KEYS:
+        section = name.rpartition(".")[0]
+        beside = [key for key in (*KEYS, *SECTIONS) if key.rpartition(".")[0] == section and key]
+        raise RequestError(f"unknown key '{name}' ({name}{where}), {near(name, beside)}")
+    if not (isinstance(value, str) and "${" in value):
+        _check_kind(KEYS[name], value, where)
+
+
+def _check_kind(key: Key, value: object, where: str) -> None:
+    if key.kind not in _NODES and not key.words:
+        return
+    if value is None:
+        if key.is_optional:
+            return
+        raise RequestError(f"{key.name} is null ({key.name}{where}), give {_wanted(key)}")
+    if key.kind is not bool and key.words:
+        if value == "???" or str(value) in key.words:
+            return
+        name = key.name.rpartition(".")[2]
+        raise RequestError(f"unknown {name} '{value}' ({key.name}{where}), {near(str(value), key.words)}")
+    try:
+        _NODES[key.kind](value)
+    except OmegaConfBaseException:
+        raise RequestError(f"{written(value)} is not {_KINDS[key.kind]} ({key.name}{where})") from None
+    if key.kind is bool and isinstance(value, (int, float)) and value not in (0, 1):  # which OmegaConf takes for true
+        raise RequestError(f"{written(value)} is not true or false ({key.name}{where})")
+
+
+def _wanted(key: Key) -> str:
+    return f"one of {', '.join(key.words)}" if key.words else _KINDS[key.kind]
 
 
 def _values(override: Override) -> list[Any]:
@@ -69,28 +124,18 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _check_choice(group: str, value: object) -> None:
-    """RequestError for a value that can't be the name of a file in a group; whether there is one, Hydra says.
-
-    A dictionary sets keys of the section that has the group's name; there is none for experiments.
-    """
-    if isinstance(value, dict) and group != "exp":
-        return
-    if value in (None, "", "???", []):
-        raise RequestError(f"no {group} given ({group}), known: {', '.join(group_options(group))}")
-    if isinstance(value, list):
+    """RequestError for a value that is no name of a file in a group."""
+    if isinstance(value, list) and value:
         again = f"sweep over several: -m {'+' if group == 'exp' else ''}{group}=a,b"
         raise RequestError(f"'{value}' is a list ({group}), give one name, or {again}")
-    if not isinstance(value, str):
-        raise RequestError(f"{written(value)} is not a name ({group}), known: {', '.join(group_options(group))}")
-    if value.startswith("/") or ".." in Path(value).parts or value.endswith(".yaml"):
+    known = group_options(group)
+    if value in (None, "", "???", []) or not isinstance(value, str):
+        raise RequestError(f"{written(value)} is not a name ({group}), known: {', '.join(known)}")
+    if value.startswith("/") or ".." in Path(value).parts or value.endswith((".yaml", ".yml")):
         raise RequestError(
             f"'{value}' is a path ({group}), give the name of a file in {group}/ without .yaml; --config-dir adds a "
             "folder that has one"
         )
-
-
-SHORT = {"sizes": "sizes.list", "check": "check.results"}
-"""Sections whose name, with a value that is no dictionary, is short for one of their keys."""
 
 
 def text_of(override: Override) -> str:

@@ -1,19 +1,27 @@
-"""The schema of conf/: every key, its type, and where it lies. Which words a key takes is in enums,
-each once, with whatever the words are about; runner/request/validate.py says which other values are allowed.
+"""The table of keys: each with its type, default, limits and meaning. Schema, validation, help, runner/KEYS.md,
+completion and the lines about keys without effect are made of it.
 
-Members of the enums are named as they are written: OmegaConf reads an enum by its members' names.
+Words of a key are an enum, which stands with whatever the words are about. Members of the enums are named as they are
+written: OmegaConf reads an enum by its members' names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from cases.case import Counts, Inputs, Placement
-from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
+from cases.dtypes import FLOATS, INTEGERS
+from cases.record.nccl_settings import MAX_CHANNELS, NcclAlgorithm, NcclProtocol
 from cases.record.timing import L2State, Mode, Window
 from cases.stress import NO_STRESS
+from kernels.tuning import MAX_WORLD_SIZE
+from reports.record.intervals import MOST_PARTS
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
 
@@ -76,139 +84,334 @@ class TrackName(StrEnum):
     none = "none"
 
 
+SIMULATOR, GPUS = "simulator", "GPUs"
+"""What a key may belong to alone."""
+
+MOST = (1 << 63) - 1
+"""The largest whole number that a key without a limit of its own takes."""
+
+
+def key(
+    default: Any, meaning: str = "", *, of: str = "", least: float = 0, most: float = MOST, rare: bool = False
+) -> Any:
+    """Return a key of the table.
+
+    of: SIMULATOR or GPUS, what alone it is about. least, most: limits of a number. rare: only `--help --all` shows it.
+    """
+    metadata = {"meaning": meaning, "of": of, "least": least, "most": most, "rare": rare}
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
 @dataclass
 class SizesSchema:
     """Bytes as nccl-tests counts them for the op: min, min*factor, .. up to max; or just the given list."""
 
-    min: Any = "auto"
-    max: Any = "auto"
-    factor: int = 8
-    list: Any = None
+    list: Any = key(None, "in place of min, max and factor: sizes=[0,8,1K]")
+    min: Any = key("auto", "bytes as nccl-tests counts them: min, min x factor, .. up to max; auto: 1K")
+    max: Any = key("auto", "auto: 64K")
+    factor: int = key(8, least=2)
 
 
 @dataclass
 class CheckSchema:
-    """What is checked: every result against the reference, and in the simulator the order of accesses (races; null: of
-    kernels that are brought)."""
+    """What is checked: every result against the reference, and in the simulator the order of accesses."""
 
-    results: bool = True
-    races: bool | None = None
+    results: bool = key(True, "compare every output with the reference; check=false is short for check.results=false")
+    races: bool | None = key(
+        None, "look for unordered accesses; a case with a race is WRONG; null: of brought ones", of=SIMULATOR
+    )
 
 
 @dataclass
 class FabricSchema:
-    """What it runs on. share_gpus belongs to GPUs; all others but name and heap_bytes (null: what suits the fabric)
-    belong to the simulator.
+    """What it runs on."""
 
-    granularity is block where a configuration has none: those of records from before there was a choice.
-    """
+    name: FabricName = key(FabricName.auto, "auto: nvshmem where that is possible, otherwise the simulator")
+    heap_bytes: Any = key(
+        None,
+        "symmetric memory of a rank; null: 256M in the simulator, 8G on a GPU; auto: half of what the GPUs have free",
+    )
+    share_gpus: bool = key(False, "whether ranks may share them: results with fewer GPUs than ranks, untimed", of=GPUS)
+    gpu: Any = key(
+        None,
+        "the GPU whose limits hold, {gpus}; blocks that do not fit at once wait; null: all blocks are there at once; "
+        "with timing.predict: the type that predictions are of",
+    )
+    schedule: Schedule = key(
+        Schedule.fair, "which lanes run next; random, adversarial, priority: by fabric.seed", of=SIMULATOR
+    )
+    memory: Memory = key(
+        Memory.strong, "weak: each thread sees a store at a time of its own, as far as PTX lets it", of=SIMULATOR
+    )
+    seed: int = key(0, "which random or adversarial order, and what weak memory shows", of=SIMULATOR)
+    arch: str = key(
+        "sm_90a",
+        "also sm_100a, ..; the GPU's where fabric.gpu names one and this is not given",
+        of=SIMULATOR,
+        rare=True,
+    )
+    multicast: bool = key(True, "whether it has multicast", of=SIMULATOR, rare=True)
+    multimem: MultimemModel = key(
+        MultimemModel.exact,
+        "exact sums as hardware does; stated: in the precision that PTX states",
+        of=SIMULATOR,
+        rare=True,
+    )
+    granularity: Granularity | None = key(
+        None,
+        "what runs at once: an access, a block; null: access, of fair block",
+        of=SIMULATOR,
+        rare=True,
+    )
+    step_budget: int | None = key(
+        None, "maximum number of steps of a launch; null: no maximum", of=SIMULATOR, least=1, rare=True
+    )
 
-    name: FabricName = FabricName.auto
-    arch: str = "sm_90a"
-    heap_bytes: Any = None
-    multicast: bool = True
-    multimem: MultimemModel = MultimemModel.exact
-    schedule: Schedule = Schedule.fair
-    granularity: Granularity | None = Granularity.block
-    memory: Memory = Memory.strong
-    seed: int = 0
-    step_budget: int | None = None
-    gpu: Any = None
-    share_gpus: bool = False
 
+@dataclass(unsafe_hash=True)
+class TrackRequest:
+    """Where records are mirrored to; name none keeps records only."""
 
-@dataclass
-class TrackSchema:
-    """Where records are mirrored to."""
-
-    name: TrackName = TrackName.mlflow
-    uri: str = "sqlite:///mlflow.db"
-    experiment: str = "symlab"
+    name: TrackName = key(TrackName.mlflow, "where records are mirrored to")
+    uri: str = key("sqlite:///mlflow.db", "MLflow's tracking URI")
+    experiment: str = key("symlab", "MLflow's experiment", rare=True)
 
 
 @dataclass
 class LibrarySchema:
-    """Which version of NCCL the ranks load, a path or an installed version; null: what torch brings. And what it is
-    restricted to; null: its own choice."""
+    """Which NCCL the ranks load, and what it is restricted to."""
 
-    nccl: Any = None
-    nccl_algo: NcclAlgorithm | None = None
-    nccl_proto: NcclProtocol | None = None
-    nccl_channels: int | None = None
-    nccl_graph_mixing: bool | None = None
-
-
-@dataclass
-class TimingSchema:
-    """How times are taken; only real fabrics have any. Meanings: TimingRequest."""
-
-    mode: TimingMode = TimingMode.graph
-    window: Window = Window.kernel
-    l2: L2State = L2State.rotate
-    warmup: int = 3
-    samples: int = 50
-    calls: int | None = None
-    limit: Limit = Limit.measured
-    dependent_launch: bool = False
-    shared: bool = False
-    predict: bool = False
-    lead_in_calls: int = 0
-    precision: float | None = None
-    min_busbw_gbps: float | None = None
+    nccl: Any = key(
+        None,
+        "an NCCL by its path or installed version, such as 2.28.9; null: what torch brings",
+        of=GPUS,
+        rare=True,
+    )
+    nccl_algo: NcclAlgorithm | None = key(
+        None, "the one algorithm that NCCL may take, for the baseline nccl; null: its own choice", of=GPUS, rare=True
+    )
+    nccl_proto: NcclProtocol | None = key(None, "the same for its protocol", of=GPUS, rare=True)
+    nccl_channels: int | None = key(
+        None, "the same for its channels, which are blocks: 1 to 64", of=GPUS, least=1, most=MAX_CHANNELS, rare=True
+    )
+    nccl_graph_mixing: bool | None = key(
+        None,
+        "false: NCCL adds no nodes of its own to graphs, with which graphs and other calls could be under way at once; "
+        "null: NCCL's default, true",
+        of=GPUS,
+        rare=True,
+    )
 
 
-@dataclass
-class Schema:
-    """Every key that a configuration can have; conf/config.yaml gives the values that they start from.
+@dataclass(unsafe_hash=True)
+class TimingRequest:
+    """How times are taken; only real fabrics have any. What the words mean, their enums say.
 
-    custom is the section of op=custom, null of all others; its keys are those of runner/custom/description.py.
+    A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size).
     """
 
-    op: str = "all_reduce"
-    algorithms: Any = "auto"
-    baselines: Any = "auto"
-    dtype: str = "auto"
-    accumulator: str = "auto"
-    reduction: str = "auto"
-    world_size: int = 2
-    sizes: SizesSchema = field(default_factory=SizesSchema)
-    placement: PlacementChoice = PlacementChoice.out_of_place
-    root: int = 0
-    offset: int = 0
-    counts: Counts = Counts.uniform
-    stress: str = NO_STRESS
-    stress_seeds: int = 8
-    inputs: Inputs = Inputs.normal
-    seed: int = 0
-    check: CheckSchema = field(default_factory=CheckSchema)
-    launches: int = 2
-    deadline_s: float = 120.0
-    records: str = "records"
-    cache_dir: str = "~/.cache/symlab/kernels"
-    isolation: Isolation = Isolation.none
-    custom: Any = None
-    tuned: str = "auto"
-    host_memory: HostMemory = HostMemory.check
-    library: LibrarySchema = field(default_factory=LibrarySchema)
-    timing: TimingSchema = field(default_factory=TimingSchema)
-    fabric: FabricSchema = field(default_factory=FabricSchema)
-    track: TrackSchema = field(default_factory=TrackSchema)
+    mode: TimingMode = key(TimingMode.graph, "graph: replayed CUDA graphs; eager: calls from Python", of=GPUS)
+    samples: int = key(50, "number of samples that count", of=GPUS, least=1, most=10_000)
+    warmup: int = key(3, "number of samples that do not count", of=GPUS, most=1000)
+    calls: int | None = key(None, "number of calls in a sample; null: what suits the size", of=GPUS, least=1, most=1000)
+    l2: L2State = key(
+        L2State.rotate,
+        "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",
+        of=GPUS,
+    )
+    predict: bool = key(
+        False, "whether each time gets the model's prediction beside it, made once its samples are taken", of=GPUS
+    )
+    min_busbw_gbps: float | None = key(
+        None,
+        "exit code 1 if the average bus bandwidth of our kernels is below it, in GB/s",
+        of=GPUS,
+        least=0.001,
+        most=1_000_000,
+    )
+    window: Window = key(
+        Window.kernel,
+        "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
+        of=GPUS,
+        rare=True,
+    )
+    limit: Limit = key(Limit.measured, "whether the links' own limit is measured beside", of=GPUS, rare=True)
+    dependent_launch: bool = key(
+        False,
+        "whether our kernels begin before the launch before them ends; they wait before they touch memory",
+        of=GPUS,
+        rare=True,
+    )
+    shared: bool = key(
+        False,
+        "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
+        of=GPUS,
+        rare=True,
+    )
+    lead_in_calls: int = key(
+        0, "number of calls right before each sample that are not timed", of=GPUS, most=1000, rare=True
+    )
+    precision: float | None = key(
+        None,
+        "take samples until half the 95 % interval of each median is at most this share of it, such as 0.01; 10 times "
+        "timing.samples at most; null: take timing.samples",
+        of=GPUS,
+        least=0.0001,
+        most=0.5,
+        rare=True,
+    )
+
+    @property
+    def most_samples(self) -> int:
+        """Maximum number of samples that are counted."""
+        return self.samples * (MOST_PARTS if self.precision is not None else 1)
 
 
-SECTIONS: dict[str, type] = {
-    "": Schema,
-    "sizes": SizesSchema,
-    "check": CheckSchema,
-    "library": LibrarySchema,
-    "timing": TimingSchema,
-    "fabric": FabricSchema,
-    "track": TrackSchema,
-}
+@dataclass(unsafe_hash=True, kw_only=True)
+class PlainKeys:
+    """Keys that a request has as the configuration has them."""
 
-BOOLEANS = frozenset(
-    f"{section}.{field.name}" if section else field.name
-    for section, schema in SECTIONS.items()
-    for field in fields(schema)
-    if field.type in ("bool", "bool | None")
+    op: str = key("all_reduce", "what to compute")
+    algorithms: Any = key(
+        "auto",
+        "names: [one_shot,two_shot], and kernels of your own: [two_shot,my/ring.py:SPEC]; auto: all that "
+        "the fabric can run; all: the others, too, each refused with the reason; best, alone or in a list: at each "
+        "size what a table has (tuned); [best,auto]: beside all that auto is; two_shot@t512b64l8p: with 512 threads, "
+        "64 blocks, 8 loads in flight, pushed",
+    )
+    baselines: Any = key("auto", "names: [nccl]; none; auto: all on GPUs, none simulated")
+    dtype: str = key(
+        "auto",
+        f"{', '.join(FLOATS)}, {', '.join(INTEGERS)}; where data only moves uint8, too. dtype=bfloat16/native gives "
+        "dtype and accumulator",
+    )
+    accumulator: str = key(
+        "auto",
+        "of sums: native, the dtype itself; float32 for 32, 16 and 8 bits; float16 for 8 bits; auto: float32 where "
+        "that exists, otherwise native",
+    )
+    reduction: str = key(
+        "auto", "sum, min, max, avg; of integers and, or, xor, too; auto: sum, or none where data only moves"
+    )
+    world_size: int = key(2, f"number of ranks, 1 to {MAX_WORLD_SIZE}", least=1, most=MAX_WORLD_SIZE)
+    placement: PlacementChoice = key(
+        PlacementChoice.out_of_place, "whether the output is where the input is; both: each case in both"
+    )
+    root: int = key(0, "the rank that gives (broadcast) or gets (reduce)")
+    offset: int = key(
+        0, "number of elements after a 16-byte boundary at which both buffers begin", most=1 << 20, rare=True
+    )
+    counts: Counts = key(
+        Counts.uniform,
+        "all_to_all_v's: how many elements ranks send to each other, the same total; zeros: one rank sends nothing, "
+        "one gets nothing",
+        rare=True,
+    )
+    inputs: Inputs = key(
+        Inputs.normal,
+        "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the largest "
+        "values, integers that wrap around",
+    )
+    seed: int = key(0, "of the inputs")
+    stress: str = key(
+        NO_STRESS,
+        "what launches run under, several joined by +, such as late_rank+alternating_sizes: none, late_rank, "
+        "no_host_barrier, alternating_sizes, two_streams, graph_out_of_step, dead_rank; what a kernel's spec does not "
+        "promise is refused with the reason",
+    )
+    stress_seeds: int = key(
+        8,
+        "number of random orders, from fabric.seed on, that a case runs in under stress",
+        of=SIMULATOR,
+        least=1,
+        most=100_000,
+        rare=True,
+    )
+    launches: int = key(2, "number of checked launches of a case", least=1, most=1000)
+    deadline_s: float = key(120.0, "maximum seconds for a case", least=0.001, most=10_000_000)
+    isolation: Isolation = key(Isolation.none, "whether each job has a new world", rare=True)
+    host_memory: HostMemory = key(
+        HostMemory.check,
+        "refuse what may take more memory than the host has available; that bound may be too high",
+        of=SIMULATOR,
+        rare=True,
+    )
+    tuned: str = key(
+        "auto",
+        "of algorithms=best: a table that symlab tune wrote; auto: the project's for this type of GPU",
+    )
+    custom: Any = key(
+        None, "of op=custom: a kernel of your own with its buffers, see conf/exp/custom_{{ptx,cute}}.yaml"
+    )
+
+
+@dataclass(kw_only=True)
+class Schema(PlainKeys):
+    """Every key that a configuration can have; conf/config.yaml gives the values that they start from.
+
+    The keys of custom are those of runner/custom/description.py.
+    """
+
+    records: str = key("records", "the folder for records")
+    cache_dir: str = key("~/.cache/symlab/kernels", "the folder for compiled kernels", rare=True)
+    sizes: SizesSchema = key(SizesSchema)
+    check: CheckSchema = key(CheckSchema)
+    timing: TimingRequest = key(TimingRequest)
+    fabric: FabricSchema = key(FabricSchema)
+    track: TrackRequest = key(TrackRequest)
+    library: LibrarySchema = key(LibrarySchema)
+
+
+SECTIONS: Mapping[str, type] = MappingProxyType(
+    {
+        "": Schema,
+        "sizes": SizesSchema,
+        "check": CheckSchema,
+        "timing": TimingRequest,
+        "fabric": FabricSchema,
+        "track": TrackRequest,
+        "library": LibrarySchema,
+    }
 )
-"""Keys whose value is true or false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A line of the table. kind: its type, without None. words: all that it takes, if it takes only words."""
+
+    name: str
+    kind: Any
+    default: Any
+    is_optional: bool
+    words: tuple[str, ...]
+    meaning: str
+    of: str
+    least: float
+    most: float
+    rare: bool
+
+
+def _keys_of(section: str, schema: type) -> typing.Iterator[Key]:
+    kinds = typing.get_type_hints(schema)
+    for one in dataclasses.fields(schema):
+        if one.name in SECTIONS:
+            continue
+        known = [kind for kind in typing.get_args(kinds[one.name]) if kind is not type(None)] or [kinds[one.name]]
+        kind = known[0]
+        words = tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, Enum) else ()
+        yield Key(
+            f"{section}.{one.name}" if section else one.name,
+            kind,
+            one.default,
+            type(None) in typing.get_args(kinds[one.name]),
+            ("true", "false") if kind is bool else words,
+            **one.metadata,
+        )
+
+
+KEYS: Mapping[str, Key] = MappingProxyType(
+    {one.name: one for section, schema in SECTIONS.items() for one in _keys_of(section, schema)}
+)
+"""The table, by the keys' dotted names."""

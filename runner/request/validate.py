@@ -1,7 +1,7 @@
 """The validation of a configuration: from the values as written to a Request that holds valid values only.
 
-Hydra and OmegaConf see to names, types and words (runner/request/schema.py is in the ConfigStore); this file sees to
-all other values.
+Names, types, words and limits are those of the table of keys (runner/request/schema.py); this file sees to all other
+values.
 It imports neither torch nor a kernel, so that a wrong request is answered at once. cases.py checks what needs the
 catalogue of kernels: whether an algorithm exists, and whether the accumulator fits the dtype.
 """
@@ -9,7 +9,6 @@ catalogue of kernels: whether an algorithm exists, and whether the accumulator f
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,37 +19,30 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cases.case import Counts, Inputs
-from cases.record.nccl_settings import MAX_CHANNELS, settings_from
-from cases.record.timing import L2State, Window
+from cases.record.nccl_settings import settings_from
 from cases.stress import combined
 from memory.private_folder import exposure
-from reports.record.intervals import MOST_PARTS
 from runner.gpu.reading import KEY as GPU_KEY
 from runner.request.chooser import Chooser
 from runner.request.experiments import CONF as CONF
-from runner.request.explain import reworded
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
+    KEYS,
+    MOST,
     SECTIONS,
-    HostMemory,
-    Isolation,
-    Limit,
-    PlacementChoice,
+    Key,
+    PlainKeys,
     Schema,
     TimingMode,
+    TimingRequest,
     TrackName,
+    TrackRequest,
 )
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.preload import nccl_of
-from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
-
-MAX_WORLD_SIZE = 72
-MAX_STRESS_SEEDS = 100_000
-MAX_OFFSET = 1 << 20
-"""Elements: beyond any alignment that a kernel could mean."""
+from simulator.options import Granularity, Schedule, granularity_of
 
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
@@ -65,79 +57,21 @@ _NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
-@dataclass(frozen=True, slots=True)
-class TrackRequest:
-    """The track section, checked; name none keeps records only."""
-
-    name: TrackName
-    uri: str
-    experiment: str
-
-
-@dataclass(frozen=True, slots=True)
-class TimingRequest:
-    """The timing section, checked.
-
-    A sample is the mean of `calls` calls (None: as many as make a sample long enough for its size); samples are counted
-    after `warmup` that are not. What the words mean, their enums say. lead_in_calls: calls right before each sample
-    that are not timed. precision: samples are taken until half the 95 % interval of each median is at most this share
-    of it, `samples` at a time and 10 times that at most; None: `samples` are taken. min_busbw_gbps: a command whose
-    average is lower fails (reports.table.average).
-    """
-
-    mode: TimingMode
-    window: Window
-    l2: L2State
-    warmup: int
-    samples: int
-    calls: int | None
-    limit: Limit
-    dependent_launch: bool = False
-    shared: bool = False
-    predict: bool = False
-    lead_in_calls: int = 0
-    precision: float | None = None
-    min_busbw_gbps: float | None = None
-
-    @property
-    def most_samples(self) -> int:
-        """Maximum number of samples that are counted."""
-        return self.samples * (MOST_PARTS if self.precision is not None else 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+@dataclass(unsafe_hash=True, kw_only=True)
+class _Job(PlainKeys):
     """What an open and a resolved request of one job both say."""
 
-    op: str
-    dtype: str
-    accumulator: str
-    reduction: str
-    world_size: int
     sizes_bytes: tuple[int, ...]
-    placement: PlacementChoice
-    root: int
-    offset: int
-    counts: Counts
-    stress: str
-    stress_seeds: int
-    inputs: Inputs
-    seed: int
     check: bool
-    launches: int
-    deadline_s: float
     records: Path
     cache_dir: Path
-    isolation: Isolation
-    host_memory: HostMemory
     custom: Mapping[str, Any] | None = field(default=None, compare=False)
-    tuned: str = AUTO
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(unsafe_hash=True, kw_only=True)
 class Request(_Job):
     """One job as it was asked for, every value checked by itself; runner.case.cases.resolved decides what is open.
 
@@ -150,7 +84,7 @@ class Request(_Job):
     sizes_given: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(unsafe_hash=True, kw_only=True)
 class ResolvedRequest(_Job):
     """One job with nothing left open: names for its algorithms and baselines, a dtype, an accumulator, a reduction, a
     fabric; sizes in bytes, in order. Whether the catalogue has all that, runner.case.cases.check_against_catalogue
@@ -185,42 +119,34 @@ def validate(config: DictConfig) -> Request:
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        key = str(error.full_key)
-        raise RequestError(f"{reworded(first_line(error), key)} ({key}), give a value") from None
+        raise RequestError(f"{first_line(error)} ({error.full_key}), give a value") from None
     assert isinstance(plain, dict)
     values: dict[str, Any] = {str(key): value for key, value in plain.items() if key != "hydra"}
-    dtype, accumulator = _types(values)
+    for key in KEYS.values():
+        _check_limits(key, OmegaConf.select(config, key.name))
+    plain_keys = {one.name: values[one.name] for one in dataclasses.fields(PlainKeys)}
+    plain_keys |= {key: _word(values, key) for key in ("op", "reduction", "tuned")}
+    plain_keys["dtype"], plain_keys["accumulator"] = _types(values)
+    plain_keys |= {"stress": _stress(values), "custom": _custom(values)}
+    plain_keys |= {"algorithms": _algorithms(values["algorithms"]), "baselines": _baselines(values["baselines"])}
     return Request(
-        op=_word(values, "op"),
-        algorithms=_algorithms(values["algorithms"]),
-        baselines=_baselines(values["baselines"]),
-        dtype=dtype,
-        accumulator=accumulator,
-        reduction=_word(values, "reduction"),
-        world_size=_world_size(values["world_size"]),
+        **plain_keys,
         sizes_bytes=sizes_of(values["sizes"]),
         sizes_given=are_given(values["sizes"]),
-        placement=PlacementChoice(values["placement"]),
-        root=_at_least(values["root"], 0, "root"),
-        offset=_within(values["offset"], 0, MAX_OFFSET, "offset"),
-        counts=Counts(values["counts"]),
-        stress=_stress(values),
-        stress_seeds=_within(values["stress_seeds"], 1, MAX_STRESS_SEEDS, "stress_seeds"),
-        inputs=Inputs(values["inputs"]),
-        seed=_at_least(values["seed"], 0, "seed"),
         check=values["check"]["results"],
-        launches=_launches(values["launches"]),
-        deadline_s=_deadline(values["deadline_s"]),
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=private_folder(_word(values, "cache_dir"), "cache_dir"),
-        isolation=Isolation(values["isolation"]),
-        custom=_custom(values),
-        tuned=_word(values, "tuned"),
-        host_memory=HostMemory(values["host_memory"]),
         timing=_timing(values["timing"]),
         fabric=_fabric(values["fabric"], _races(values), values["library"], values["timing"]),
         track=_track(values["track"]),
     )
+
+
+def _check_limits(key: Key, value: Any) -> None:
+    """RequestError for a number outside its key's limits; nan is outside all."""
+    if key.kind in (int, float) and value is not None and not key.least <= value <= key.most:
+        limits = f"{key.least:g} to {key.most:,.10g}" if key.most < MOST else f"{key.least:g} or more, below 2**63"
+        raise RequestError(f"{key.name} is {value} ({key.name}), give {limits.replace(',', '')}")
 
 
 def writable_folder(text: str, key: str) -> Path:
@@ -252,32 +178,6 @@ def _word(values: dict[str, Any], key: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise RequestError(f"no {key} given ({key}), give a name")
     return text
-
-
-def _at_least(value: int, minimum: int, key: str) -> int:
-    if value < minimum:
-        raise RequestError(f"{key} is {value} ({key}), give {minimum} or more")
-    if value >= 1 << 63:
-        raise RequestError(f"{key} is {value} ({key}), give less than 2**63")
-    return value
-
-
-def _world_size(value: int) -> int:
-    if not 1 <= value <= MAX_WORLD_SIZE:
-        raise RequestError(f"a world of {value} ranks is not possible (world_size), give 1 to {MAX_WORLD_SIZE}")
-    return value
-
-
-def _launches(value: int) -> int:
-    if not 1 <= value <= 1000:
-        raise RequestError(f"{value} launches of a case (launches), give 1 to 1000; from 2 on they are compared")
-    return value
-
-
-def _deadline(value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise RequestError(f"a deadline of {value} s leaves no time (deadline_s), give seconds that a case may take")
-    return value
 
 
 def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
@@ -347,40 +247,12 @@ def _names(value: object, key: str, right: str, least: int = 0) -> tuple[str, ..
 
 
 def _timing(values: dict[str, Any]) -> TimingRequest:
-    calls = values["calls"]
-    return TimingRequest(
-        mode=TimingMode(values["mode"]),
-        window=Window(values["window"]),
-        l2=L2State(values["l2"]),
-        warmup=_within(values["warmup"], 0, 1000, "timing.warmup"),
-        samples=_within(values["samples"], 1, 10_000, "timing.samples"),
-        calls=None if calls is None else _within(calls, 1, 1000, "timing.calls"),
-        limit=Limit(values["limit"]),
-        dependent_launch=values["dependent_launch"],
-        shared=values["shared"],
-        predict=values["predict"],
-        lead_in_calls=_within(values["lead_in_calls"], 0, 1000, "timing.lead_in_calls"),
-        precision=_precision(values["precision"], values["samples"]),
-        min_busbw_gbps=_min_busbw(values["min_busbw_gbps"]),
-    )
-
-
-def _precision(value: float | None, samples: int) -> float | None:
-    if value is None:
-        return None
-    if not 1e-4 <= value <= 0.5:
-        raise RequestError(f"timing.precision is {value} (timing.precision), give a share from 0.0001 to 0.5")
-    if samples < 6:
+    if values["precision"] is not None and values["samples"] < 6:
         raise RequestError(
-            f"{samples} samples at a time say nothing about a median's precision (timing.samples), give 6 or more"
+            f"{values['samples']} samples at a time say nothing about a median's precision (timing.samples), give 6 or "
+            "more"
         )
-    return value
-
-
-def _min_busbw(value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise RequestError(f"timing.min_busbw_gbps is {value} (timing.min_busbw_gbps), give GB/s above 0, or null")
-    return value
+    return TimingRequest(**values)
 
 
 def _stress(values: dict[str, Any]) -> str:
@@ -388,12 +260,6 @@ def _stress(values: dict[str, Any]) -> str:
         return combined(values["stress"])
     except ValueError as error:
         raise RequestError(str(error)) from None
-
-
-def _within(value: int, least: int, most: int, key: str) -> int:
-    if not least <= value <= most:
-        raise RequestError(f"{key} is {value} ({key}), give {least} to {most}")
-    return value
 
 
 def _races(values: dict[str, Any]) -> bool | None:
@@ -409,41 +275,38 @@ def _fabric(
     values: dict[str, Any], races: bool | None, library: Mapping[str, Any], timing: Mapping[str, Any]
 ) -> FabricRequest:
     is_free = values["heap_bytes"] == AUTO
-    if is_free and FabricName(values["name"]) == FabricName.simulator:
+    if is_free and values["name"] == FabricName.simulator:
         raise RequestError("the simulator's heap has a size (fabric.heap_bytes), give one such as 256M")
     given = MAX_DEVICE_HEAP_BYTES if is_free else values["heap_bytes"]
-    budget = values["step_budget"]
     if not re.fullmatch(r"sm_\d+[af]?", values["arch"]):
         raise RequestError(f"'{values['arch']}' is no architecture (fabric.arch), give one such as sm_90a or sm_100a")
     gpu = gpu_of(values["gpu"])
     if gpu is not None:
-        if FabricName(values["name"]) != FabricName.nvshmem:
+        if values["name"] != FabricName.nvshmem:
             check_arch(gpu, values["arch"])
         elif not timing["predict"]:  # with timing.predict it is the type that predictions are of
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
-    if races and FabricName(values["name"]) == FabricName.nvshmem:
+    if races and values["name"] == FabricName.nvshmem:
         raise RequestError(
             "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simulator"
         )
     given_keys = [key for key, value in library.items() if value is not None and key != "nccl_graph_mixing"]
-    if given_keys and FabricName(values["name"]) == FabricName.simulator:
+    if given_keys and values["name"] == FabricName.simulator:
         raise RequestError(f"NCCL needs GPUs (library.{given_keys[0]}), leave it out, or use fabric=nvshmem")
-    if library["nccl_channels"] is not None:
-        _within(library["nccl_channels"], 1, MAX_CHANNELS, "library.nccl_channels")
     if values["share_gpus"]:
-        _check_shared_gpus(values, races, given_keys, TimingMode(timing["mode"]))
-    schedule = Schedule(values["schedule"])
+        _check_shared_gpus(values, races, given_keys, timing["mode"])
+    schedule = values["schedule"]
     fabric = FabricRequest(
-        name=FabricName(values["name"]),
+        name=values["name"],
         arch=values["arch"],
         heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
         multicast=values["multicast"],
-        multimem=MultimemModel(values["multimem"]),
+        multimem=values["multimem"],
         schedule=schedule,
         granularity=_granularity(schedule, values["granularity"]),
-        memory=Memory(values["memory"]),
-        seed=_at_least(values["seed"], 0, "fabric.seed"),
-        step_budget=None if budget is None else _at_least(budget, 1, "fabric.step_budget"),
+        memory=values["memory"],
+        seed=values["seed"],
+        step_budget=values["step_budget"],
         gpu=gpu,
         races=races,
         nccl=nccl_of(library["nccl"]),
@@ -457,7 +320,7 @@ def _fabric(
 
 def _check_shared_gpus(values: dict[str, Any], races: bool | None, library: Sequence[str], mode: TimingMode) -> None:
     """RequestError for what ranks that share GPUs can't have: library holds the keys that set an NCCL."""
-    name = FabricName(values["name"])
+    name = values["name"]
     if name == FabricName.simulator or races or (name == FabricName.auto and values["gpu"] is not None):
         raise RequestError("simulated ranks have no GPU to share (fabric.share_gpus), leave it out")
     if mode != TimingMode.none:
@@ -487,12 +350,12 @@ def check_heap(fabric: FabricRequest, most_bytes: int) -> None:
 
 
 def _track(values: dict[str, Any]) -> TrackRequest:
-    name = TrackName(values["name"])
-    if name != TrackName.none:
-        check_uri(values["uri"], "track.uri")
-        if not values["experiment"].strip():
+    track = TrackRequest(**values)
+    if track.name != TrackName.none:
+        check_uri(track.uri, "track.uri")
+        if not track.experiment.strip():
             raise RequestError("no experiment to log to (track.experiment), give a name such as symlab")
-    return TrackRequest(name=name, uri=values["uri"], experiment=values["experiment"])
+    return track
 
 
 def check_uri(uri: str, key: str) -> None:

@@ -5,12 +5,9 @@ For completion in a shell, so it has to come at once: neither Hydra nor torch no
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 from cases.dtypes import ACCUMULATORS, ALL, REDUCTIONS
@@ -20,28 +17,14 @@ from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import ALL_SPECS, SPECS
 from runner.gpu.names import offered_gpu_names
 from runner.request.experiments import CONF, SUFFIX, experiments
-from runner.request.schema import SECTIONS
+from runner.request.schema import KEYS, SECTIONS
+from runner.request.sizes import AUTO
 
-GROUPS = ("fabric", "track")
-"""Sections that are groups of files in conf/, too."""
+GROUPS, SHORT = ("fabric", "track"), ("sizes", "check")
+"""Sections that are groups of files in conf/, too, and those whose name is short for one of their keys."""
 
 FOLDERS = ("records", "cache_dir")
 """Keys whose value is a folder."""
-
-_LISTS = ("algorithms", "baselines")
-_SHORT = ("sizes", "check")
-"""Sections whose name takes a value, too: that of one of their keys."""
-
-_OTHER_VALUES = {
-    "check": ("true", "false"),
-    "sizes": ("[",),
-    "sizes.list": ("[", "null"),
-    "sizes.min": ("auto",),
-    "sizes.max": ("auto",),
-    "timing.calls": ("null",),
-    "fabric.heap_bytes": ("null",),
-    "fabric.step_budget": ("null",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +58,13 @@ def is_folder(incomplete: str) -> bool:
 
 def _keys(beginning: str) -> Iterator[tuple[str, str]]:
     """Keys with their "=", and sections with their "."; those of a section once its name is there."""
-    section = beginning.partition(".")[0]
-    inside = "." in beginning and section in SECTIONS
-    for member in dataclasses.fields(SECTIONS[section if inside else ""]):
-        if inside:
-            yield f"{section}.{member.name}=", ""
-        elif member.name not in SECTIONS:
-            yield f"{member.name}=", ""
-        else:
-            if member.name in (*GROUPS, *_SHORT):
-                yield f"{member.name}=", ""
-            yield f"{member.name}.", f"keys of {member.name}"
+    inside = beginning.partition(".")[0] if "." in beginning else ""
+    for key in KEYS:
+        if key.rpartition(".")[0] == inside:
+            yield f"{key}=", ""
     if not inside:
+        yield from ((f"{name}=", "") for name in (*GROUPS, *SHORT))
+        yield from ((f"{name}.", f"keys of {name}") for name in SECTIONS if name)
         yield "exp=", "a named experiment"
 
 
@@ -112,7 +90,7 @@ def _choices(
     """The words that a key takes, each with its explanation."""
     if key == "exp":
         yield from experiments(config_dir).items()
-    elif key in _LISTS:
+    elif key in ("algorithms", "baselines"):
         op = _op(given, config_dir)
         words = names_for(op) if key == "baselines" else _algorithms(op)
         more = (
@@ -144,17 +122,17 @@ def _words(key: str) -> tuple[str, ...]:
         "reduction": ("auto", *REDUCTIONS),
         "stress": tuple(map(str, Stress)),
         "fabric.arch": tuple(dict.fromkeys(arch for spec in SPECS for arch in spec.archs)),
-        **_OTHER_VALUES,
+        "check": ("true", "false"),
+        "sizes": ("[",),
+        "sizes.list": ("[", "null"),
     }
     if key in values:
         return values[key]
-    section, _, name = key.rpartition(".")
-    if section not in SECTIONS:
+    if key not in KEYS:
         return ()
-    kind = typing.get_type_hints(SECTIONS[section]).get(name)
-    if kind is bool:
-        return ("true", "false")
-    return tuple(map(str, kind)) if isinstance(kind, type) and issubclass(kind, Enum) else ()
+    found = KEYS[key]
+    usual = ("auto",) if found.default == AUTO else ("null",) if found.default is None and not found.words else ()
+    return found.words or usual
 
 
 def _algorithms(op: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from runner.timing.sampling import WRONG_BEFORE, Sampling
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
 
 if TYPE_CHECKING:
-    from runner.request.validate import TimingRequest
+    from runner.request.schema import TimingRequest
 
 _BETWEEN_BYTES = 512
 """What an allocation takes at least, and is rounded up to, on the fabrics that there are."""

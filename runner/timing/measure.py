@@ -46,7 +46,7 @@ from runner.timing.sampling import WRONG_BEFORE, Sampling
 from runner.timing.stopwatch import Stopwatch, TorchStopwatch
 
 if TYPE_CHECKING:
-    from runner.request.validate import TimingRequest
+    from runner.request.schema import TimingRequest
 
 SAMPLE_US = 750.0
 """What a sample should last, where its number of calls is not given."""

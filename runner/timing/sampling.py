@@ -17,7 +17,7 @@ from runner.timing.kernel_names import CapturedKernel
 from runner.timing.stopwatch import DELAY_S, Stopwatch
 
 if TYPE_CHECKING:
-    from runner.request.validate import TimingRequest
+    from runner.request.schema import TimingRequest
 
 ROOM = 2.0
 """How many times as long as a host took to queue a graph the device waits for it."""

@@ -10,7 +10,6 @@ a resumption does not begin to send beside it. Nothing that happens here can hur
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import queue
@@ -22,14 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from cases.documents import decoded, encoded
 from cases.record.record import RecordedRequest, load
 from cases.record.shared import Known
 from reports.second_process import module_command
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets
-from runner.request.validate import TrackRequest
+from runner.request.schema import TrackRequest
 from runner.track.names import Kept
-from runner.track.patience import patiently
 from runner.track.problems import told
 from runner.track.send import CommandRun
 
@@ -45,8 +44,6 @@ class Connection(NamedTuple):
 
 _UNNOTICED_S = 3.0
 _PARTING_S = 2.0
-_OTHERS_S = 60.0
-"""How long to wait for another process that sends records of the same command: its end is part of this one."""
 
 
 class Mirror:
@@ -74,7 +71,7 @@ class Mirror:
         opening = {
             "uri": track.uri,
             "experiment": track.experiment,
-            "request": request.document(),
+            "request": encoded(request),
             "folder": str(folder),
         }
         resumed = {} if earlier is None else {"earlier": [str(path) for path in earlier]}
@@ -175,8 +172,8 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             if "open" in message:
                 opening = message["open"]
                 uri = str(opening["uri"])
-                request = RecordedRequest.read(opening["request"])
-                run = CommandRun(**opening | {"request": request, "patience_s": _OTHERS_S})
+                request = decoded(RecordedRequest, opening["request"], "request")
+                run = CommandRun(**opening | {"request": request})
                 if "earlier" in message:
                     some = _loaded(message["earlier"])
                     kept |= some
@@ -184,9 +181,9 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             elif "send" in message and run is not None:
                 some = _loaded(message["send"])
                 kept |= some
-                patiently(functools.partial(run.send, list(some.values())), run.find_children, uri)
+                run.send(list(some.values()))
             elif "finish" in message and run is not None:
-                remarks = patiently(functools.partial(run.finish, list(kept.values())), run.find_children, uri)
+                remarks = run.finish(list(kept.values()))
                 break
     except Exception as error:
         problem, ending = told(error, uri), "FAILED"

@@ -7,13 +7,10 @@ else of the user than a server that is down.
 from __future__ import annotations
 
 import errno
-import importlib.metadata
-import importlib.util
 import os
 import socket
 import sqlite3
 import threading
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,21 +21,6 @@ from runner.track.database import DatabaseError, check_database
 
 PATIENCE_S = 2.0
 """How long a server may take to answer before the work begins."""
-
-_DRIVERS = {
-    "postgresql+psycopg2": "psycopg2",
-    "postgresql+psycopg": "psycopg",
-    "postgresql+pg8000": "pg8000",
-    "mysql": "MySQLdb",
-    "mysql+mysqldb": "MySQLdb",
-    "mysql+pymysql": "pymysql",
-    "mssql": "pyodbc",
-    "mssql+pyodbc": "pyodbc",
-    "mssql+pymssql": "pymssql",
-}
-"""The Python module that SQLAlchemy needs, by the scheme of a URI; see _driver for the others."""
-
-_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FOR_READING_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -103,25 +85,12 @@ def check_place(uri: str, patience_s: float = PATIENCE_S) -> None:
     if path is not None:
         check_database(path)
         return
-    scheme = uri.partition(":")[0]
-    driver = _driver(scheme)
-    if driver is not None and importlib.util.find_spec(driver) is None:
-        raise ModuleNotFoundError(f"No module named '{driver}'", name=driver)
-    place = urllib.parse.urlsplit(uri)
-    port = place.port or _PORTS.get(scheme.partition("+")[0])
-    if place.hostname and port:
-        socket.create_connection((place.hostname, port), timeout=patience_s).close()
+    import sqlalchemy
 
-
-def _driver(scheme: str) -> str | None:
-    """The module that SQLAlchemy needs for a scheme; None if that is not known here."""
-    if scheme != "postgresql":
-        return _DRIVERS.get(scheme)
-    try:
-        major, minor = importlib.metadata.version("sqlalchemy").split(".")[:2]
-        return "psycopg" if (int(major), int(minor)) >= (2, 1) else "psycopg2"
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return None
+    url = sqlalchemy.make_url(uri)
+    sqlalchemy.create_engine(url)  # imports its driver, and does not connect
+    if url.host and url.port:
+        socket.create_connection((url.host, url.port), timeout=patience_s).close()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

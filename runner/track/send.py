@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,11 +47,11 @@ from reports.tracked import (
     resolved_uri,
 )
 from runner.records.command_json import command_document_of
+from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track import artifacts
 from runner.track.by_command import by_command
-from runner.track.claim import Claim
 from runner.track.dashboard import told_at
 from runner.track.database import make_ready
 from runner.track.descriptions import charts_link, command_note, curve_note, report_link, series_note
@@ -75,9 +74,7 @@ from runner.track.pages import (
     page_of_view,
     view_key,
 )
-from runner.track.patience import patiently
 from runner.track.problems import check_place, told
-from runner.track.signed_later import send_signatures
 from runner.track.standing import Standing, comparisons, section_of, standings, study_colours
 from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
@@ -96,10 +93,6 @@ Point = tuple[str, float, int, int]
 """Of a metric: its name, value, time in ms, step."""
 
 
-class InUse(RuntimeError):
-    """Another process sends these records now."""
-
-
 class TrackingError(RuntimeError):
     """MLflow does not take a command's records; a clause that says why."""
 
@@ -114,12 +107,10 @@ class CommandRun:
         request: RecordedRequest,
         folder: Path | str,
         started: str = "",
-        patience_s: float = 0.0,
     ) -> None:
         """Open, or find again, the parent run of a command, from the `request` part of any of its records.
 
-        folder holds the records, and says what was asked for; started is for where it does not say it. InUse if another
-        process sends this command's records, and still does after patience_s.
+        folder holds the records, and says what was asked for; started is for where it does not say it.
         """
         self._folder = Path(folder)
         manifest = self._asked = command_document_of(self._folder)
@@ -132,9 +123,6 @@ class CommandRun:
         self._line = " ".join(request.command_line)
         self._title = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
         self._places: dict[str, str] = {}
-        self._claim = Claim(self._client, self._experiment_id, self._command)
-        if not self._claim.take(patience_s):
-            raise InUse(f"another process sends the records of {self._command} now")
         try:
             self._find(request, manifest.started if manifest is not None else started)
         except BaseException:
@@ -147,18 +135,7 @@ class CommandRun:
         self._tags = dict(found[0].data.tags) if found else {}
         self._counts = dict(found[0].data.metrics) if found else {}
         self._number = int(self._tags.get(NUMBER_TAG, "1"))
-        self._children: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        self._parameters: dict[str, set[str]] = {}
-        self._standings: dict[str, dict[str, str]] = {}
-        if found:
-            self.run_id = str(found[0].info.run_id)
-            self.find_children()
-        else:
-            self.run_id = self._create_parent(request, started)
-
-    def find_children(self) -> None:
-        """The runs of the command's series, as MLflow has them."""
+        self.run_id = str(found[0].info.run_id) if found else self._create_parent(request, started)
         children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
         self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
         self._names = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_name) for one in children}
@@ -172,33 +149,12 @@ class CommandRun:
 
     def has(self, kept: Sequence[Kept]) -> bool:
         """Nothing is left to send: the command is there as a whole, or these very records of it are."""
-        if self._tags.get(LAYOUT_TAG) != LAYOUT:
-            return False
-        if self._tags.get(SENT_TAG) == _digest(kept):
-            return True
-        return self._tags.get(COMPLETE_TAG) == "true" and {bundle.line_of(one.record) for one in kept} <= self._there
+        is_there = self.has_exactly(kept) or self._tags.get(COMPLETE_TAG) == "true"
+        return is_there and self._tags.get(LAYOUT_TAG) == LAYOUT
 
-    def others(self, kept: Sequence[Kept]) -> list[str]:
-        """The cases whose records in MLflow are others than these: changed since, there or here."""
-        if self._tags.get(SENT_TAG) == _digest(kept):
-            return []
-        there: dict[tuple[object, ...], set[str]] = {}
-        for one in self._records_there:
-            there.setdefault(_which(one), set()).add(bundle.line_of(one))
-        return [
-            one.record.id
-            for one in kept
-            if (lines := there.get(_which(one.record))) and bundle.line_of(one.record) not in lines
-        ]
-
-    @cached_property
-    def _records_there(self) -> list[Record]:
-        """The records that were sent to this run as a whole; none if that never came to its end."""
-        return tracked.fetch(self._client.tracking_uri, [self.run_id]) if self._tags.get(SENT_TAG) else []
-
-    @cached_property
-    def _there(self) -> set[str]:
-        return set(map(bundle.line_of, self._records_there))
+    def has_exactly(self, kept: Sequence[Kept]) -> bool:
+        """The records there are these."""
+        return self._tags.get(SENT_TAG) == _digest(kept)
 
     def resume(self, kept: Sequence[Kept]) -> None:
         """Let the parent run go on (RUNNING) for a command that is resumed. kept are the records that it has: they are
@@ -347,17 +303,12 @@ class CommandRun:
         records = [one.record for one in kept]
         self._show(records, bool(studied(records)))
 
-    def add_signatures(self) -> str:
-        """Send the signatures of the folder that came after its records; see send_signatures."""
-        return send_signatures(self._client, self._uri, self.run_id, self._command, self._folder)
-
     def close(self, status: str) -> None:
         """End every run that is still open, and let others send. Never raises: it's the way out."""
         for run_id in reversed(self._open):
             with contextlib.suppress(Exception):
                 self._client.set_terminated(run_id, status)
         self._open = []
-        self._claim.give_back()
 
     @property
     def _report(self) -> str:
@@ -539,39 +490,33 @@ def _digest(kept: Sequence[Kept]) -> str:
     return bundle.digest(one.record for one in kept).removeprefix("sha256:")
 
 
-def _which(record: Record) -> tuple[object, ...]:
-    """What names a record within its command, whatever else it says."""
-    return record.request.job, record.id, record.started
-
-
 def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, str]:
     """Send the records of one command. Says what was done, and the place of its charts on the server ("" if unknown).
     TrackingError when MLflow does not take it."""
-    run: CommandRun | None = None
+    folder = kept[0].path.parent
     try:
-        started = min((one.record.started for one in kept), key=_milliseconds)
-        run = CommandRun(uri, experiment, kept[0].record.request, kept[0].path.parent, started)
-        if odd := run.others(kept):
-            says = f"{counted(len(odd), 'record')} of it in MLflow, as run {run.run_id}, differ from these"
-            raise ValueError(f"{says} ({odd[0]}); nothing is sent over them, give another --experiment")
-        if run.has(kept):
-            run.show_again(kept)
-            return f"already sent, as run {run.run_id}: {run.add_signatures() or 'nothing done'}", run.place
-        return _sent(run, kept, uri), run.place
-    except InUse:
+        lock = contextlib.ExitStack()
+        with contextlib.suppress(OSError):  # a file system without locks, or a folder to read only
+            lock.enter_context(FolderLock(folder, MIRROR_LOCK_NAME))
+    except FolderInUse:
         return "another process sends its records now: nothing done", ""
-    except Exception as error:
-        raise TrackingError(told(error, uri)) from error
-    finally:
-        if run is not None:
-            run.close("FAILED")
-
-
-def _sent(run: CommandRun, kept: Sequence[Kept], uri: str) -> str:
-    """Send all records of a command to a run of its own; a server that restarts meanwhile is waited for."""
-    patiently(lambda: run.send(kept), run.find_children, uri)
-    problems = [f"; not attached: {problem}" for problem in patiently(lambda: run.finish(kept), run.find_children, uri)]
-    return f"{counted(len(kept), 'record')} sent as run {run.run_id}{''.join(problems)}"
+    run: CommandRun | None = None
+    with lock:
+        try:
+            started = min((one.record.started for one in kept), key=_milliseconds)
+            run = CommandRun(uri, experiment, kept[0].record.request, folder, started)
+            if run.has(kept):
+                run.show_again(kept)
+                also = "" if run.has_exactly(kept) else ", which is complete, and differs from these records"
+                return f"already sent, as run {run.run_id}{also}: nothing done", run.place
+            run.send(kept)
+            problems = "".join(f"; not attached: {problem}" for problem in run.finish(kept))
+            return f"{counted(len(kept), 'record')} sent as run {run.run_id}{problems}", run.place
+        except Exception as error:
+            raise TrackingError(told(error, uri)) from error
+        finally:
+            if run is not None:
+                run.close("FAILED")
 
 
 def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
@@ -582,15 +527,9 @@ def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
     """
     check_uri(uri, "--uri")
     check_database_folder(uri, "--uri")
-    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-        commands, problems = by_command(places, Path(folder))
-        if not commands:
-            raise RequestError(problems[0])
-        return _send_all(commands, problems, uri, experiment)
-
-
-def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
-    """Send all commands, and say how it went. Gives the exit code."""
+    commands, problems = by_command(places)
+    if not commands:
+        raise RequestError(problems[0])
     for problem in problems:
         print(f"symlab: warning: left out: {problem}", file=sys.stderr)
     place = ""

@@ -61,6 +61,7 @@ from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Found, Search
 from runner.tune.state import State, searched_in, state_key
 from runner.tune.ties import TIE
+from runner.tune.verb import Options as Options
 from runner.world.fabrics import HostOffer, resolve
 
 SUFFIX = ".search"
@@ -75,26 +76,6 @@ MODELS_SHARE = 0.5
 
 OURS = ("algorithms", "sizes")
 """Keys that the jobs of finalists have values of their own for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `symlab tune` was asked."""
-
-    overrides: tuple[str, ...] = ()
-    multirun: bool = False
-    config_dir: Path | None = None
-    output: Path | None = None
-    seconds: float | None = None
-    simulated: bool = False
-    processes: int | None = None
-    unseen: bool = False
-    regret: tuple[Path, ...] = ()
-    exhaustive: bool = False
-    model_seconds: float | None = None
-    gpu: str = ""
-    sample: int | None = None
-    seed: int = 0
 
 
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:

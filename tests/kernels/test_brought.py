@@ -164,7 +164,7 @@ def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> Non
 
 
 NO_PLACE = ("ring.py", ":SPEC", "ring.py:", "absent.py:SPEC", "./ring:SPEC", "./ring.txt:SPEC", "ring.py:SPEC")
-MODULES = ("nowhere.ring:SPEC", "kernels.nowhere:SPEC", "kernels.catalogue:OPS")
+MODULES = ("nowhere.ring:SPEC", "kernels.nowhere:SPEC", "kernels.catalogue:NAMES")
 CHANGED = {"send_recv/ring": "ring", "v/ring": "v/../x", "out_of_place": "out_place", "threads=96": "threads=9"}
 FAILING = (
     *("\nx = 1\nx.y\n", "raise ValueError('one\\ntwo')\n", "raise SystemExit\n", "import os\nos._exit(0)\n"),

@@ -127,8 +127,7 @@ def record(found: Sequence[Result]) -> None:
 
 
 def table(found: Sequence[Result], waiting: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines of the table: a kernel a line, then those whose mutants wait to run, then the arguments with the
-    number of mutants that each is for."""
+    """Yield the lines of the table: a kernel a line, then those whose mutants wait to run."""
     columns = ("checker", "orders", "judge", "argued", "open")
     yield f"| kernel | mutants | {' | '.join(columns)} |"
     yield f"| --- | ---: |{' ---: |' * len(columns)}"
@@ -139,14 +138,6 @@ def table(found: Sequence[Result], waiting: Sequence[str] = ()) -> Iterator[str]
     yield f"| all | {counts.total()} | {' | '.join(str(counts[one]) for one in columns)} |"
     for kernel in waiting:
         yield f"| {kernel} | not run since its code changed |{' |' * len(columns)}"
-    reasons = Counter(one.argument for one in found if one.argument and not one.found)
-    if reasons:
-        yield ""
-        yield "| mutants | of | where | change | why no run finds it |"
-        yield "| ---: | --- | --- | --- | --- |"
-        for why, count in reasons.items():
-            judge = f" (judge: litmus/{why.litmus}.litmus)" if why.litmus else ""
-            yield f"| {count} | {why.kernel} | `{why.opcode}` in {why.place} | {why.change} | {why.why}{judge} |"
 
 
 def all_results(chosen: Sequence[str], seeds: int, jobs: int) -> Iterator[list[Result]]:

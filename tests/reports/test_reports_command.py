@@ -165,7 +165,7 @@ def test_a_wrong_request_is_one_line(
     if arguments != ["table", "."]:
         (place / "ok.json").write_text(RECORDS[0].to_json(), encoding="utf-8")
         (place / "bad.json").write_text("{", encoding="utf-8")
-        example = Path(__file__).parent / "examples" / "schema1.json"
+        example = Path(__file__).parent / "examples" / "schema8_simulated.json"
         (place / "simulated.json").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
     assert main(arguments) == 2
     captured = capsys.readouterr()
@@ -228,7 +228,10 @@ def test_ctrl_c_is_one_line(
     ("changes", "message"),
     [
         ({"duration_s": 10**400}, "odd.json: record.duration_s: an integer of 1329 bits; records hold up to 64"),
-        ({"environment": json.loads('{"x": ' + "[" * 900 + "]" * 900 + "}")}, "odd.json: environment.x[0][0]"),
+        (
+            {"environment": json.loads('{"host": {"x": ' + "[" * 900 + "]" * 900 + "}}")},
+            "odd.json: environment.host.x[0][0]",
+        ),
     ],
 )
 def test_an_absurd_record_is_named_in_one_line(

@@ -18,8 +18,7 @@ from kernels import catalogue
 from kernels.compile import executable
 from memory.fabric import Traits
 from runner.case.contestant import Contestant
-from runner.request.schema import Limit, TimingMode
-from runner.request.validate import TimingRequest
+from runner.request.schema import Limit, TimingMode, TimingRequest
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.measure import MeasurePlan, RankMeasurement, measure
 from runner.timing.stopwatch import DELAY_S
@@ -27,7 +26,9 @@ from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
 
-TIMING = TimingRequest(TimingMode.graph, Window.kernel, L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none)
+TIMING = TimingRequest(
+    TimingMode.graph, window=Window.kernel, l2=L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none
+)
 CALL_US = 2.5
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from symlab.command import SETTINGS, main
-from symlab.completion import answer_lines, stripped, typed
-from symlab.verbs import VERBS
+from symlab.completion import SHELLS, VARIABLE
+from symlab.verbs import VERBS, symlab
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
 
@@ -24,74 +24,48 @@ BREAKS = " \t\n\"'><=;|&(:"
 """COMP_WORDBREAKS as bash has it."""
 
 
-@pytest.mark.parametrize(
-    ("line", "words", "last", "raw"),
-    [
-        ("", (), "", ""),
-        ("symlab ", ("symlab",), "", ""),
-        ("symlab run a=b", ("symlab", "run"), "a=b", "a=b"),
-        ("symlab run 'sizes=[1K, 2K]' x", ("symlab", "run", "sizes=[1K, 2K]"), "x", "x"),
-        ("symlab run 'sizes=[1K,", ("symlab", "run"), "sizes=[1K,", "'sizes=[1K,"),
-        (r"symlab run a\ b", ("symlab", "run"), "a b", r"a\ b"),
-        ('symlab run "" x', ("symlab", "run", ""), "x", "x"),
-    ],
-)
-def test_a_line_is_taken_apart(line: str, words: tuple[str, ...], last: str, raw: str) -> None:
-    now = typed(line)
-    assert (now.words, now.last, now.raw_last) == (words, last, raw)
+def answers(line: str, monkeypatch: pytest.MonkeyPatch, shell: str = "zsh") -> list[str]:
+    """The lines that a script of ours gets for a command line up to the cursor."""
+    monkeypatch.setenv("_SYMLAB_LINE", line)
+    monkeypatch.setenv("_SYMLAB_BREAKS", BREAKS)
+    return SHELLS[shell](symlab, dict(SETTINGS), "symlab", VARIABLE).complete().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("text", "raw", "rest"),
-    [
-        ("run", "r", "run"),
-        ("+exp=barrier", "+exp=b", "barrier"),
-        ("+exp=barrier", "+exp=", "barrier"),
-        ("track.uri=sqlite:///x", "track.uri=sqlite:", "///x"),
-        ("sizes=[1K]", "'sizes=[1K", "sizes=[1K]"),
-    ],
-)
-def test_bash_wants_what_is_behind_the_last_break(text: str, raw: str, rest: str) -> None:
-    assert stripped(text, raw, BREAKS) == rest
-
-
-def test_all_verbs_are_offered_with_their_lines() -> None:
-    assert answer_lines("symlab ") == [f"word {verb.name}\t{verb.line}" for verb in VERBS.values()]
-    again = VERBS["replay"]
-    assert f"word {again.name}\t{again.line}" in answer_lines("symlab re")
-    assert not [line for line in answer_lines("symlab re") if not line.startswith("word re")]
+def test_all_verbs_are_offered_with_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answers("symlab ", monkeypatch) == [f"plain {verb.name}\t{verb.line}" for verb in VERBS.values()]
+    assert [line.partition("\t")[0] for line in answers("symlab re", monkeypatch)] == ["plain replay", "plain resume"]
 
 
 RUN = (
     *("--mul", "--cfg ", "world_size=2 --cfg h", "--config-pa", "fabric.sch", "fabric.schedule=", "records="),
     "op=broadcast algorithms=[bulk,pu",
 )
-OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g", "nonsense ")
+OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")
 
 
-def test_answers_for_bash() -> None:
+def test_answers_for_bash(monkeypatch: pytest.MonkeyPatch) -> None:
     for line in (*(f"symlab run {rest}" for rest in RUN), *(f"symlab {rest}" for rest in OTHERS)):
-        same_text("\n".join([line, *(text.partition("\t")[0] for text in answer_lines(line, BREAKS))]))
+        same_text("\n".join([line, *answers(line, monkeypatch, "bash")]))
     assert "resilient_parsing" not in SETTINGS, "click writes into what it gets, and commands would run no more"
 
 
-def test_experiments_of_another_folder_are_offered_too(tmp_path: Path) -> None:
+def test_experiments_of_another_folder_are_offered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "allmine.yaml").write_text("# @package _global_\n# my own\n")
-    assert "word +exp=allmine\tmy own" in answer_lines(f"symlab run --config-dir {tmp_path} +exp=allm")
-    assert "word +exp=allmine\tmy own" in answer_lines(f"symlab run seed=1 -cd {tmp_path} +exp=allm")
-    assert answer_lines("symlab run +exp=allm") == []
+    for line in (f"--config-dir {tmp_path} +exp=allm", f"seed=1 -cd {tmp_path} +exp=allm"):
+        assert answers(f"symlab run {line}", monkeypatch) == ["plain +exp=allmine\tmy own"]
+    assert answers("symlab run +exp=allm", monkeypatch) == []
 
 
 def test_an_answer_imports_none_of_what_is_heavy() -> None:
     heavy = {"torch", "hydra", "omegaconf", "yaml", "numpy", "mlflow", "rich", "argparse"}
-    code = (
-        "import sys; from symlab.command import main; "
-        "main(['completion', 'answer', 'bash', 'symlab run +exp=', '=']); "
-        f"print(*sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
+    seen = f"print(*sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
+    code = f"import sys; from symlab.command import main; main(); {seen}"
+    asked = {"_SYMLAB_COMPLETE": "bash_complete", "_SYMLAB_LINE": "symlab run +exp=", "_SYMLAB_BREAKS": "="}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | asked, capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "word barrier\n" in done.stdout
+    assert "plain barrier\n" in done.stdout
     assert done.stderr.split() == []
 
 
@@ -113,7 +87,9 @@ class Shell:
         program = folder / "symlab"
         program.write_text(
             "#!/bin/sh\n"
-            f'if [ "$1" = completion ]; then PYTHONPATH={ROOT} exec {sys.executable} -m symlab "$@"; fi\n'
+            'case "$1$_SYMLAB_COMPLETE" in\n'
+            f'completion|*_complete) PYTHONPATH={ROOT} exec {sys.executable} -m symlab "$@" ;;\n'
+            "esac\n"
             'printf "<%s>" "$@"; echo END\n'
         )
         program.chmod(0o755)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.case import case_id
 from cases.record.record import from_json
 from reports.accepted import PREDICTED
 from reports.record.bundle import PREDICTED_SUFFIX, line_of, record_files
@@ -23,7 +22,7 @@ def test_each_line_is_read_and_written_again_to_the_byte(path: Path) -> None:
     assert lines
     for number, line in enumerate(lines, start=1):
         record = from_json(line, f"{path.name}, line {number}")
-        assert record.id == case_id(record.case, record.schema)
+        assert record.id == record.case.id
         assert line_of(record) == line
 
 

@@ -107,11 +107,11 @@ def a_dictionary_of_gigabytes(folder: Path) -> None:
 
 def json_900_deep(folder: Path) -> None:
     deep = "[" * 900 + "]" * 900
-    (folder / "deep.json").write_text(f'{{"schema": 5, "counters": {deep}}}', encoding="utf-8")
+    (folder / "deep.json").write_text(f'{{"schema": 8, "counters": {deep}}}', encoding="utf-8")
 
 
 def an_environment_900_deep(folder: Path) -> None:
-    document = records()[0].document() | {"schema": 5}
+    document = records()[0].document()
     text = json.dumps(document).replace('"withheld": 3', '"withheld": ' + '{"a": ' * 900 + "1" + "}" * 900)
     (folder / "deep.json").write_text(text, encoding="utf-8")
 
@@ -121,7 +121,7 @@ def a_number_of_thousands_of_digits(folder: Path) -> None:
 
 
 def a_million_objects(folder: Path) -> None:
-    (folder / "many.json").write_text('{"schema": 5, "counters": [' + "{}," * 4_000_000 + "{}]}", encoding="utf-8")
+    (folder / "many.json").write_text('{"schema": 8, "counters": [' + "{}," * 4_000_000 + "{}]}", encoding="utf-8")
 
 
 def a_command_900_deep(folder: Path) -> None:

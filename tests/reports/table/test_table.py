@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, RecordedRefusal, Status
+from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
+from cases.refusal import Refusal
 from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of, size_text
 from tests.reports.synthetic import of_case
 
@@ -207,7 +208,7 @@ def test_what_fits_no_line_is_stacked_and_nothing_is_lost(monkeypatch: pytest.Mo
 def test_refusals_for_one_key_are_one_note() -> None:
     def refused(algorithm: str, size_bytes: int, key: str, reason: str, hint: str = "") -> Record:
         said = f"{reason}: {hint}" if hint else reason
-        refusal = RecordedRefusal(key, reason, hint)
+        refusal = Refusal(key, reason, hint)
         return record(algorithm, size_bytes, **REFUSED | {"reason": said, "refusal": refusal})
 
     small = "all_reduce/ll is for small messages"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
-from reports.table.compare import itemsize, rows, split
+from reports.table.compare import rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions
 from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment, with_request
@@ -318,18 +318,6 @@ def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest
         widths[terminal] = max(len(line) for line in bare if "shot" in line)
     assert widths[needed] == needed
     assert needed < widths[300] < 300
-
-
-@pytest.mark.parametrize(
-    ("dtype", "size"), [("bfloat16", 2), ("float32", 4), ("float8_e4m3fn", 1), ("int64", 8), ("float4_e2m1fn", 1)]
-)
-def test_item_sizes(dtype: str, size: int) -> None:
-    assert itemsize(dtype) == size
-
-
-def test_a_dtype_without_a_width_is_said() -> None:
-    with pytest.raises(ValueError, match="'half' does not say how wide"):
-        itemsize("half")
 
 
 def test_a_reason_that_names_the_cases_size_is_said_once() -> None:

@@ -17,7 +17,6 @@ from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
-from runner.case.recorded import case_of
 from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
@@ -269,5 +268,5 @@ def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(
     for record in (first, second):
         assert [one["name"] for one in record.request.brought["ring"]["files"]] == ["ring.py", "steps.py"]
     specs = [spec_at(f"{tmp_path}/{name}/ring.py:SPEC") for name in ("one", "two")]
-    one, two = (cache_key(spec, case_of(first.case), "sm_90a") for spec in specs)
+    one, two = (cache_key(spec, first.case, "sm_90a") for spec in specs)
     assert one != two

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cases.case import Case
+from cases.documents import encoded
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
@@ -63,7 +64,7 @@ def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
         arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={compile_cache}"]
         (composed,) = compose_jobs(arguments, multirun=False)
     shelf = Shelf(ThreadWorld(2, OPTIONS))
-    request, asked = on_its_fabric(composed.request), RecordedRequest.read({})
+    request, asked = on_its_fabric(composed.request), RecordedRequest()
     run_job(Job(request, (case,), {}, RecordedEnvironment, asked, (brought,)), shelf, usual_means())
     (record,) = shelf.records
     return record
@@ -79,7 +80,7 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, comp
     assert record.kernel is not None
     assert (record.kernel.name, record.kernel.grid, record.kernel.block) == ("send_recv/ring", 2, 96)
     assert record.kernel.source_digest == f"sha256:{digest_of(spec.files)}"
-    assert record.request.document()["kernel"]["choices"]["threads"] == 96
+    assert encoded(record.request)["kernel"]["choices"]["threads"] == 96
     assert str(tmp_path) not in record.to_json()
 
 

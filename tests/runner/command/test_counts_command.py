@@ -14,7 +14,7 @@ from reports.table.compare import heading, split
 from reports.table.table import sections
 from runner.command.durations import durations_in
 from symlab.command import main as command
-from tests.golden import refused, same_text
+from tests.golden import same_text
 from tests.reports.synthetic import record, with_case
 from tests.runner.conftest import Outcome, refusals
 
@@ -55,13 +55,6 @@ def test_sizes_that_became_the_same_are_named(symlab: Symlab, sizes: str, same: 
     given = ("op=all_to_all_v", "counts=skewed", "world_size=4", "dtype=bfloat16", "algorithms=[push]")
     line = "sizes: rounded down so that each rank's total is divisible by the number of ranks"
     assert f"{line}{same}" in symlab(*given, f"sizes={sizes}").out.splitlines()
-
-
-def test_a_record_of_before_can_not_have_counts(symlab: Symlab) -> None:
-    document = symlab(*SWEPT).records[1]
-    text = json.dumps({**document, "schema": 7, "id": document["id"].removesuffix("-counts_skewed")})
-    with refused():
-        from_json(text)
 
 
 def test_a_case_with_counts_from_python() -> None:

@@ -24,7 +24,6 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
-from runner.case.recorded import case_of
 from runner.command.job import Job, Means, kernel_info, run_job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
@@ -65,7 +64,13 @@ def job_of(*arguments: str) -> Job:
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = on_its_fabric(composed.request)
-    return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest.read({"command": "c", "job": 0}))
+    return Job(
+        request,
+        cases_of(request),
+        {"seed": 0},
+        lambda: HERE,
+        RecordedRequest(command="c"),
+    )
 
 
 ONE = ("sizes=8", "algorithms=one_shot")
@@ -92,10 +97,10 @@ def test_passed() -> None:
     assert record.counters["instructions"] == 2000
     assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
     assert record.kernel is not None
-    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(case_of(record.case)), "patience_s": 10.0}
+    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(record.case), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
     assert record.environment == HERE
-    assert record.request.document() == {"command": "c", "job": 0, "kernel": given}
+    assert record.request == RecordedRequest(command="c", kernel=given)
     assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case.size_bytes == 8

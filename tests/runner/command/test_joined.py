@@ -75,6 +75,8 @@ def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
     """A new one is added to PROGRAMS, or its command fails in launchers' worlds alone."""
     found = set()
     for path in ROOT.rglob("*.py"):
+        if path.parent.name == "world":
+            continue  # it runs what it is given
         tree = ast.parse(path.read_text(encoding="utf-8"))
         imported = {
             alias.asname or alias.name: f"{node.module}:{alias.name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.compose import compose_jobs, composed, hydra_over
+from runner.request.compose import compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
 from runner.request_error import RequestError
 
@@ -37,7 +37,7 @@ def test_wrong_values_are_refused_in_the_words_of_the_command() -> None:
     with hydra_over():
         for override, values in wrong.items():
             with pytest.raises(RequestError) as caught:
-                composed([override])
+                compose_jobs([override], False)
             with pytest.raises(RequestError) as mine:
                 configured(values)
             assert str(mine.value) == str(caught.value)

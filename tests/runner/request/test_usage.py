@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
@@ -25,8 +24,8 @@ from runner.__main__ import main as runner_main
 from runner.case.cases import check_against_catalogue
 from runner.request.compose import compose_jobs, composed, hydra_over
 from runner.request.experiments import experiments
-from runner.request.schema import SECTIONS
-from runner.request.usage import usage
+from runner.request.schema import KEYS
+from runner.request.usage import page, usage
 from runner.request.validate import CONF
 from runner.track.__main__ import main as track_main
 from tests.runner.conftest import on_its_fabric
@@ -76,18 +75,24 @@ def test_what_is_no_readable_experiment_is_listed_with_the_reason(tmp_path: Path
 def test_defaults_are_those_of_the_configuration_and_every_key_is_there() -> None:
     with hydra_over():
         config = composed([])
-    said = dict(
-        re.findall(r"^  ([a-z0-9_.]+)=(\S+)", usage().partition("keys, with")[2].partition("\noptions")[0], re.M)
-    )
-    expected = {}
-    for section, schema in SECTIONS.items():
-        for member in dataclasses.fields(schema):
-            key = f"{section}.{member.name}" if section else member.name
-            if member.name not in SECTIONS:
-                expected[key.removesuffix(".name")] = OmegaConf.select(config, key)
+    found = [
+        re.findall(
+            r"^  ([a-z0-9_.]+)=(\S+)", usage(None, every).partition("keys, with")[2].partition("\noptions")[0], re.M
+        )
+        for every in (False, True)
+    ]
+    first, said = map(dict, found)
+    expected = {key: OmegaConf.select(config, key) for key in KEYS}
     assert {key: yaml.safe_load(text) for key, text in said.items()} == {
-        key: str(value) if isinstance(value, Enum) else value for key, value in expected.items()
+        key.removesuffix(".name"): str(value) if isinstance(value, Enum) else value for key, value in expected.items()
     }
+    assert first.items() < said.items()
+    assert len(first) <= 40
+
+
+def test_the_page_of_keys_is_made_from_the_table() -> None:
+    written = (CONF.parent / "runner" / "KEYS.md").read_text(encoding="utf-8")
+    assert written == page(), "write it again: python -m runner.request.usage"
 
 
 def examples() -> list[str]:
@@ -119,11 +124,8 @@ def test_every_algorithm_and_baseline_stands_with_its_op() -> None:
         assert names == ours + [one.algorithm for one in BASELINES if op in one.ops]
 
 
-def test_every_section_key_value_and_type_is_there() -> None:
-    text = usage()
-    assert [name for name in SECTIONS if name and f"{name}." not in text and f"{name}=" not in text] == []
-    keys = {member.name for member in dataclasses.fields(SECTIONS[""])}
-    assert [key for key in sorted(keys) if f"{key}=" not in text and f"{key}." not in text] == []
+def test_every_dtype_and_reduction_is_named_in_lines_that_fit() -> None:
+    text = usage(shows_all=True)
     assert [name for name in (*ALL, *REDUCTIONS) if name not in text] == []
     assert max(map(len, text.splitlines())) <= 100
 

@@ -165,7 +165,7 @@ def test_a_place_without_a_database_is_one_line(
 
 
 def test_a_server_of_a_database_has_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("sqlalchemy.create_engine", lambda url: None)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

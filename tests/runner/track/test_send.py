@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socket
@@ -18,17 +19,22 @@ import pytest
 
 from cases.record.record import RecordedRequest
 from reports import tracked
+from reports.record import bundle
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
-from runner.request.validate import TrackRequest
+from runner.request.schema import TrackRequest
 from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
+from runner.track.by_command import by_command
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
+from runner.track.send import send_folder
 from runner.world.world import WorldFailure
+from tests.dashboard import serving
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S, until, within
+from tests.reports.synthetic import KIB, MIB, record
 from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
 from tests.runner.track.conftest import Sent
 
@@ -361,6 +367,62 @@ def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str)
     mirror.finish(lambda: None)
     assert connection.wait(0) is None
     assert connection.wait.__closure__[0].cell_contents.returncode == 0  # type: ignore[attr-defined]
+
+
+def test_what_another_process_sends_is_left_to_it(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+    done = sent.symlab("sizes=[8]")
+    (folder,) = (done.folder / "records").iterdir()
+    with FolderLock(folder, MIRROR_LOCK_NAME):
+        assert sent.later(folder) == 0
+    assert "another process sends its records now: nothing done" in capsys.readouterr().out
+    assert sent.later(folder) == 0
+    assert "2 records sent" in capsys.readouterr().out
+
+
+def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+    done = sent.run("sizes=[8]")
+    assert sent.later(record_files(done.folder)[0]) == 0
+    assert "is complete, and differs from these records: nothing done" in capsys.readouterr().out
+    assert len(sent.children) == 2
+    assert len(tracked.fetch(sent.database, [sent.parent.info.run_id])) == 2
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    records = [record(f"own_{number}", size) for number in range(6) for size in (KIB, MIB)]
+    bundle.write(records, tmp_path / "six.jsonl.xz", is_quick=True)
+    (kept,) = by_command([tmp_path / "six.jsonl.xz"])[0].values()
+    sending = send.CommandRun._send_series
+    servers: list[threading.Thread] = []
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(serving(tmp_path / "mlflow.db"))
+        port = int(address.rpartition(":")[2])
+        calls = iter(range(6))
+
+        def killed_in_the_middle(run: send.CommandRun, *arguments: Any) -> None:
+            if next(calls) == 2:
+                stack.pop_all().close()
+                another = serving(tmp_path / "mlflow.db", port)
+                servers.append(threading.Thread(target=stack.enter_context, args=(another,)))
+                servers[0].start()
+            sending(run, *arguments)
+
+        monkeypatch.setattr(send.CommandRun, "_send_series", killed_in_the_middle)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # of a busy machine
+        assert send_folder(kept, address, "killed")[0].startswith("12 records sent")
+        client = MlflowClient(tracking_uri=address)
+        runs = client.search_runs([client.get_experiment_by_name("killed").experiment_id])
+        children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+        assert (len(children), len(runs)) == (6, 7)
+        assert {run.info.status for run in runs} == {"FINISHED"}
+        for run in children:
+            assert len(client.get_metric_history(run.info.run_id, "latency/time_us")) == 2
+        assert "already sent" in send_folder(kept, address, "killed")[0]
+        servers[0].join()
 
 
 ADDRESS = r"(?<=127\.0\.0\.1:)\d+|\d{8}T\d{6}\S*|\b(?:process )?\d+(?:\.\d+)? m?s\b"

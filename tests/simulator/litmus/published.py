@@ -1,8 +1,8 @@
-"""Compare the judge with the verdicts of two published suites: python -m simulator.litmus.published FOLDER...
+"""Compare the judge with Dat3M's verdicts: python -m tests.simulator.litmus.published FOLDER
 
-A folder is a checkout of Dat3M (hernanponcedeleon/Dat3M: litmus/PTX, and verdicts in dartagnan/src/test/resources) or
-of mixedproxy (NVlabs/mixedproxy: tests). Their files are read where they lie; nothing of them is part of this project.
-Programs with surfaces, textures or constants are left out: the ISA's model excludes these (8.1).
+The folder is a checkout of hernanponcedeleon/Dat3M: litmus/PTX, in herd's format, and verdicts in
+dartagnan/src/test/resources. Its files are read where they lie; nothing of them is part of this project. Programs with
+surfaces, textures or constants are left out: the ISA's model excludes these (8.1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,8 @@ from simulator.litmus.program import (
     Address,
     Barrier,
     Branch,
-    Combined,
-    Compare,
     Compute,
     Condition,
-    Expression,
     Fence,
     Instruction,
     Label,
@@ -37,73 +33,19 @@ from simulator.litmus.program import (
     Place,
     Program,
     ProxyFence,
-    Seen,
     Thread,
 )
 
 _OTHER_PROXIES = re.compile(r"\b(?:sust|suld|tld|cold|ldc|suatom|sured)\b|proxy\.(?:surface|texture|constant)")
 _WORDS = 1
 
-KNOWN_ERRORS = {
-    "Release_acquire_pattern.test": "wrong as published: fences form no pattern in its model, which its author calls "
-    "unintended (mixedproxy#4); Dat3M has the same program with the other verdict (Dat3M#594)",
-}
-"""Published verdicts that their authors, and section 8.8 of the ISA, contradict."""
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A published program, and what its authors say of its condition."""
 
-    suite: str
     program: Program
     expected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How the judge compares: programs, those it says the same of, those it does not, and those beyond its limit.
-
-    known are differences where the published verdict is one of KNOWN_ERRORS.
-    """
-
-    total: int
-    same: int
-    different: tuple[str, ...]
-    known: tuple[str, ...]
-    too_large: tuple[str, ...]
-
-
-def compared_with(verdicts: Sequence[Verdict]) -> Agreement:
-    """Judge all programs and compare."""
-    same = 0
-    different: list[str] = []
-    known: list[str] = []
-    too_large: list[str] = []
-    for one in verdicts:
-        try:
-            found = judged(one.program, is_explained=False)
-        except ValueError as error:
-            too_large.append(f"{one.program.name}: {error}")
-            continue
-        names = known if one.program.name in KNOWN_ERRORS else different
-        if found.holds(one.program.conditions[0]) == one.expected:
-            same += 1
-        else:
-            names.append(f"{one.program.name}: {one.program.conditions[0].text}, published {one.expected}")
-    return Agreement(len(verdicts), same, tuple(different), tuple(known), tuple(too_large))
-
-
-def verdicts_of(folder: Path) -> tuple[Verdict, ...]:
-    """Return the published programs of a checkout. Raises ValueError if it is neither of the two."""
-    if (folder / "litmus" / "PTX").is_dir():
-        return tuple(dat3m(folder))
-    if (folder / "tests").is_dir():
-        return tuple(mixedproxy(folder))
-    raise ValueError(f"{folder}: neither Dat3M (litmus/PTX) nor mixedproxy (tests), give a checkout of one of these")
-
-
-# Dat3M: herd's format
 
 
 def dat3m(folder: Path) -> Iterator[Verdict]:
@@ -114,8 +56,7 @@ def dat3m(folder: Path) -> Iterator[Verdict]:
     for path, expected, *_ in rows:
         text = re.sub(r'"[^"]*"', "", (folder / path).read_text(encoding="utf-8"))
         if not _OTHER_PROXIES.search(text):
-            suite = "Dat3M, aliases" if "alias" in text else "Dat3M, generic"
-            yield Verdict(suite, _herd(text, path), expected.strip() == "1")
+            yield Verdict(_herd(text, path), expected.strip() == "1")
 
 
 def _herd(text: str, name: str) -> Program:
@@ -222,81 +163,23 @@ def _operand(text: str) -> Operand:
     return text if re.fullmatch(r"r\d+", text) else int(text, 0)
 
 
-# mixedproxy
-
-
-def mixedproxy(folder: Path) -> Iterator[Verdict]:
-    """Yield the cases of tests/*.test without other proxies; a file may have a row of words for each case."""
-    for path in sorted((folder / "tests").glob("*.test")):
-        text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
-        body, _, table = text.partition("$$")
-        rows = [[cell.strip() for cell in row.split("|")] for row in table.splitlines() if row.strip()] or [[]]
-        for number, row in enumerate(rows, start=1):
-            whole = re.sub(r"\$(\d+)", lambda found, row=row: row[int(found[1])], body)  # type: ignore[misc]
-            if not _OTHER_PROXIES.search(whole):
-                yield _case(whole, f"{path.name}" + (f", row {number}" if row else ""))
-
-
-def _case(text: str, name: str) -> Verdict:
-    """A case: declarations, blocks of threads, and a command of which `assert` holds always and `permit` at times."""
-    initial: dict[str, tuple[int, ...]] = {}
-    aliases: dict[str, tuple[str, ...]] = {}
-    for location, target in re.findall(r"\.global (\w+)(?: physically aliases (\w+))?;", text):
-        if target:
-            aliases[location] = (target,)
-        else:
-            initial[location] = (0,) * _WORDS
-    threads: list[Thread] = []
-    owner: dict[str, str] = {}
-    assumed: list[Expression] = []
-    for device, block, number, code in re.findall(r"d(\d+)\.b(\d+)\.t(\d+)\s*\{(.*?)\}", text, re.DOTALL):
-        thread = f"d{device}b{block}t{number}"
-        instructions: list[Instruction] = []
-        for statement in filter(None, (" ".join(part.split()) for part in code.split(";"))):
-            plain, _, value = statement.partition(" == ")
-            instructions.append(_statement(plain))
-            for register in getattr(instructions[-1], "destinations", ()):
-                owner[register] = thread
-                if value:
-                    assumed.append(Compare("==", Seen(thread, register), int(value)))
-        threads.append(Thread(thread, Place(int(device), int(block)), tuple(instructions)))
-    command = re.search(r"(assert|permit)\s*\((.*)\) as", text)
-    assert command is not None, name
-    plain = command[2].replace("&&", " and ").replace("||", " or ")
-    claim = expression_of(re.sub(r"\br\d+\b", lambda found: f"{owner[found[0]]}.{found[0]}", plain))
-    if command[1] == "permit":
-        condition = Condition("exists", Combined("and", (*assumed, claim)), command[0])
-    else:
-        excluded = [Combined("not", (one,)) for one in assumed]
-        condition = Condition("always", Combined("or", (*excluded, claim)), command[0])
-    return Verdict("mixedproxy", Program(name, "", Memory(initial, aliases), tuple(threads), (condition,)), True)
-
-
-def _statement(text: str) -> Instruction:
-    head, _, rest = text.partition(" ")
-    words = head.split(".")
-    if words[0] == "fence":
-        return ProxyFence("alias", text) if words[-1] == "alias" else Fence(words[1], words[2], text)
-    return _published_access(words, [part.strip() for part in rest.split(",")], text)
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Compare with the suites of the folders. Returns 0 if the judge agrees with all but KNOWN_ERRORS."""
-    if not arguments:
-        raise ValueError("no folder, give checkouts of Dat3M and mixedproxy")
-    verdicts = [one for folder in arguments for one in verdicts_of(Path(folder))]
-    is_good = True
-    for suite in dict.fromkeys(one.suite for one in verdicts):
-        start = time.perf_counter()
-        found = compared_with([one for one in verdicts if one.suite == suite])
-        print(f"{suite}: agrees with {found.same} of {found.total}, {time.perf_counter() - start:.1f} s")
-        for name in found.known:
-            print(f"  differs: {name} ({KNOWN_ERRORS[name.split(':')[0]]})")
-        for title, names in (("differs", found.different), ("beyond the limit", found.too_large)):
-            for name in names:
-                print(f"  {title}: {name}")
-        is_good &= not found.different and not found.too_large
-    return 0 if is_good else 1
+    """Return the exit code: 0 if the judge agrees with all verdicts, 1 if not, 2 without a checkout."""
+    if len(arguments) != 1 or not (Path(arguments[0]) / "litmus" / "PTX").is_dir():
+        print("tests.simulator.litmus.published: error: give a checkout of Dat3M", file=sys.stderr)
+        return 2
+    verdicts, same = list(dat3m(Path(arguments[0]))), 0
+    for one in verdicts:
+        try:
+            is_same = judged(one.program, is_explained=False).holds(one.program.conditions[0]) == one.expected
+        except ValueError as error:
+            print(f"beyond the limit: {one.program.name}: {error}")
+            continue
+        same += is_same
+        if not is_same:
+            print(f"differs: {one.program.name}: {one.program.conditions[0].text}, published {one.expected}")
+    print(f"agrees with {same} of {len(verdicts)}")
+    return int(same != len(verdicts))
 
 
 if __name__ == "__main__":
