@@ -18,7 +18,7 @@ from kernels.shares import VECTOR_BYTES
 from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
-from runner.case.slots import slot_bytes
+from runner.case.layout import slot_bytes
 from runner.environment.repository import source_digests
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
@@ -29,7 +29,7 @@ from runner.predict.profiling import Clock, Runnable, least_steps, profiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.splits import SCORED_RANKS
 from runner.predict.stored_score import Stored
-from runner.timing.measure import HEAP_SHARE, calls_for, slots_for
+from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
 from simulator.clock.costs import H200_TRIAL
 
 HEAP_BYTES = 8 << 30

@@ -237,14 +237,14 @@ def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
     """A per-rank program: launches of a case one after another, as a graph has them."""
     case = runnable.case
     with SymmetricPool(fabric) as pool:
-        binding = bind(fabric, pool, runnable.spec, case, GUARD_BYTES, patience_s=10.0)
-        numel = binding.input.size_bytes // case.itemsize
+        kernel = bind(fabric, pool, runnable.spec, [case], [runnable.executable], patience_s=10.0)
+        numel = kernel.inputs[0].size_bytes // case.itemsize
         data = make_input(case, fabric.rank, numel, CPU) if numel else torch.empty(0)
-        binding.input.write(fabric, data)
+        kernel.inputs[0].write(fabric, data)
         fabric.synchronize()
         fabric.barrier()
         for _ in range(LAUNCHES):
-            fabric.launch(runnable.executable, runnable.launch, binding.arguments)
+            fabric.launch(runnable.executable, runnable.launch, kernel.arguments[0])
         fabric.synchronize()
         fabric.barrier()
 

@@ -17,7 +17,8 @@ from runner.command.job import read_traits
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
-from runner.timing.measure import HEAP_SHARE, MeasurePlan, calls_for, combine, expected_s, measure
+from runner.timing.calls import HEAP_SHARE, calls_for
+from runner.timing.measure import MeasurePlan, combine, expected_s, measure
 from runner.tune.search import BenchFailure, Measured
 from runner.world.fabrics import WorldMaker, make_world
 from runner.world.world import World, WorldFailure
@@ -123,7 +124,7 @@ class DeviceBench:
         rows = {}
         for contestant, one in zip(contestants, found, strict=True):
             if one.timing is not None:
-                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us())
+                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us)
             else:
                 wrong = "; ".join(one.wrong.faults) if one.wrong is not None else one.problem
                 rows[contestant.case.algorithm] = Measured(problem=wrong)

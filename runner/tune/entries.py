@@ -119,7 +119,7 @@ def score_of(record: Record) -> float | None:
 def _samples(record: Record) -> Sequence[float]:
     """What was measured of a record that passed, in the order of turns."""
     is_right = record.status is Status.PASSED and record.check is not None
-    return record.timing.per_iteration_us() if is_right and record.timing is not None else ()
+    return record.timing.per_iteration_us if is_right and record.timing is not None else ()
 
 
 def series_of(

@@ -192,12 +192,12 @@ def _ratio(worlds: Sequence[Mapping[str, Record]], name: str, other: str) -> Rat
 
 def _turns(record: Record) -> Sequence[float]:
     assert record.timing is not None, "records without times are left out"
-    return judging(record.timing.per_iteration_us())
+    return judging(record.timing.per_iteration_us)
 
 
 def _median_us(record: Record, half: Callable[[Sequence[float]], Sequence[float]]) -> float:
     assert record.timing is not None, "records without times are left out"
-    return statistics.median(half(record.timing.per_iteration_us()))
+    return statistics.median(half(record.timing.per_iteration_us))
 
 
 def _chosen(record: Record) -> Mapping[str, object] | None:
