@@ -12,7 +12,6 @@ import dataclasses
 import json
 import math
 import numbers
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -101,28 +100,16 @@ MOST_NESTED = 250_000
 """Maximum number of lists and objects of a text. A command.json of 10,000 jobs has 40,000, a record some hundred."""
 
 LONGEST_NUMBER = 1000
-"""Maximum number of digits of a number, which no 64-bit value has: Python takes quadratic time for more."""
-
-# A text may hold as many digits, but not behind a colon, a comma or a bracket and up to another.
-_LONG_NUMBER = re.compile(rf"[:,\[]\s*-?[0-9.]{{{LONGEST_NUMBER + 1}}}")
-
-_OF_NUMBERS = re.compile("[0-9.]*")
+"""Maximum number of digits of a whole number, which no 64-bit value has: Python takes quadratic time for more."""
 
 
-def _may_be_long(text: str) -> bool:
-    """Whether a text has a run of more digits than LONGEST_NUMBER: one of them is at a multiple of it. Few looks, where
-    a search for the run itself takes as long as all of the reading."""
-    for at in range(0, len(text), LONGEST_NUMBER):
-        begin = at
-        while begin and text[begin] in "0123456789." and text[begin - 1] in "0123456789.":
-            begin -= 1
-        found = _OF_NUMBERS.match(text, begin)
-        if found is not None and found.end() - begin > LONGEST_NUMBER:
-            return True
-    return False
+def _whole_number(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
+    return int(text)
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
+_JSON = json.JSONDecoder(parse_int=_whole_number, parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
 def parsed(text: str) -> Any:
@@ -133,8 +120,6 @@ def parsed(text: str) -> Any:
     """
     if text.count("{") + text.count("[") > MOST_NESTED:
         raise ValueError(f"more than {MOST_NESTED:,} lists and objects: each takes hundreds of bytes of memory")
-    if _may_be_long(text) and _LONG_NUMBER.search(text):
-        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
     try:
@@ -160,13 +145,17 @@ _ALWAYS = object()
 """In place of a default that is written, too."""
 
 
-def encoded(value: Any) -> Any:
-    """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
+def encoded(value: Any, instead: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+    """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write. instead: what is
+    written for some of the dataclass's own fields."""
     if type(value) in _OBJECTS:
         return value
     if hasattr(type(value), "__dataclass_fields__"):
         found = {}
         for name, unwritten in _written(value.__class__):
+            if name in instead:
+                found[name] = instead[name]
+                continue
             item = getattr(value, name)
             if unwritten is _ALWAYS or item != unwritten:
                 found[name] = item if type(item) in _AS_IT_IS else encoded(item)
@@ -243,7 +232,7 @@ def _refuse(kind: Any, value: Any, where: str) -> NoReturn:
     kind = typing.get_origin(kind) or kind
     is_of_words = isinstance(kind, type) and issubclass(kind, StrEnum)
     wanted = f"one of {', '.join(kind)}" if is_of_words else _WORDS.get(kind, "an object")
-    raise ValueError(f"{where} is {_brief(value, json.dumps)}; give {wanted}")
+    raise ValueError(f"{where} is {_brief(value, json.dumps)}, give {wanted}")
 
 
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:

@@ -388,10 +388,14 @@ class Record:
             return "findings need the simulated fabric that found them"
         return f"{self.status} can't have findings: it did not run" if self.status is Status.REFUSED else ""
 
-    def document(self) -> dict[str, Any]:
-        """Return the record as a JSON object, with the keys of its schema."""
-        found: dict[str, Any] = encoded(self)
-        if self.schema == PUBLISHED_SCHEMA and self.case.stress == NO_STRESS:
+    def document(self, references: References | None = None) -> dict[str, Any]:
+        """Return the record as a JSON object, with the keys of its schema. references: make references of environment
+        and request, which the published schema does not have."""
+        if self.schema != PUBLISHED_SCHEMA:
+            found: dict[str, Any] = encoded(self, references.of(self) if references is not None else {})
+            return found
+        found = encoded(self)
+        if self.case.stress == NO_STRESS:
             del found["case"]["stress"]
         return found
 
@@ -400,9 +404,8 @@ class Record:
         return _text(self.schema, self.document())
 
     def referring(self, references: References) -> str:
-        """Return the same with references in place of environment and request; in full in the published schema."""
-        document = self.document()
-        return _text(self.schema, document if self.schema == PUBLISHED_SCHEMA else references.referring(document))
+        """Return the same with references in place of environment and request."""
+        return _text(self.schema, self.document(references))
 
 
 def _broken_case(case: Case) -> str:

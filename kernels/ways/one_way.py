@@ -60,12 +60,12 @@ class Way:
     reducing_loads: int = 2
     spec: Mapping[str, Any] = field(default_factory=dict)
 
-    def inbox(self, frame: Frame, rows: int, **sender: Any) -> OneWay:
-        """Return the launch's inbox, of a number of rows."""
-        from kernels.dsl.lines import InLines
+    def inbox(self, frame: Frame, rows: int, sender: Callable[[Any], Any] = lambda row: row) -> OneWay:
+        """Return the launch's inbox, of a number of rows; sender(row) is the rank that stores into a row."""
+        from kernels.dsl.inbox import Flagged, Lines, Sentinel
         from kernels.dsl.one_way import OneWay
 
-        return InLines(frame, rows, **sender) if self is LL128 else OneWay(frame, rows, self is LL, **sender)
+        return OneWay(frame, rows, {"ll": Flagged, "ll128": Lines, "lamport": Sentinel}[self.name], sender)
 
     @property
     def message(self) -> Any:

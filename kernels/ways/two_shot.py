@@ -207,7 +207,7 @@ class Halves:
 
         self.frame = frame
         self.round = Round(frame, is_set_back=True)
-        self.form = Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
+        self.form = Sentinel.of(frame)
         self.others = frame.world_size - 1
         self.parts = Inbox(frame, "contributions", self.others, self.round, self.form, DATA, self.after)
         self.results = Inbox(frame, "results", 1, self.round, self.form, RESULT)

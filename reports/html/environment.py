@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
-from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted
 
 _VOLATILE = frozenset({"capture_s"})
@@ -23,8 +24,6 @@ _READINGS = {
     "temperature_c": "temperature (C)",
     "power_w": "power (W)",
 }
-
-_ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
 
 MOST_OPEN = 24
 """Maximum number of facts in an unfolded group."""
@@ -54,22 +53,16 @@ def environment_part(records: Sequence[Record]) -> Part:
 
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
-    """Records that have the same environment together. They are compared, not hashed: a command's all have the same."""
-    found: list[tuple[dict[str, Any], list[Record]]] = []
+    """Records that have the same environment together."""
     same: dict[int, list[Record]] = {}
     for record in records:  # those that were read together have it as the same object
         same.setdefault(id(record.environment), []).append(record)
+    found: dict[str, list[Record]] = {}
     for members in same.values():
-        record = members[0]
-        steady = {key: item for key, item in encoded(record.environment).items() if key not in _VOLATILE}
-        for place, (known, own) in enumerate(found):
-            if known == steady:
-                own += members
-                found.insert(0, found.pop(place))  # the next record is likely to be of the same command
-                break
-        else:
-            found.insert(0, (steady, members))
-    return sorted((own for _, own in found), key=lambda own: own[0].started)
+        document = encoded(members[0].environment)
+        steady = {key: item for key, item in document.items() if key not in _VOLATILE}
+        found.setdefault(json.dumps(steady, sort_keys=True), []).extend(members)
+    return sorted(found.values(), key=lambda own: own[0].started)
 
 
 def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
@@ -85,17 +78,14 @@ def digests_part(
 ) -> Part:
     """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
     (from command_digests), and of code."""
+    column = "SHA-256 of its bundle"
     lines = [
-        Line(
-            {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
-            {"SHA-256 of its bundle": "code"},
-        )
+        line_of({"command": name or "(no name)", "records": count, column: digest}, styles={column: "code"})
         for name, (count, digest) in commands.items()
     ]
-    columns = ("command", "records", "SHA-256 of its bundle")
     blocks: list[Block] = [
         Heading("digests-records", "Of the records", listed=False),
-        Table(Sheet("records", columns, (tuple(lines),), frozenset({"records"})), heading=False),
+        table_of("records", lines),
         Notes(
             (
                 "of the lines that symlab bundle would pack, before they are compressed: the same records "
@@ -109,12 +99,12 @@ def digests_part(
 def _folders(sealed: Mapping[str, str]) -> list[Block]:
     if not sealed:
         return []
-    columns = ("folder", "SHA-256 of its manifest")
-    lines = [Line({"folder": name, columns[1]: digest}, {columns[1]: "code"}) for name, digest in sealed.items()]
+    column = "SHA-256 of its manifest"
+    lines = [Line({"folder": name, column: digest}, {column: "code"}) for name, digest in sealed.items()]
     note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who did"
     return [
         Heading("digests-folders", "Of the folders", listed=False),
-        Table(Sheet("folders", columns, (tuple(lines),)), heading=False),
+        table_of("folders", lines),
         Notes((note,)),
     ]
 
@@ -137,8 +127,7 @@ def _code(records: Sequence[Record]) -> list[Block]:
         Line({"kernel": name, "of its": what, "SHA-256": digest.removeprefix("sha256:")}, {"SHA-256": "code"})
         for name, what, digest in sorted(found)
     ]
-    sheet = Sheet("code", ("kernel", "of its", "SHA-256"), (tuple(lines),))
-    return [Fold(f"Of the kernels' code: {len(lines)}", (Table(sheet, heading=False),))]
+    return [Fold(f"Of the kernels' code: {len(lines)}", (table_of("code", lines),))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
@@ -167,8 +156,7 @@ def _differences(first: Mapping[str, str], other: Mapping[str, str]) -> Block:
     if not keys:
         return Notes(("It differs from environment 1 only in values that are not shown.",))
     lines = [Line({"what": key, "environment 1": first.get(key, "-"), "here": other.get(key, "-")}) for key in keys]
-    sheet = Sheet("differences", ("what", "environment 1", "here"), (tuple(lines),))
-    return Table(sheet, heading=False)
+    return table_of("differences", lines)
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, str]:
@@ -190,20 +178,13 @@ def _text(value: Any) -> str:
 def _clocks(records: Sequence[Record]) -> list[Block]:
     """Return the range of each GPU's readings before and after its samples, over all timed cases."""
     timed = [record.timing for record in records if record.timing is not None]
+    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
     looked_at: set[tuple[int, int]] = set()
-    seen: set[tuple[Any, ...]] = set()  # of many thousand readings few are different
     for timing in timed:
         for rank, device in enumerate(timing.devices):
-            if (rank, id(device)) in looked_at:
-                continue
-            looked_at.add((rank, id(device)))
-            for when in ("before", "after"):
-                reading = device.get(when)
-                if isinstance(reading, dict):
-                    seen.add((rank, when, *_values(reading)))
-    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
-    for rank, when, *values in sorted(seen, key=repr):
-        _add(found, rank, dict(zip(_ASKED, values, strict=True)), when)
+            if (rank, id(device)) not in looked_at:
+                looked_at.add((rank, id(device)))
+                _add(found, rank, device)
     if not timed:
         return []
     if not found:
@@ -230,22 +211,18 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
     ]
 
 
-def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a reading's values of _ASKED as hashable values."""
-    throttle, reason = reading.get("throttle"), reading.get("not_captured")
-    held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
-    numbers = (value if isinstance(value, (int, float)) else None for value in map(reading.get, _READINGS))
-    return (str(reading.get("uuid") or ""), held, str(reason) if reason else "", *numbers)
-
-
-def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
-    values = found.setdefault((rank, reading["uuid"] or "-"), {})
-    for key in _READINGS:
-        if reading[key] is not None:
-            values.setdefault(f"{key} {when}", set()).add(reading[key])
-    values.setdefault("throttle", set()).update(reading["throttle"])
-    if reading["not_captured"]:
-        values.setdefault("not_captured", set()).add(reading["not_captured"])
+def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, device: Mapping[str, Any]) -> None:
+    """Add what a device read before and after its samples; a value of another kind is left out."""
+    for when in ("before", "after"):
+        reading = device.get(when)
+        if isinstance(reading, dict):
+            values = found.setdefault((rank, str(reading.get("uuid") or "-")), {})
+            for key in _READINGS:
+                if isinstance(reading.get(key), int | float):
+                    values.setdefault(f"{key} {when}", set()).add(reading[key])
+            throttle, reason = reading.get("throttle"), reading.get("not_captured")
+            values.setdefault("throttle", set()).update(map(str, throttle) if isinstance(throttle, list) else ())
+            values.setdefault("not_captured", set()).update([str(reason)] if reason else ())
 
 
 def _span(values: set[Any]) -> str:

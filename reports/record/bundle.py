@@ -1,7 +1,7 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records from schema 6 on refer to (cases/record/shared.py). Behind them stand
+environments and requests that records refer to (cases/record/shared.py). Behind them stand
 statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
 records give the same bytes, in whatever order they come and by however many files.
 """
@@ -19,7 +19,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cases.documents import encoded
 from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
@@ -38,9 +37,6 @@ LEVEL_NAME = "level.json"
 
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
-
-PREDICTED_SUFFIX = ".predicted.json"
-"""How the names of kept predictions end (symlab predict --keep), which may lie below folders of records."""
 
 NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME, PLAN_NAME})
 """What a folder of records holds beside them, with their suffix."""
@@ -65,26 +61,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    found: list[Record] = []
-    if "" in places:
-        raise ValueError(
-            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
-        )
-    for place in map(Path, places):
-        paths = record_files(place)
-        with _no_collections():
-            here = _read(paths)
-        if not here:
-            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        found += here
-    return merged(found)
-
-
-def _read(paths: Sequence[Path]) -> list[Record]:
-    known = Known()
-    return [
-        record for path in paths for record in (unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
-    ]
+    return [record for record, *_ in located(places)]
 
 
 def _loaded(path: Path, known: Known) -> Record:
@@ -116,16 +93,22 @@ def begun(record: Record) -> tuple[datetime, str, str]:
 def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
     """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
     from 1; else 0."""
-    known, records = Known(), []
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
+    known = Known()
+    records: list[Record] = []
     where: dict[int, tuple[Path, int]] = {}
     for place in map(Path, places):
-        paths = record_files(place)
-        if not paths:
+        before = len(records)
+        with _no_collections():
+            for path in record_files(place):
+                for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                    where[id(record)] = path, number
+                    records.append(record)
+        if len(records) == before:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        for path in paths:
-            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
-                where[id(record)] = path, number
-                records.append(record)
     return [(record, *where[id(record)]) for record in merged(records)]
 
 
@@ -140,6 +123,13 @@ def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
     lines = enumerate(_unpacked_lines(path), start=1)
     find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
     return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
+
+
+def of_lines(lines: Iterable[str], where: str) -> list[Record]:
+    """Return the records of the lines that lines_of gives. where: what to name in a ValueError."""
+    find, left = shared.of_lines(dict(enumerate(lines, start=1)), where)
+    known = Known()
+    return [from_json(line, f"{where}, line {number}", find, known) for number, line in left.items()]
 
 
 def signed_in(path: Path | str) -> list[Signed]:
@@ -187,7 +177,7 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
 def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
     """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
     of the time."""
-    data = _lines(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
+    data = lines_of(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
@@ -240,21 +230,15 @@ def line_of(record: Record) -> str:
     return _COMPACT(record.document())
 
 
-def _referring_line(record: Record, references: References) -> str:
-    """The same with references, where its schema has them."""
-    if record.schema < shared.SINCE:
-        return line_of(record)
-    return references.line(record, encoded)
-
-
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
-    return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(lines_of(records)).hexdigest()}"
 
 
-def _lines(records: Iterable[Record]) -> bytes:
+def lines_of(records: Iterable[Record]) -> bytes:
+    """Return the lines of a bundle: what records refer to, then the records, each once."""
     references = References()
-    found = {_referring_line(record, references): record for record in records}
+    found = {_COMPACT(record.document(references)): record for record in records}
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
@@ -279,10 +263,7 @@ def record_files(place: Path) -> list[Path]:
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS
-        and not path.name.endswith(PREDICTED_SUFFIX)
-        and not is_shared_file(path)
-        and (path.is_symlink() or not path.is_dir())
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
     for path in found:
         if path.is_symlink() and leaves(path, place):

@@ -23,7 +23,7 @@ CAPTION = (
 
 def samples_us(row: Row) -> tuple[float, ...]:
     """The samples of all worlds of a row, in ascending order: microseconds a call, the maximum over ranks."""
-    return tuple(sorted(chain.from_iterable(timing.ordered_us() for timing in row.timings)))
+    return tuple(sorted(chain.from_iterable(timing.ordered_us for timing in row.timings)))
 
 
 def sheet(section: Section) -> Sheet:

@@ -64,7 +64,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def _kept(path: Path, known: Known) -> list[Kept]:
-    """The records of a file; of a bundle each as if it were a file below it. ValueError for what is none."""
+    """The records of a file; of a bundle each as if it were a file below it. ValueError for any other file."""
     here = path.absolute()
     if not path.name.endswith(bundle.SUFFIX):
         return [Kept(here, load(path, known))]

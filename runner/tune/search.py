@@ -44,10 +44,7 @@ class Measured:
 
 
 class Bench(Protocol):
-    """Where candidates are measured. is_exact: a second measurement gives the same figures."""
-
-    @property
-    def is_exact(self) -> bool: ...
+    """Where candidates are measured."""
 
     def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
         """Divide candidates into groups that can be measured together, and together with beside (None: nothing)."""
@@ -63,6 +60,10 @@ class Bench(Protocol):
 
 class BenchFailure(Exception):
     """A measurement of several candidates that one of them ended: a hang, a fault, a lost rank."""
+
+
+class NothingPassed(Exception):
+    """No candidate could be compiled, ran and was right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +95,17 @@ class Search:
     _left_out: int = 0
 
     def run(self, earlier: Iterable[str] = ()) -> Found:
-        """Return what is best; earlier are names that did well at another size. ValueError if nothing passed."""
+        """Return what is best; earlier are names that did well at another size. NothingPassed if nothing did."""
         scores = self._rung(0, self.candidates.first(earlier))
         if not scores:
             why = next(iter(self._failed.values()), self.candidates.refusal or "there are no kernels")
-            raise ValueError(f"no candidate passed: {why}")
+            raise NothingPassed(f"no candidate passed: {why}")
         beside = self.candidates.near(list(scores)[:BEST_OF_A_RUNG])
         if beside and not self.is_late():
             scores = _sorted(scores | self._rung(1, beside, self._case_of(scores)))
         rung = 2
         alive = list(scores)
-        while not self.bench.is_exact and len(alive) > FINALISTS and not self._is_over(rung):
+        while len(alive) > FINALISTS and not self._is_over(rung):
             keep = max(FINALISTS, math.ceil(len(alive) * KEPT[min(rung - 2, len(KEPT) - 1)]))
             again = self._rung(rung, [self._named(name) for name in alive[:keep]])
             if not again:
@@ -115,11 +116,11 @@ class Search:
         return self._found(scores)
 
     def among(self, names: Iterable[str]) -> Found:
-        """Return what is best of some candidates, which are all measured with the samples of the last rung. ValueError
-        if none passed."""
+        """Return what is best of some candidates, which are all measured with the samples of the last rung.
+        NothingPassed if none did."""
         scores = self._rung(len(SAMPLES), [self._named(name) for name in names])
         if not scores:
-            raise ValueError(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
+            raise NothingPassed(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
         return self._found(scores)
 
     def _found(self, scores: dict[str, float]) -> Found:
@@ -145,13 +146,7 @@ class Search:
                 self._failed[case.algorithm] = there
             else:
                 scores[case.algorithm] = float(there)
-        if self.bench.is_exact:  # figures of groups can be compared as they are
-            anchor = None
-        anchored = (
-            {}
-            if self.bench.is_exact
-            else scores or ({anchor.algorithm: self._score_of(anchor, rung)} if anchor is not None else {})
-        )
+        anchored = scores or ({anchor.algorithm: self._score_of(anchor, rung)} if anchor is not None else {})
         first = min(anchored, key=anchored.__getitem__) if anchored else ""
         groups = self.bench.groups(todo, self._named(first) if first else None)
         for number, group in enumerate(groups):
@@ -166,7 +161,7 @@ class Search:
                 if one.problem:
                     self._fail(case, one.problem, known)
             self.save()
-            if not first and scores and not self.bench.is_exact:
+            if not first and scores:
                 first = min(scores, key=scores.__getitem__)
                 anchored = {first: scores[first]}
         self._timed |= set(scores)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import signal
 import threading
@@ -19,7 +18,6 @@ from cases.case import Case
 from cases.record.record import Check
 from kernels import catalogue
 from kernels.compile import executable
-from memory.fabric import FabricError
 from memory.pool import SymmetricPool
 from runner.case.check import merge
 from runner.case.inputs import make_input
@@ -65,24 +63,6 @@ def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache: Path) -
     case = Case("reduce", "pull", "int32", "native", "sum", 40, 3, root=2)
     total = sum((make_input(case, rank, 10) for rank in range(3)), torch.zeros(10, dtype=torch.int32))
     assert checked(world, case, compile_cache).output_digests == ((), (), (sha256(total),) * 2)
-
-
-@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
-def test_a_kept_world_runs_case_after_case(compile_cache: Path, algorithm: str) -> None:
-    machine = SimulatedWorld(3, OPTIONS)
-    world = ThreadWorld(3, machine=machine)
-    placements = catalogue.find(f"all_reduce/{algorithm}").placements
-    for size_bytes, placement in itertools.product((2, 70, 4096), placements):
-        case = replace(CASE, algorithm=algorithm, size_bytes=size_bytes, placement=placement)
-        check = checked(world, case, compile_cache)
-        assert (check.wrong, check.guard_faults, check.launches) == (0, (), 2)
-        assert check.elements == 2 * 3 * case.numel  # launches, ranks
-        assert check.input_digests == tuple(sha256(make_input(case, rank, case.numel)) for rank in range(3))
-        assert check.output_digests
-        assert len(set(check.output_digests)) == 1
-        assert world.counters()["instructions"] > 0
-        assert held(machine) == []
-    assert world.healthy
 
 
 class InterruptedMachine:
@@ -146,28 +126,6 @@ def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals
         world.run(program, None, NEVER_S)
     assert held(machine) == []
     assert not world.healthy
-
-
-def test_memory_left_behind_fails_the_run_and_names_tensor_and_rank() -> None:
-    def program(fabric: Any, argument: None) -> None:
-        region = fabric.allocate(64, 256, "forgotten")
-        if fabric.rank == 0:
-            fabric.drop(region)
-
-    with refused(WorldFailure) as caught:
-        ThreadWorld(2, OPTIONS).run(program, None, NEVER_S)
-    assert isinstance(caught.value.__cause__, FabricError)
-
-
-def test_ranks_that_run_different_sizes_are_told(compile_cache: Path) -> None:
-    plans = [plan_of(CASE, compile_cache), plan_of(replace(CASE, size_bytes=72), compile_cache)]
-
-    def program(fabric: Any, argument: None) -> None:
-        run_case(fabric, plans[fabric.rank == 2])
-
-    with refused(WorldFailure) as caught:
-        ThreadWorld(3, OPTIONS).run(program, None, NEVER_S)
-    assert caught.value.rank is None
 
 
 def test_a_slice_that_outlives_its_tensor_is_named() -> None:

@@ -13,8 +13,8 @@ from cases.record.record import Status
 from reports.record.bundle import read
 from reports.sent import parameters_of
 from runner.__main__ import main
-from runner.audit_worker import configurations, jobs_of
 from runner.gpu.reading import gpu_type
+from runner.replay.recomposed import configurations, jobs_of
 from simulator.ptx.assembler import find_ptxas
 from tests.golden import same_text
 from tests.reports.synthetic import with_request

@@ -20,7 +20,7 @@ from runner.command import job as jobs
 from runner.command.console import Console
 from runner.command.job import Job, Means, run_job
 from runner.predict import of_request
-from runner.timing.measure import TimedResult
+from runner.timing.combine import TimedResult
 from tests.golden import same_text
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
 from tests.runner.conftest import BAD, Outcome, Script
