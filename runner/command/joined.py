@@ -33,7 +33,7 @@ PROGRAMS = frozenset(
         "runner.case.library_program:run_baseline",
         "runner.case.program:run_case",
         "runner.case.stress:run_stressed",
-        "runner.command.job:read_traits",
+        "runner.command.means:read_traits",
         "runner.custom.program:run_custom",
         "runner.environment.gpus:rank_facts",
         "runner.timing.custom:measure_custom",

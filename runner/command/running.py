@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cases.case import Case
     from cases.record.record import Record
     from memory.fabric import Executable
-    from runner.command.job import Means
+    from runner.command.means import Means
     from runner.track.background import Connection
     from runner.world.world import World, WorldFailure
 
@@ -183,7 +183,7 @@ class JobRunner:
             world.close()
 
     def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.job import Job
+        from runner.command.means import Job
 
         asked = self.request_of(job)
         return Job(

@@ -34,8 +34,8 @@ from runner.track.dashboard import told_at
 if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.command.ahead import CompiledAhead
-    from runner.command.job import Means
     from runner.command.launched import Launched
+    from runner.command.means import Means
     from runner.request.launching import LaunchRequest
     from runner.track.background import Mirror
 
@@ -174,7 +174,7 @@ class _Session:
     def _usual_means(self) -> Means:
         """The usual means, whose kernels are compiled ahead, from now on."""
         from runner.command.ahead import CompiledAhead
-        from runner.command.job import usual_means
+        from runner.command.means import usual_means
 
         self._ahead = CompiledAhead(self._command.jobs, self._runner.preparing)
         return self._ahead.using(usual_means())

@@ -70,7 +70,7 @@ def _spec(job: PreparedJob, case: Case) -> KernelSpec:
 
 def _kernel(recorded: KernelInfo, job: PreparedJob, case: Case, arch: str, compiled: Compiler) -> KernelInfo:
     """The kernel of a case as it is here."""
-    from runner.command.job import custom_kernel_info, kernel_info
+    from runner.command.kernel_info import custom_kernel_info, kernel_info
 
     try:
         if job.custom is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from cases.record.record import Record
 from reports.audit.races import Races, compared
 from runner.case.allowed_code import AllowedCode
-from runner.command.job import Means
+from runner.command.means import Means
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.replay.run_one import OneByOne
 from runner.request_error import first_line

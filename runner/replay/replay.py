@@ -305,6 +305,6 @@ def _damage(what: str) -> list[str]:
 
 def _compiler(tools: Tools) -> Compiler:
     """What compiles a case's kernel here: the command's own means."""
-    from runner.command.job import usual_means
+    from runner.command.means import usual_means
 
     return (tools.means or usual_means()).compiled

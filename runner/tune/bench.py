@@ -16,7 +16,7 @@ from kernels.tuned.table import INSTRUCTIONS, MICROSECONDS
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_to_measure
-from runner.command.job import check_of, outcomes_of, read_traits
+from runner.command.means import check_of, outcomes_of, read_traits
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError

@@ -13,7 +13,8 @@ from kernels import flashinfer
 from memory.fabric import Executable
 from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
-from runner.command.job import Job, Means, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, Means, usual_means
 from runner.timing.measure import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of

@@ -16,9 +16,10 @@ from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, 
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
 from reports.sent import metrics_of
 from runner.case.cases import cases_of
-from runner.command import job as jobs
+from runner.command import means
 from runner.command.console import Console
-from runner.command.job import Job, Means, run_job
+from runner.command.job import run_job
+from runner.command.means import Job, Means
 from runner.predict import of_request
 from runner.timing.measure import TimedResult
 from tests.golden import same_text
@@ -111,7 +112,7 @@ def test_an_interrupted_prediction_keeps_all_times() -> None:
 def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs of an unknown type, and whatever breaks while the type is looked up: the records have all times and the
     reason, and no case fails."""
-    monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
+    monkeypatch.setattr(Told, "__call__", lambda self, *given: means._predicted(*given))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     (reason,) = {str(one) for one in times_beside(shelf.records)}
     assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"

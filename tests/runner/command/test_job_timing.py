@@ -17,7 +17,8 @@ from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
-from runner.command.job import Job, Means, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, Means, usual_means
 from runner.command.session import exit_code_for
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
