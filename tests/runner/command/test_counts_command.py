@@ -14,7 +14,7 @@ from reports.table.compare import heading, split
 from reports.table.table import sections
 from runner.command.durations import durations_in
 from symlab.command import main as command
-from tests.golden import refused, same_text
+from tests.golden import same_text
 from tests.reports.synthetic import record, with_case
 from tests.runner.conftest import Outcome, refusals
 
@@ -55,26 +55,6 @@ def test_sizes_that_became_the_same_are_named(symlab: Symlab, sizes: str, same: 
     given = ("op=all_to_all_v", "counts=skewed", "world_size=4", "dtype=bfloat16", "algorithms=[push]")
     line = "sizes: rounded down so that each rank's total is divisible by the number of ranks"
     assert f"{line}{same}" in symlab(*given, f"sizes={sizes}").out.splitlines()
-
-
-def test_a_record_of_before_can_not_have_counts(symlab: Symlab) -> None:
-    document = symlab(*SWEPT).records[1]
-    text = json.dumps({**document, "schema": 7, "id": document["id"].removesuffix("-counts_skewed")})
-    with refused():
-        from_json(text)
-
-
-def test_a_case_with_counts_from_python() -> None:
-    case = api.case("all_to_all_v/push", size_bytes="1K", ranks=4, counts="zeros")
-    assert case.id.endswith("-counts_zeros")
-    outputs = list(api.make_reference(case))
-    assert [one.numel() for one in outputs if one is not None] == [171 + 170, 0, 171 + 170, 171 + 171]
-    assert api.check(case, outputs).faults == ()
-    assert outputs[2] is not None
-    outputs[2][0] += 1
-    assert api.check(case, outputs).wrong == 1
-    with pytest.raises(ValueError, match="outputs"):
-        api.check(case, [outputs[0], outputs[0], *outputs[2:]])
 
 
 @pytest.mark.slow
