@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cases.documents import LATER
 from cases.dtypes import ITEMSIZES
 from cases.stress import NO_STRESS
 
@@ -70,7 +71,7 @@ class Case:
     root: int = 0
     offset: int = 0
     stress: str = NO_STRESS
-    counts: str = UNIFORM
+    counts: str = field(default=UNIFORM, metadata=LATER)
 
     @property
     def name(self) -> str:

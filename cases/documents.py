@@ -3,8 +3,7 @@ isn't.
 
 JSON has no NaN and no infinity: a dataclass field annotated float writes them as "NaN", "Infinity" and "-Infinity".
 Dicts are free-form and hold plain JSON values with finite numbers only (see plain). Integers fit into 64 bits, and
-values are nested at most MAX_DEPTH deep, so that whatever computes with them or walks through them can. An Open
-dataclass is the one exception to strictness: it keeps keys that it has no field for.
+values are nested at most MAX_DEPTH deep, so that whatever computes with them or walks through them can.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import dataclasses
 import json
 import math
 import numbers
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, partial
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, TypeVar, cast
 
 MIN_INTEGER, MAX_INTEGER = -(1 << 63), (1 << 64) - 1
 """What an integer of 64 bits can be, with a sign or without."""
@@ -103,28 +100,16 @@ MOST_NESTED = 250_000
 """Maximum number of lists and objects of a text. A command.json of 10,000 jobs has 40,000, a record some hundred."""
 
 LONGEST_NUMBER = 1000
-"""Maximum number of digits of a number, which no 64-bit value has: Python takes quadratic time for more."""
-
-# A text may hold as many digits, but not behind a colon, a comma or a bracket and up to another.
-_LONG_NUMBER = re.compile(rf"[:,\[]\s*-?[0-9.]{{{LONGEST_NUMBER + 1}}}")
-
-_OF_NUMBERS = re.compile("[0-9.]*")
+"""Maximum number of digits of a whole number, which no 64-bit value has: Python takes quadratic time for more."""
 
 
-def _may_be_long(text: str) -> bool:
-    """Whether a text has a run of more digits than LONGEST_NUMBER: one of them is at a multiple of it. Few looks, where
-    a search for the run itself takes as long as all of the reading."""
-    for at in range(0, len(text), LONGEST_NUMBER):
-        begin = at
-        while begin and text[begin] in "0123456789." and text[begin - 1] in "0123456789.":
-            begin -= 1
-        found = _OF_NUMBERS.match(text, begin)
-        if found is not None and found.end() - begin > LONGEST_NUMBER:
-            return True
-    return False
+def _whole_number(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
+    return int(text)
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_each_once)
+_JSON = json.JSONDecoder(parse_int=_whole_number, parse_constant=_no_constant, object_pairs_hook=_each_once)
 
 
 def parsed(text: str) -> Any:
@@ -135,8 +120,6 @@ def parsed(text: str) -> Any:
     """
     if text.count("{") + text.count("[") > MOST_NESTED:
         raise ValueError(f"more than {MOST_NESTED:,} lists and objects: each takes hundreds of bytes of memory")
-    if _may_be_long(text) and _LONG_NUMBER.search(text):
-        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte order mark: write it as UTF-8 without one")
     try:
@@ -155,86 +138,27 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 LATER = {"later": True}
-"""Metadata of a field that came later: None is not written, so that a record without it stays as it was to the byte."""
+"""Metadata of a field that came later: its default is not written, so that a record without it stays as it was to the
+byte."""
+
+_ALWAYS = object()
+"""In place of a default that is written, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Base of a part of a record that is read from a JSON object of any version and written as it was read.
-
-    A subclass is a frozen, slotted, keyword-only dataclass whose fields are the keys that this version knows, annotated
-    str, int, float, tuple[str, ...], dict[str, Any], tuple[dict[str, Any], ...], or one of these or None. ValueError,
-    naming the field, for a value of another type, and for an int below the field's metadata AT_LEAST.
-
-    other holds all other keys of the object. order lists the keys as they were read; None for a part that was not read,
-    which is written with all its fields in their order, except those that are None.
-    """
-
-    PLACE: ClassVar[str] = ""
-    """Name of the part in a record and in messages."""
-
-    other: dict[str, Any] = field(default_factory=dict)
-    order: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name, exact, taken in _known(self.__class__).checks:
-            value = getattr(self, name)
-            if type(value) not in exact:
-                object.__setattr__(self, name, taken(value))
-        if self.other:
-            object.__setattr__(self, "other", plain(self.other, self.PLACE))
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return the part that a JSON object holds. ValueError, naming the field, for what it can't hold."""
-        if not isinstance(document, Mapping):
-            raise ValueError(f"{cls.PLACE} is {_brief(document)}; it is an object")
-        known = _known(cls)
-        if missing := [name for name in known.needed if name not in document]:
-            raise ValueError(f"{cls.PLACE} lacks {', '.join(missing)}")
-        fields = {key: value for key, value in document.items() if key in known.defaults}
-        other = (
-            {key: value for key, value in document.items() if key not in fields} if len(fields) < len(document) else {}
-        )
-        return cls(**fields, other=other, order=_order(tuple(document)))
-
-    def document(self) -> dict[str, Any]:
-        """Return the part as a JSON object: plain values, keys in the order in which they were read."""
-        defaults = _known(self.__class__).defaults
-        if self.order is None:
-            found = {name: value for name in defaults if (value := _listed(getattr(self, name))) is not None}
-            return found | self.other
-        found = {}
-        for key in self.order:
-            if key in defaults:
-                found[key] = _listed(getattr(self, key))
-            elif key in self.other:
-                found[key] = self.other[key]
-        for name, default in defaults.items():  # what replace() has set since
-            if name not in found and (value := getattr(self, name)) != default:
-                found[name] = _listed(value)
-        return found | self.other
-
-
-AT_LEAST = "at least"
-"""Metadata of an int field of an Open dataclass: its smallest value."""
-
-
-def encoded(value: Any) -> Any:
-    """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write."""
+def encoded(value: Any, instead: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+    """A dataclass, or what a field of one holds, as what json.dumps(allow_nan=False) can write. instead: what is
+    written for some of the dataclass's own fields."""
     if type(value) in _OBJECTS:
         return value
-    if isinstance(value, Open):
-        return value.document()
     if hasattr(type(value), "__dataclass_fields__"):
         found = {}
-        for name, is_later in _written(value.__class__):
+        for name, unwritten in _written(value.__class__):
+            if name in instead:
+                found[name] = instead[name]
+                continue
             item = getattr(value, name)
-            if type(item) in _AS_IT_IS:
-                if item is not None or not is_later:
-                    found[name] = item
-            else:
-                found[name] = encoded(item)
+            if unwritten is _ALWAYS or item != unwritten:
+                found[name] = item if type(item) in _AS_IT_IS else encoded(item)
         return found
     if isinstance(value, dict):
         return value
@@ -247,10 +171,14 @@ def encoded(value: Any) -> Any:
     return value
 
 
-def decoded(kind: Any, value: Any, where: str) -> Any:
+Noun = TypeVar("Noun")
+
+
+def decoded(kind: type[Noun], value: Any, where: str) -> Noun:
     """value, as json.loads gave it, read as kind: an annotation made of dataclasses, tuple[x, ...], dict, StrEnum,
     scalars, or one of these or None."""
-    return _reader(kind)(value, where)
+    found: Noun = _reader(cast(Any, kind))(value, where)
+    return found
 
 
 @cache
@@ -260,30 +188,27 @@ def _reader(kind: Any) -> Callable[[Any, str], Any]:
         (one,) = [option for option in typing.get_args(kind) if option is not type(None)]
         inner = _reader(one)
         return lambda value, where: None if value is None else inner(value, where)
-    if isinstance(kind, type) and issubclass(kind, Open):
-        read = kind.read
-        return lambda value, where: value if isinstance(value, kind) else read(value)
     if dataclasses.is_dataclass(kind):
         return partial(_decoded_fields, kind)
     if typing.get_origin(kind) is tuple:
         return partial(_decoded_items, kind, typing.get_args(kind)[0])
     if typing.get_origin(kind) is dict:
-        return lambda value, where: value if isinstance(value, dict) else _is_none(kind, value, where)
+        return lambda value, where: value if isinstance(value, dict) else _refuse(kind, value, where)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         members = {str(member): member for member in kind}
         return lambda value, where: (
-            members[value] if isinstance(value, str) and value in members else _is_none(kind, value, where)
+            members[value] if isinstance(value, str) and value in members else _refuse(kind, value, where)
         )
     if kind is float:
         return _decoded_float
     if kind is int:
-        return lambda value, where: _integer(value, where) if type(value) is int else _is_none(int, value, where)
-    return lambda value, where: value if kind in (str, bool) and type(value) is kind else _is_none(kind, value, where)
+        return lambda value, where: _integer(value, where) if type(value) is int else _refuse(int, value, where)
+    return lambda value, where: value if kind in (str, bool) and type(value) is kind else _refuse(kind, value, where)
 
 
 def _decoded_items(kind: Any, item_kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, list):
-        _is_none(kind, value, where)
+        _refuse(kind, value, where)
     if item_kind is float and set(map(type, value)) == {float}:
         return tuple(value)  # samples, of which there are many
     read = _reader(item_kind)
@@ -297,18 +222,24 @@ def _decoded_float(value: Any, where: str) -> float:
         return float(_integer(value, where))
     if type(value) is float and math.isfinite(value):  # JSON's 1e999 is read as infinity, and would be written as text
         return value
-    _is_none(float, value, where)
+    _refuse(float, value, where)
 
 
-def _is_none(kind: Any, value: Any, where: str) -> NoReturn:
-    raise ValueError(f"{where}: {_brief(value, json.dumps)} is no {getattr(kind, '__name__', kind)}")
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list"}
+
+
+def _refuse(kind: Any, value: Any, where: str) -> NoReturn:
+    kind = typing.get_origin(kind) or kind
+    is_of_words = isinstance(kind, type) and issubclass(kind, StrEnum)
+    wanted = f"one of {', '.join(kind)}" if is_of_words else _WORDS.get(kind, "an object")
+    raise ValueError(f"{where} is {_brief(value, json.dumps)}; give {wanted}")
 
 
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
     if isinstance(value, kind):  # read before: JSON has no such values
         return value
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: {_brief(value, json.dumps)} is no {kind.__name__}")
+        _refuse(kind, value, where)
     hints, needed = _fields(kind)
     unknown = sorted(value.keys() - hints.keys())
     if unknown:
@@ -325,9 +256,12 @@ def _decoded_fields(kind: Any, value: Any, where: str) -> Any:
 
 
 @cache
-def _written(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The names of a dataclass's fields, and whether each came later."""
-    return tuple((member.name, bool(member.metadata.get("later"))) for member in dataclasses.fields(kind))
+def _written(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """The names of a dataclass's fields, and the value of each that is not written."""
+    return tuple(
+        (member.name, member.default if member.metadata.get("later") else _ALWAYS)
+        for member in dataclasses.fields(kind)
+    )
 
 
 @cache
@@ -342,91 +276,19 @@ def _fields(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {member.name: hints[member.name] for member in dataclasses.fields(kind)}, tuple(needed)
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenFields:
-    """What is known of an Open dataclass.
-
-    checks: each field's name, the types whose values need no look, and what takes all others. defaults: by name;
-    needed: the names of those that have none.
-    """
-
-    checks: tuple[tuple[str, frozenset[type], Callable[[Any], Any]], ...]
-    defaults: dict[str, Any]
-    needed: tuple[str, ...]
-
-
-def _known(kind: type[Open]) -> _OpenFields:
-    found: _OpenFields = _open_fields(typing.cast(Any, kind))  # mypy takes a frozen dataclass for unhashable here
-    return found
+def make_plain(part: Any, place: str) -> None:
+    """Make plain values of all free-form fields of a frozen dataclass, as its __post_init__. place: see plain."""
+    for name in _free_form(part.__class__):
+        value = getattr(part, name)
+        if value is not None:
+            made = plain(value, f"{place}.{name}")
+            object.__setattr__(part, name, tuple(made) if isinstance(value, tuple) else made)
 
 
 @cache
-def _open_fields(kind: Any) -> _OpenFields:
-    hints = typing.get_type_hints(kind)
-    checks, defaults, needed = [], {}, []
-    for member in dataclasses.fields(kind):
-        if member.name in ("other", "order"):
-            continue
-        assert member.default_factory is dataclasses.MISSING, f"{kind.__name__}.{member.name}: defaults are immutable"
-        where, least = f"{kind.PLACE}.{member.name}", member.metadata.get(AT_LEAST)
-        hint, is_optional = hints[member.name], False
-        if isinstance(hint, types.UnionType):
-            (hint,) = [option for option in typing.get_args(hint) if option is not type(None)]
-            is_optional = True
-        exact: set[type] = {hint} if hint is str else set()
-        exact |= {type(None)} if is_optional else set()
-        checks.append((member.name, frozenset(exact), _taker(hint, is_optional, where, least)))
-        defaults[member.name] = member.default
-        if member.default is dataclasses.MISSING:
-            needed.append(member.name)
-    return _OpenFields(tuple(checks), defaults, tuple(needed))
-
-
-def _taker(hint: Any, is_optional: bool, where: str, least: int | None) -> Callable[[Any], Any]:
-    """What makes plain values of a value of an Open dataclass's field; ValueError, naming the field, for another
-    type."""
-    kinds: dict[Any, tuple[Callable[[Any], bool], Callable[[Any], Any], str]] = {
-        str: (lambda value: isinstance(value, str), str, "text"),
-        int: (
-            lambda value: type(value) is int and (least is None or value >= least),
-            lambda value: _integer(value, where),
-            "a whole number" + ("" if least is None else f" from {least}"),
-        ),
-        float: (
-            lambda value: type(value) is int or (type(value) is float and math.isfinite(value)),
-            lambda value: plain(value, where),  # 3 stays 3: it is written as it was
-            "a finite number",
-        ),
-        dict[str, Any]: (lambda value: isinstance(value, Mapping), lambda value: plain(value, where), "an object"),
-        tuple[str, ...]: (
-            lambda value: isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value),
-            tuple,
-            "a list of texts",
-        ),
-        tuple[dict[str, Any], ...]: (
-            lambda value: isinstance(value, (list, tuple)) and all(isinstance(one, Mapping) for one in value),
-            lambda value: tuple(plain(list(value), where)),
-            "a list of objects",
-        ),
-    }
-    fits, plainly, wanted = kinds[hint]
-
-    def taken(value: Any) -> Any:
-        if fits(value):
-            return plainly(value)
-        raise ValueError(f"{where} is {_brief(value)}; it is {wanted}{' or null' if is_optional else ''}")
-
-    return taken
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if type(value) is tuple else value
-
-
-@cache
-def _order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """The same tuple for the same keys: thousands of records have them in the same order."""
-    return keys
+def _free_form(kind: Any) -> tuple[str, ...]:
+    """The names of a dataclass's fields that hold JSON objects."""
+    return tuple(name for name, hint in _fields(kind)[0].items() if "dict[str, typing.Any]" in str(hint))
 
 
 def _brief(value: Any, written: Callable[[Any], str] = repr) -> str:

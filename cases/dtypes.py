@@ -34,6 +34,16 @@ INTEGERS = ("int32", "int64", "uint32", "uint64")
 ARITHMETIC = (*FLOATS, *INTEGERS)
 """What can be reduced; uint8 is for pure data movement."""
 
+SIGNIFICAND_BITS = {
+    "float64": 53,
+    "float32": 24,
+    "float16": 11,
+    "bfloat16": 8,
+    "float8_e4m3fn": 4,
+    "float8_e5m2": 3,
+}
+"""Of a normal number, with the one that is not stored. u, the unit roundoff, is 2 to the minus that."""
+
 ALL = tuple(ITEMSIZES)
 
 NONE = "none"

@@ -27,6 +27,8 @@ class Collective:
     world_size, rank) gives the elements at which input and output begin in the one buffer of max(counts) elements that
     they share, as in NCCL; None where the op has no such form.
 
+    source(rank, world_size, root), of an op whose outputs are each the input of one rank, gives that rank.
+
     sends(case), of an op with counts per peer, gives the elements that each rank sends to each; None of other ops. What
     a rank sends lies in its input in the order of the ranks it is for, what it gets in its output in the order of the
     ranks it is from, without gaps; counts() then is the room of both buffers, and a rank's output may fill a part of
@@ -40,6 +42,7 @@ class Collective:
     bus_factor: Callable[[int], float]
     same_on_all_ranks: bool
     reduces: bool = True
+    source: Callable[[int, int, int], int] | None = None
     rooted: bool = False
     chunked: bool = False
     in_place: Callable[[int, int, int], tuple[int, int]] | None = None
@@ -59,10 +62,12 @@ class Collective:
 
     def gives(self, case: Case, rank: int) -> bool:
         """Whether a rank gets anything: a reduction to a root gives nothing to the others."""
-        import torch  # takes seconds, and the catalogue is read before anything runs
+        return self.is_for_all or rank == case.root
 
-        nothing = [torch.empty(0, device="cpu")] * case.world_size
-        return self.outputs(nothing, rank, case.root) is not None
+    @property
+    def is_for_all(self) -> bool:
+        """Whether every rank gets something."""
+        return not (self.reduces and self.rooted)
 
 
 def exchanged(inputs: list[torch.Tensor], sends: Sends, rank: int) -> torch.Tensor:
@@ -163,6 +168,10 @@ ALL_GATHER = Collective(
 """Each rank gives its chunk and gets the chunks of all, numel elements in rank order."""
 
 
+def _root(rank: int, world_size: int, root: int) -> int:
+    return root
+
+
 def _of_the_root(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
     return [inputs[root]]
 
@@ -175,6 +184,7 @@ BROADCAST = Collective(
     bus_factor=_one,
     same_on_all_ranks=True,
     reduces=False,
+    source=_root,
     rooted=True,
     in_place=_at_the_beginning,
 )
@@ -253,8 +263,12 @@ hide. nccl-tests has no such op.
 """
 
 
+def _rank_before(rank: int, world_size: int, root: int) -> int:
+    return (rank - 1) % world_size
+
+
 def _of_the_rank_before(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
-    return [inputs[(rank - 1) % len(inputs)]]
+    return [inputs[_rank_before(rank, len(inputs), root)]]
 
 
 SEND_RECV = Collective(
@@ -265,6 +279,7 @@ SEND_RECV = Collective(
     bus_factor=_one,
     same_on_all_ranks=False,
     reduces=False,
+    source=_rank_before,
 )
 """Each rank gives numel elements to the next rank, the last to the first: a ring shift."""
 

@@ -19,6 +19,10 @@ class Refusal:
     reason: str
     hint: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.key.strip() or not self.reason.strip():
+            raise ValueError("refusal: key and reason are not empty")
+
     def __str__(self) -> str:
         return f"{self.reason}: {self.hint}" if self.hint else self.reason
 

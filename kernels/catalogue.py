@@ -1,8 +1,8 @@
 """All kernels, listed by hand: what is not here does not exist, and importing this compiles nothing.
 
-A name is the path of a file: "all_reduce/one_shot" is kernels/all_reduce/one_shot.py, which has a SPEC.
-"all_reduce/one_shot@t512b64l8" is the same kernel with a tuning on trial (kernels/tuned_name.py), which the file's
-spec_of makes.
+A name is an op and a way to do it: "all_gather/push" is the exchange of all_gather by push, in kernels/ways/push.py;
+FILES has the file of each.
+"all_reduce/one_shot@t512b64l8" is the same kernel with a tuning on trial (kernels/tuned_name.py, KernelSpec.retuned).
 """
 
 from __future__ import annotations
@@ -13,95 +13,105 @@ from importlib import import_module
 
 from cases.case import Case
 from cases.refusal import Refusal, unknown_name
-from kernels.brought import spec_at
 from kernels.spec import KernelSpec
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from kernels.tuning import Tuning
 
-NAMES: tuple[str, ...] = (
-    "all_reduce/one_shot",
-    "all_reduce/one_shot_rotated",
-    "all_reduce/two_shot",
-    "all_reduce/lamport",
-    "all_reduce/ll",
-    "all_reduce/ll128",
-    "all_reduce/two_shot_lamport",
-    "all_reduce/multimem_one_shot",
-    "all_reduce/multimem_two_shot",
-    "reduce_scatter/pull",
-    "reduce_scatter/push",
-    "reduce_scatter/push_rounds",
-    "reduce_scatter/ll",
-    "reduce_scatter/ll128",
-    "reduce_scatter/lamport",
-    "reduce_scatter/bulk",
-    "reduce_scatter/multimem",
-    "all_gather/pull",
-    "all_gather/push",
-    "all_gather/ll",
-    "all_gather/ll128",
-    "all_gather/multimem",
-    "all_gather/bulk",
-    "broadcast/pull",
-    "broadcast/push",
-    "broadcast/ll",
-    "broadcast/ll128",
-    "broadcast/two_shot",
-    "broadcast/multimem",
-    "broadcast/bulk",
-    "reduce/pull",
-    "reduce/ll",
-    "reduce/lamport",
-    "reduce/two_shot",
-    "reduce/bulk",
-    "reduce/multimem",
-    "all_to_all/pull",
-    "all_to_all/push",
-    "all_to_all/ll",
-    "all_to_all/ll128",
-    "all_to_all/bulk",
-    "all_to_all_v/push",
-    "send_recv/pull",
-    "send_recv/push",
-    "send_recv/ll",
-    "send_recv/ll128",
-    "barrier/peers",
-    "barrier/push",
-    "barrier/multimem",
-)
+FILES: dict[str, str] = {
+    "all_reduce/one_shot": "pull",
+    "all_reduce/one_shot_rotated": "pull",
+    "all_reduce/two_shot": "two_shot",
+    "all_reduce/lamport": "one_way",
+    "all_reduce/ll": "one_way",
+    "all_reduce/ll128": "one_way",
+    "all_reduce/two_shot_lamport": "two_shot",
+    "all_reduce/multimem_one_shot": "multimem",
+    "all_reduce/multimem_two_shot": "multimem",
+    "reduce_scatter/pull": "pull",
+    "reduce_scatter/push": "push",
+    "reduce_scatter/push_rounds": "bulk",
+    "reduce_scatter/ll": "one_way",
+    "reduce_scatter/ll128": "one_way",
+    "reduce_scatter/lamport": "one_way",
+    "reduce_scatter/bulk": "bulk",
+    "reduce_scatter/multimem": "multimem",
+    "all_gather/pull": "pull",
+    "all_gather/push": "push",
+    "all_gather/ll": "one_way",
+    "all_gather/ll128": "one_way",
+    "all_gather/multimem": "multimem",
+    "all_gather/bulk": "bulk",
+    "broadcast/pull": "pull",
+    "broadcast/push": "push",
+    "broadcast/ll": "one_way",
+    "broadcast/ll128": "one_way",
+    "broadcast/two_shot": "two_shot",
+    "broadcast/multimem": "multimem",
+    "broadcast/bulk": "bulk",
+    "reduce/pull": "pull",
+    "reduce/ll": "one_way",
+    "reduce/lamport": "one_way",
+    "reduce/two_shot": "two_shot",
+    "reduce/bulk": "bulk",
+    "reduce/multimem": "multimem",
+    "all_to_all/pull": "pull",
+    "all_to_all/push": "push",
+    "all_to_all/ll": "one_way",
+    "all_to_all/ll128": "one_way",
+    "all_to_all/bulk": "bulk",
+    "all_to_all_v/push": "push",
+    "send_recv/pull": "pull",
+    "send_recv/push": "push",
+    "send_recv/ll": "one_way",
+    "send_recv/ll128": "one_way",
+    "barrier/peers": "barrier",
+    "barrier/push": "barrier",
+    "barrier/multimem": "barrier",
+}
+"""All kernels, in the order of tables, each with the file of kernels/ways that has it among its KERNELS."""
 
-NVSHMEM_NAMES: tuple[str, ...] = (
-    "all_reduce/nvshmem_put",
-    "reduce_scatter/nvshmem_put",
-    "all_gather/nvshmem_put_signal",
-    "broadcast/nvshmem_put_signal",
-    "reduce/nvshmem_put",
-    "all_to_all/nvshmem_put_signal",
-    "all_to_all_v/nvshmem_put_signal",
-    "send_recv/nvshmem_put_signal",
-    "barrier/nvshmem_sync_all",
-)
+NVSHMEM_FILES: dict[str, str] = {
+    "all_reduce/nvshmem_put": "nvshmem",
+    "reduce_scatter/nvshmem_put": "nvshmem",
+    "all_gather/nvshmem_put_signal": "nvshmem",
+    "broadcast/nvshmem_put_signal": "nvshmem",
+    "reduce/nvshmem_put": "nvshmem",
+    "all_to_all/nvshmem_put_signal": "nvshmem",
+    "all_to_all_v/nvshmem_put_signal": "nvshmem",
+    "send_recv/nvshmem_put_signal": "nvshmem",
+    "barrier/nvshmem_sync_all": "barrier",
+}
 """Those that call NVSHMEM's device functions. They run where they are named: algorithms=all leaves them out, because
 each takes seconds to compile and a package that not every machine has (kernels/nvshmem_bitcode.py)."""
 
 
-def _specs(names: tuple[str, ...]) -> tuple[KernelSpec, ...]:
-    return tuple(spec_at(f"kernels.{name.replace('/', '.')}:SPEC") for name in names)
-
-
-SPECS: tuple[KernelSpec, ...] = _specs(NAMES)
-NVSHMEM_SPECS: tuple[KernelSpec, ...] = _specs(NVSHMEM_NAMES)
-ALL_SPECS: tuple[KernelSpec, ...] = (*SPECS, *NVSHMEM_SPECS)
-
-
 @dataclass(frozen=True, slots=True)
-class TunedOrigin:
-    """kernels.spec.Origin of a kernel with a tuning on trial: its name."""
+class Listed:
+    """kernels.spec.Origin of a kernel of the catalogue, also with a tuning on trial: its name."""
 
     name: str
 
     def load(self) -> KernelSpec:
         return find(self.name)
+
+
+def _from_catalogue(spec: KernelSpec) -> KernelSpec:
+    """Return the spec, which other processes then load by its name."""
+    object.__setattr__(spec, "origin", Listed(spec.name))
+    return spec
+
+
+def _specs(files: dict[str, str]) -> tuple[KernelSpec, ...]:
+    made = {
+        file: {spec.name: spec for spec in import_module(f"kernels.ways.{file}").KERNELS} for file in files.values()
+    }
+    return tuple(_from_catalogue(made[file][name]) for name, file in files.items())
+
+
+NAMES = tuple(FILES)
+SPECS: tuple[KernelSpec, ...] = _specs(FILES)
+NVSHMEM_SPECS: tuple[KernelSpec, ...] = _specs(NVSHMEM_FILES)
+ALL_SPECS: tuple[KernelSpec, ...] = (*SPECS, *NVSHMEM_SPECS)
 
 
 def is_known(name: str) -> bool:
@@ -115,8 +125,15 @@ def is_known(name: str) -> bool:
 
 def tuning_of(name: str) -> Tuning:
     """Return the tuning that the catalogue's kernel of a name runs with. ValueError for an unknown name."""
-    found: Tuning = import_module(f"kernels.{find(base_of(name)).name.replace('/', '.')}").TUNING
-    return found
+    tuning: Tuning = find(base_of(name)).tuning
+    return tuning
+
+
+def retuned(name: str, tuning: Tuning) -> KernelSpec:
+    """Return the catalogue's kernel of a name with another tuning. ValueError for an unknown name."""
+    found = find(name)
+    assert found.retuned is not None
+    return found.retuned(tuning)
 
 
 def takes_push(name: str) -> bool:
@@ -139,8 +156,7 @@ def _with_tuning(name: str) -> KernelSpec:
         if step.push and not takes_push(name):
             raise ValueError(f"{name!r} names no tuning: {base.name} has no push, leave the p out")
         tuning = Tuning((step,))
-    module = import_module(f"kernels.{base.name.replace('/', '.')}")
-    made: KernelSpec = module.spec_of(tuning)
+    made = retuned(base.name, tuning)
 
     def refusal(case: Case, arch: str) -> Refusal | None:
         if known := made.refusal(case, arch):
@@ -151,9 +167,7 @@ def _with_tuning(name: str) -> KernelSpec:
             return Refusal("algorithms", f"{name}: {error}")
         return None
 
-    spec = replace(made, algorithm=name.partition("/")[2], refusal=refusal)
-    object.__setattr__(spec, "origin", TunedOrigin(name))
-    return spec
+    return _from_catalogue(replace(made, algorithm=name.partition("/")[2], refusal=refusal))
 
 
 def find(name: str) -> KernelSpec:

@@ -4,7 +4,6 @@ the code with kernels/matrix/codes.json or to write that.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +18,15 @@ from kernels.matrix.proofs import proofs
 from kernels.matrix.sheets import json_text, markdown, text
 from kernels.spec import KernelSpec
 
-README = Path(__file__).resolve().parent / "README.md"
+README = Path(__file__).resolve().parent / "matrix" / "README.md"
 CACHE = Path("~/.cache/symlab/kernels")
 """Where the runner keeps compiled kernels, too (cache_dir)."""
 
-INCLUDED = re.compile(r"(<!-- matrix -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PAGE = """# What each kernel takes, and where it is proven
+
+Made by `symlab kernels --readme`; the lines below the table explain its words.
+
+{}"""
 
 
 def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -58,7 +61,7 @@ class _Kernels(click.Command):
     help="json lists every combination by itself.",
 )
 @click.option("--op", default="", metavar="OP", shell_complete=_ops, help="One op only, such as all_gather.")
-@click.option("--readme", is_flag=True, help="Write the matrix into kernels/README.md, between its marks.")
+@click.option("--readme", is_flag=True, help="Write the matrix into kernels/matrix/README.md.")
 @click.option("--verify", is_flag=True, help=f"Compile all kernels (minutes) and compare them with {codes.PLACE.name}.")
 @click.option("--codes", "is_codes", is_flag=True, help=f"Compile all kernels (minutes) and write {codes.PLACE.name}.")
 @click.option(
@@ -88,8 +91,8 @@ def kernels(
     if verify or is_codes:
         return _compile_all(SPECS if specs is None else specs, cache.expanduser(), verify)
     if readme:
-        README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
-        print("kernels/README.md: has the matrix as it is now")
+        README.write_text(page(), encoding="utf-8")
+        print("kernels/matrix/README.md: has the matrix as it is now")
         return 0
     proven = proofs()
     found = rows(proven, op, codes.codes(codes.PLACE))
@@ -136,12 +139,7 @@ def _compile_all(specs: Sequence[KernelSpec], cache_dir: Path, verify: bool) -> 
     return 0
 
 
-def included(readme: str) -> str:
-    """Return the README's text with the matrix as it is now. Raises ValueError if it has no place for it."""
-    if not INCLUDED.search(readme):
-        raise ValueError(
-            "kernels/README.md: no place for the matrix; add the lines '<!-- matrix -->' and '<!-- end -->'"
-        )
+def page() -> str:
+    """Return the page of the matrix as it is now."""
     proven = proofs()
-    made = markdown(rows(proven, known=codes.codes(codes.PLACE)), proven)
-    return INCLUDED.sub(lambda match: f"{match[1]}\n{made}\n{match[3]}", readme)
+    return PAGE.format(markdown(rows(proven, known=codes.codes(codes.PLACE)), proven))

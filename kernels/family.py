@@ -12,13 +12,14 @@ from cases.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
 from cases.stress import REASONS
 from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Tuning
-from memory.fabric import Launch
 
 if TYPE_CHECKING:
     from kernels.dsl.frame import Frame
 
 EVERY_ACCUMULATOR = tuple(dict.fromkeys(name for names in ACCUMULATORS.values() for name in names))
 
+BOTH, OUT = ("out_of_place", "in_place"), ("out_of_place",)
+"""Placements: where input and output may share a buffer, and where they may not."""
 
 REDUCING = {"dtypes": ARITHMETIC, "accumulators": EVERY_ACCUMULATOR, "reductions": REDUCTIONS}
 MOVING = {"dtypes": ALL, "accumulators": (NONE,), "reductions": (NONE,), "fold": "rank_order"}
@@ -60,22 +61,22 @@ def spec_with(
     multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on;
     loads_per_vector(case): loads before the first of a unit can be used; groups(case): into how many equal groups the
     grid is divided, see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the
-    barrier's own; rest goes to KernelSpec as it is. ValueError for a name without an op, and a body without a
-    file.
+    barrier's own; rest goes to KernelSpec, with what _implied adds; a spec whose functions of a case know the tuning
+    has to give retuned. ValueError for a name without an op, and a body without a file.
     """
     op, algorithm = _parts_of(name)
+    hosts: dict[str, Any] = {"loads_per_vector": loads_per_vector, "groups": groups, "options": options}
+    hosts |= {"vectors": vectors, "workspaces": workspaces}
     over = multicast if rest.get("needs_multicast") else peers
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
-    why_not = {**REASONS, **rest.get("why_not", {})} if rest.get("promises") else rest.get("why_not", {})
+    def retuned(other: Tuning) -> KernelSpec:
+        return spec_with(name, body, other, buffers=buffers, reduces=reduces, **hosts, **rest)
 
     def choices(case: Case) -> dict[str, Any]:
         count = groups(case)
         made = tuning.choices(case, loads_per_vector(case)) | options(case)
         return made | ({"groups": count} if count > 1 else {})
-
-    def launch(case: Case) -> Launch:
-        return tuning.launch(case, vectors(case), groups(case))
 
     def build(case: Case) -> Any:
         from kernels.dsl.frame import Kernel
@@ -91,13 +92,24 @@ def spec_with(
         algorithm=algorithm,
         parameters=(*pointers, Parameter("numel"), Parameter("rank"), Parameter("root"), Parameter("patience")),
         workspaces=all_workspaces,
-        launch=launch,
+        launch=lambda case: tuning.launch(case, vectors(case), groups(case)),
         build=build,
         choices=choices,
         # This file leads to the frame, which a body need not import.
         files=(_file_of(name, body), str(Path(__file__).resolve())),
-        **({"needs_multicast": False} | (REDUCING if reduces else MOVING) | rest | {"why_not": why_not}),
+        tuning=tuning,
+        **{"retuned": retuned, **_implied(reduces, rest)},
     )
+
+
+def _implied(reduces: bool, rest: dict[str, Any]) -> dict[str, Any]:
+    """Return rest with what it may leave out: placements are both, unless why_not has a reason against "placement";
+    fold is "from_next_rank" where elements have an owner; REASONS why a kernel promises no more."""
+    why_not = rest.get("why_not", {})
+    implied: dict[str, Any] = {"placements": OUT if "placement" in why_not else BOTH, "needs_multicast": False}
+    implied |= REDUCING if reduces else MOVING
+    implied |= {"fold": "from_next_rank"} if "owner" in rest else {}
+    return implied | rest | {"why_not": {**REASONS, **why_not} if rest.get("promises") else why_not}
 
 
 def _parts_of(name: str) -> tuple[str, str]:

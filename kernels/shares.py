@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cases.case import Case
-from cases.refusal import Refusal
+from kernels.spec import Workspace
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +31,46 @@ def vectors(numel: int, itemsize: int, offset: int = 0) -> int:
     return body * itemsize // VECTOR_BYTES
 
 
+def of_buffer(case: Case) -> int:
+    """Vectors within all of a case's elements."""
+    return vectors(case.numel, case.itemsize, case.offset)
+
+
+def of_chunk(case: Case) -> int:
+    """Vectors within a rank's chunk of them."""
+    return vectors(case.numel // case.world_size, case.itemsize)
+
+
+def of_chunks(case: Case) -> int:
+    """Vectors that groups of blocks go through together, a chunk each."""
+    return groups(case) * of_chunk(case)
+
+
+def of_slice(case: Case) -> int:
+    """Vectors within the longest slice of a case's elements."""
+    return longest_slice(of_buffer(case), case.world_size)
+
+
+def each_rank(case: Case) -> int:
+    """Number of ranks: loads before a reduced vector can be stored."""
+    return case.world_size
+
+
+def row_bytes(size_bytes: int) -> int:
+    """Bytes of a row of scratch for a copy of size_bytes that has its 16-byte boundaries anywhere."""
+    return (size_bytes + 2 * VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
+
+
+def rows(case: Case, size_bytes: int) -> Workspace:
+    """Scratch with such a row for each other rank."""
+    return Workspace("scratch", max(case.world_size - 1, 1) * row_bytes(size_bytes) // 4, zeroed=False)
+
+
+def chunk_rows(case: Case) -> tuple[Workspace, ...]:
+    """The same of rows of a chunk, as all workspaces of a kernel."""
+    return (rows(case, case.numel // case.world_size * case.itemsize),)
+
+
 def groups(case: Case) -> int:
     """Ranks that a launch's blocks are shared out among at the same time: all of them, up to 16."""
     return case.world_size if case.world_size <= MOST_GROUPS else FEW_GROUPS
@@ -39,23 +79,6 @@ def groups(case: Case) -> int:
 def groups_of_others(case: Case) -> int:
     """Of the ranks but one: those that a rank stores to."""
     return max(1, min(case.world_size - 1, groups(case)))
-
-
-def refuses_bulk(case: Case) -> Refusal | None:
-    """Return why bulk copies can't take the chunks of a case; None if they can.
-
-    They take 16-byte boundaries only, which a chunk's place in the input and its place in the output must have in
-    common.
-    """
-    chunk_bytes = case.size_bytes // case.world_size
-    if case.world_size == 1 or chunk_bytes % VECTOR_BYTES == 0:
-        return None
-    whole = VECTOR_BYTES * case.world_size
-    return Refusal(
-        "sizes",
-        f"{case.name} copies 16 bytes at a time, and chunks of {chunk_bytes} bytes don't begin at 16-byte boundaries",
-        f"give a size that is a multiple of {whole} bytes, or take {case.op}/push",
-    )
 
 
 def parts(numel: int, itemsize: int, offset: int = 0) -> tuple[int, int, int]:

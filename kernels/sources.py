@@ -86,8 +86,8 @@ def read(path: Path) -> Source:
 
 
 def is_foreign(files: Iterable[str]) -> bool:
-    """Return whether any of the files lies outside the package kernels."""
-    return any(not Path(file).resolve().is_relative_to(PACKAGE) for file in files)
+    """Return whether any of the files lies outside the project's packages whose files count."""
+    return not all(any(Path(file).resolve().is_relative_to(ROOT / name) for name in PACKAGES) for file in files)
 
 
 @cache

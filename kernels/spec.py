@@ -127,6 +127,9 @@ class KernelSpec:
     functions of NVSHMEM that the kernel calls on the device, as C has them (kernels/nvshmem_bitcode.py): their code is
     linked in, and the kernel is refused where it is not installed.
 
+    tuning is what launches take their values from (kernels.tuning.Tuning), if the spec has one; retuned(tuning) is the
+    same kernel with another.
+
     origin is the place that kernels.brought loaded the spec from; the spec is pickled as that place. A copy made by
     dataclasses.replace has none.
     """
@@ -160,6 +163,8 @@ class KernelSpec:
     promises: frozenset[str] = frozenset()
     assumptions: tuple[str, ...] = ()
     nvshmem: tuple[str, ...] = ()
+    tuning: Any = field(default=None, repr=False, compare=False)
+    retuned: Callable[[Any], KernelSpec] | None = field(default=None, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

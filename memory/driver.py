@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from memory.fabric import (
     PACKINGS,
@@ -38,73 +38,6 @@ EAGER_LOOKS = 200
 FIRST_SLEEP_S = 20e-6
 LONGEST_SLEEP_S = 1e-3
 SLEEP_GROWTH = 1.5
-
-
-class Driver(Protocol):
-    """What NvshmemFabric needs of a GPU. All work goes to the device's current stream. Tests have a stand-in."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def arch(self) -> str: ...
-
-    @property
-    def l2_bytes(self) -> int: ...
-
-    @property
-    def block_shared_bytes(self) -> int: ...
-
-    @property
-    def multiprocessors(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def identity(self) -> str:
-        """Which GPU it is, whatever its number in this process: its UUID."""
-        ...
-
-    def free_bytes(self) -> int:
-        """Free memory of the GPU, in bytes."""
-        ...
-
-    def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:
-        """The memory as a flat uint8 tensor, and a reference that dies with the last tensor that shares it."""
-        ...
-
-    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
-        ...
-
-    def library_handle(self, executable: Executable) -> int:
-        """The CUlibrary of a kernel with NVSHMEM's device code in it, loaded now if it was not before."""
-        ...
-
-    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
-        """Write bytes into a module's variable at once. ValueError for an unknown one, and for bytes beyond its end."""
-        ...
-
-    def note(self, what: str) -> None:
-        """Take note that others queued work of that name: errors name what was queued last."""
-        ...
-
-    def copy(self, destination: int, source: int, size_bytes: int) -> None:
-        """Queue a copy between two addresses."""
-        ...
-
-    def stream(self) -> int:
-        """The handle of the device's current stream."""
-        ...
-
-    def wait_stream(self, stream: int | None, other: int | None) -> None:
-        """Let later work of a stream wait for all that another one has now. None: the current stream."""
-        ...
-
-    def wait(self, deadline: float | None) -> None:
-        """Until all queued here is done. DeviceFault for an error of the device, DeadlineExceeded at monotonic time."""
-        ...
 
 
 NVSHMEM_STATE = "nvshmemi_device_state_d"
@@ -189,7 +122,8 @@ def driver_bindings() -> Any:
 
 
 class CudaDriver:
-    """One GPU of this process, through cuda.bindings.driver. rank is what messages name.
+    """One GPU of this process, through cuda.bindings.driver. rank is what messages name. All work goes to the device's
+    current stream. Tests have a stand-in.
 
     It makes the device current and its context exist. Kernels are loaded once per digest, and at once: under lazy
     loading a first launch would load its code while an earlier kernel spins, and wait for that kernel.
@@ -205,57 +139,28 @@ class CudaDriver:
         self._driver = driver
         self._torch = torch
         self._rank = rank
-        self._device = torch.device("cuda", device_index)
+        self.device = torch.device("cuda", device_index)
         self._functions: dict[tuple[str, str], _Function] = {}
         self._prepared: dict[tuple[str, str, int, int], _Prepared] = {}
         self._streams: set[int] = set()
         self._last = ""
         properties = torch.cuda.get_device_properties(device_index)
-        self._name = str(properties.name)
-        self._identity = str(properties.uuid)
-        self._arch = f"sm_{properties.major}{properties.minor}a"
-        self._l2_bytes = self._attribute("L2_CACHE_SIZE")
-        self._block_shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
-        self._multiprocessors = int(properties.multi_processor_count)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def arch(self) -> str:
-        """ "sm_90a": what kernels for this GPU are compiled for."""
-        return self._arch
-
-    @property
-    def block_shared_bytes(self) -> int:
-        """Maximum shared memory of a block, if its launch asks for it."""
-        return self._block_shared_bytes
-
-    @property
-    def l2_bytes(self) -> int:
-        return self._l2_bytes
-
-    @property
-    def multiprocessors(self) -> int:
-        return self._multiprocessors
-
-    @property
-    def name(self) -> str:
-        """ "NVIDIA H200"."""
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        return self._identity
+        self.name = str(properties.name)
+        self.identity = str(properties.uuid)  # whatever its number in this process
+        self.arch = f"sm_{properties.major}{properties.minor}a"
+        self.l2_bytes = self._attribute("L2_CACHE_SIZE")
+        self.block_shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        self.multiprocessors = int(properties.multi_processor_count)
 
     def free_bytes(self) -> int:
+        """Free memory of the GPU, in bytes."""
         free, _ = self._call("cuMemGetInfo")
         return int(free)
 
     def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:
+        """The memory as a flat uint8 tensor, and a reference that dies with the last tensor that shares it."""
         try:
-            return lent_bytes(address, size_bytes, self._device)
+            return lent_bytes(address, size_bytes, self.device)
         except FabricError as error:
             raise FabricError(f"rank {self._rank}: {error}", rank=self._rank) from error
 
@@ -283,9 +188,11 @@ class CudaDriver:
         return self._functions[key]
 
     def library_handle(self, executable: Executable) -> int:
+        """The CUlibrary of a kernel with NVSHMEM's device code in it, loaded now if it was not before."""
         return int(self.load(executable).library)
 
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Queue a kernel. ValueError for wrong arguments, and for more shared memory than a block can have."""
         given = tuple(arguments)  # the same object if it is a tuple
         key = (executable.digest, executable.entry, id(launch), id(given))
         prepared = self._prepared.get(key)
@@ -312,7 +219,7 @@ class CudaDriver:
         function = self.load(executable)
         values, table = _table(packed(executable.name, function.sizes_bytes, arguments), arguments)
         check_cluster_arch(executable.name, self.arch, math.prod(launch.cluster))
-        check_shared_bytes(executable.name, launch, function.static_bytes, self._block_shared_bytes)
+        check_shared_bytes(executable.name, launch, function.static_bytes, self.block_shared_bytes)
         if launch.shared_bytes > function.dynamic_bytes:
             attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function.handle, attribute, launch.shared_bytes)
@@ -325,13 +232,14 @@ class CudaDriver:
         """Raise ValueError for a cooperative launch of more blocks than the GPU holds at once."""
         ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         each = int(self._call(ask, function.handle, launch.threads, launch.shared_bytes))
-        if launch.blocks > each * self._multiprocessors:
+        if launch.blocks > each * self.multiprocessors:
             raise ValueError(
                 f"{name}: a cooperative launch of {launch.blocks} blocks, and this GPU holds "
-                f"{each * self._multiprocessors} of them at once: give at most that many"
+                f"{each * self.multiprocessors} of them at once: give at most that many"
             )
 
     def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+        """Write bytes into a module's variable at once. ValueError for an unknown one, and for bytes beyond its end."""
         module = self.load(executable).module
         status, address, size_bytes = self._driver.cuModuleGetGlobal(module, name.encode())
         if status == self._driver.CUresult.CUDA_ERROR_NOT_FOUND:
@@ -374,17 +282,21 @@ class CudaDriver:
         return configuration
 
     def note(self, what: str) -> None:
+        """Take note that others queued work of that name: errors name what was queued last."""
         self._last = what
 
     def copy(self, destination: int, source: int, size_bytes: int) -> None:
+        """Queue a copy between two addresses."""
         stream = self.stream()
         self._streams.add(stream)
         self._call("cuMemcpyDtoDAsync", destination, source, size_bytes, stream)
 
     def stream(self) -> int:
-        return int(self._torch.cuda.current_stream(self._device).cuda_stream)
+        """The handle of the device's current stream."""
+        return int(self._torch.cuda.current_stream(self.device).cuda_stream)
 
     def wait_stream(self, stream: int | None, other: int | None) -> None:
+        """Let later work of a stream wait for all that another one has now. None: the current stream."""
         later, earlier = (self.stream() if one is None else one for one in (stream, other))
         event = self._call("cuEventCreate", int(self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING))
         try:
@@ -394,6 +306,7 @@ class CudaDriver:
             self._call("cuEventDestroy", event)
 
     def wait(self, deadline: float | None) -> None:
+        """Until all queued here is done. DeviceFault for an error of the device, DeadlineExceeded at monotonic time."""
         for stream in {self.stream(), *self._streams}:
             self._wait_for(stream, deadline)
         self._streams.clear()
@@ -433,7 +346,7 @@ class CudaDriver:
     def _attribute(self, name: str) -> int:
         """An attribute of the GPU, by its name after CU_DEVICE_ATTRIBUTE_."""
         attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(self._call("cuDeviceGetAttribute", attribute, self._call("cuDeviceGet", self._device.index)))
+        return int(self._call("cuDeviceGetAttribute", attribute, self._call("cuDeviceGet", self.device.index)))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """Call the driver; what it returns beside its status. DeviceFault for errors that kernels leave behind."""

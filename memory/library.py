@@ -6,12 +6,13 @@ a little memory and asks for the addresses that kernels will need.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from memory.driver import Driver
+from memory.driver import CudaDriver
 from memory.fabric import FabricError, LibraryCall, Traits
 from memory.meeting import Meeting
 from memory.nccl import loaded_version
@@ -33,36 +34,96 @@ HEAP_SHARE = 0.5
 the libraries' own buffers need as much again."""
 
 
-class Library(Protocol):
-    """The functions of nvshmem.core that are used, on tensors of bytes. They raise whatever they like.
+TYPES = {
+    "torch.float16": "half",
+    "torch.bfloat16": "bfloat16",
+    "torch.float32": "float",
+    "torch.float64": "double",
+    "torch.int8": "int8",
+    "torch.int16": "int16",
+    "torch.int32": "int32",
+    "torch.int64": "int64",
+    "torch.uint8": "uint8",
+    "torch.uint16": "uint16",
+    "torch.uint32": "uint32",
+    "torch.uint64": "uint64",
+}
+"""What the library's host-side collectives call our dtypes."""
 
-    tensor, free_tensor, init and finalize are collective.
+
+class Library:
+    """The functions of nvshmem.core that are used, on tensors of bytes, for one GPU of this process, which is current
+    already. They raise whatever they like. tensor, free_tensor, init and finalize are collective.
     """
 
-    def versions(self) -> tuple[str, str]:
-        """Of libnvshmem and of nvshmem4py."""
-        ...
+    def __init__(self, device_index: int) -> None:
+        import nvshmem.bindings
+        import nvshmem.core
+        from cuda.core import Device
 
-    def unique_id(self) -> bytes: ...
-    def init(self, unique_id: bytes, rank: int, world_size: int) -> None: ...
-    def finalize(self) -> None: ...
-    def tensor(self, size_bytes: int) -> torch.Tensor: ...
-    def free_tensor(self, tensor: torch.Tensor) -> None: ...
-    def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor: ...
-    def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor: ...
+        self._core = nvshmem.core
+        self._bindings = nvshmem.bindings
+        self._device = Device(device_index)
+        self._device.set_current()
+
+    def versions(self) -> tuple[str, str]:
+        version = self._core.get_version()
+        return str(version.libnvshmem_version), str(version.nvshmem4py_version)
+
+    def unique_id(self) -> bytes:
+        identity = self._core.get_unique_id()
+        return ctypes.string_at(identity.ptr, _size_bytes(identity))
+
+    def init(self, unique_id: bytes, rank: int, world_size: int) -> None:
+        identity = self._core.get_unique_id(empty=True)
+        size_bytes = _size_bytes(identity)
+        if len(unique_id) != size_bytes:
+            raise ValueError(
+                f"rank 0's unique id has {len(unique_id)} bytes, rank {rank}'s NVSHMEM takes {size_bytes}: "
+                "all ranks need the same version"
+            )
+        ctypes.memmove(identity.ptr, unique_id, size_bytes)
+        self._core.init(device=self._device, uid=identity, rank=rank, nranks=world_size, initializer_method="uid")
+
+    def finalize(self) -> None:
+        self._core.finalize()
+
+    def tensor(self, size_bytes: int) -> torch.Tensor:
+        import torch
+
+        # A tensor that is collected without free_tensor leaks with a log line; it would raise in its destructor.
+        tensor: torch.Tensor = self._core.tensor((size_bytes,), dtype=torch.uint8, except_on_del=False)
+        return tensor
+
+    def free_tensor(self, tensor: torch.Tensor) -> None:
+        self._core.free_tensor(tensor)
+
+    def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor:
+        child: torch.Tensor = self._core.get_peer_tensor(tensor, peer)
+        return child
+
+    def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        child: torch.Tensor = self._core.get_multicast_tensor(self._core.Teams.TEAM_WORLD, tensor)
+        return child
+
     def library_init(self, handle: int) -> None:
-        """Fill the state of NVSHMEM's device code in a loaded CUlibrary."""
-        ...
+        self._core.library_init(self._core.NvshmemKernelObject.from_handle(handle))
 
     def library_finalize(self, handle: int) -> None:
-        """Its other half, before the CUlibrary's process ends NVSHMEM."""
-        ...
+        self._core.library_finalize(self._core.NvshmemKernelObject.from_handle(handle))
 
-    def barrier_on_stream(self, stream: int) -> None: ...
+    def barrier_on_stream(self, stream: int) -> None:
+        self._bindings.barrier_all_on_stream(stream)
 
     def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
-        """ValueError for a dtype or a reduction that the library does not have."""
-        ...
+        if call.dtype not in TYPES:
+            raise ValueError(f"NVSHMEM's {call.collective} does not take {call.dtype}: it takes {', '.join(TYPES)}")
+        name = "_".join(part for part in (TYPES[call.dtype], call.reduction, call.collective, "on_stream") if part)
+        function = getattr(self._bindings, name, None)
+        if function is None:
+            raise ValueError(f"NVSHMEM has no {name}")
+        root = (call.root,) if call.collective == "broadcast" else ()
+        function(int(self._core.Teams.TEAM_WORLD), destination, source, call.count, *root, stream)
 
 
 SWITCH_OFF = "NVSHMEM_DISABLE_NVLS"
@@ -70,7 +131,7 @@ SWITCH_OFF = "NVSHMEM_DISABLE_NVLS"
 
 
 def probe(
-    library: Library, driver: Driver, meeting: Meeting, heap_bytes: int, ranks_on_gpu: int = 1
+    library: Library, driver: CudaDriver, meeting: Meeting, heap_bytes: int, ranks_on_gpu: int = 1
 ) -> tuple[Traits, frozenset[int]]:
     """Collective, once, after init: the world's traits, and the peers whose memory this rank does not see. heap_bytes:
     the cap of what a rank allocates at a time; 0: HEAP_SHARE of what the GPU with the least memory has free, in even
@@ -101,7 +162,7 @@ def probe(
 
 def _traits(
     library: Library,
-    driver: Driver,
+    driver: CudaDriver,
     world_size: int,
     heap: tuple[int, int],
     answers: Sequence[tuple[list[int], str, str, int]],
@@ -152,3 +213,8 @@ def described(error: BaseException) -> str:
     """ "NvshmemError: Failed to ...": some of the library's errors keep their text to themselves."""
     text = str(error) or str(getattr(error, "msg", ""))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _size_bytes(identity: object) -> int:
+    """How long a unique id is: bindings.uniqueid keeps it in an array."""
+    return int(identity._data.nbytes)  # type: ignore[attr-defined]

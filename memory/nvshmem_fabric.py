@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memory.driver import NVSHMEM_STATE, Driver
+from memory.driver import NVSHMEM_STATE, CudaDriver
 from memory.fabric import (
     Argument,
     Executable,
@@ -70,7 +70,7 @@ class NvshmemFabric:
     """
 
     def __init__(
-        self, library: Library, driver: Driver, meeting: Meeting, traits: Traits, unmapped: frozenset[int]
+        self, library: Library, driver: CudaDriver, meeting: Meeting, traits: Traits, unmapped: frozenset[int]
     ) -> None:
         self._library = library
         self._driver = driver
@@ -423,7 +423,7 @@ class NvshmemFabric:
 
 
 def connect(
-    library: Library, driver: Driver, meeting: Meeting, heap_bytes: int, share_gpus: bool = False
+    library: Library, driver: CudaDriver, meeting: Meeting, heap_bytes: int, share_gpus: bool = False
 ) -> NvshmemFabric:
     """Collective: start the library on all ranks and see what it can do here. PeerLost and DeadlineExceeded name ranks.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,23 @@ def first_fit(
             return position, largest
         position = end + rules.gap_bytes
     return None, max(largest, 0)
+
+
+class CountingPool:
+    """Stands in for a SymmetricPool where memory is counted before any world exists: it holds none.
+
+    peak_bytes is the smallest heap in which all that was allocated has its place, in whole granules.
+    """
+
+    def __init__(self, rules: HeapRules) -> None:
+        self._rules = rules
+        self._next_bytes = 0
+        self.peak_bytes = 0
+
+    def bytes(self, size_bytes: int, *, name: str, alignment_bytes: int = 256) -> Any:
+        """Count what SymmetricPool.bytes would take; there is no tensor."""
+        granule = self._rules.granule_bytes
+        step = max(alignment_bytes, granule)
+        start = -(-self._next_bytes // step) * step
+        self.peak_bytes = start + -(-size_bytes // granule) * granule
+        self._next_bytes = self.peak_bytes + self._rules.gap_bytes

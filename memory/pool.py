@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from memory.fabric import Disagreement, Fabric, FabricError
+from memory.placing import CountingPool
 from memory.ranks import named, ranks_of
 from memory.tensor import Released, SymmetricTensor
 
@@ -172,3 +173,7 @@ class SymmetricPool:
             # What led here matters more than a second failure; what stays held, the world's leak check names.
             with contextlib.suppress(Exception):
                 self._fabric.drop(tensor.expire())
+
+
+Pool = SymmetricPool | CountingPool
+"""What programs allocate from: symmetric memory, or a count of what it would take."""

@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from typing import IO
 
 EXIT_CODE = 1
 """That of a worker that ended because its parent is gone."""
@@ -39,27 +40,38 @@ import_module(sys.argv[2]).main(int(sys.argv[3]))
 def start_worker(
     module: str, *, is_quiet: bool = False, variables: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a process that runs main(descriptor) of a module, and return it with the connection to it: a pair of
-    sockets that no other process has, of which the descriptor is the worker's end.
+    """Start a process that runs main(descriptor) of a module, and return it with the connection to it.
+
+    is_quiet: what it prints is dropped. variables: of its environment, beside this process's. See started.
+    """
+    output = subprocess.DEVNULL if is_quiet else None
+    process, ours = started(module, output, {**os.environ, **(variables or {})})
+    return process, Connection(ours.detach())
+
+
+def started(
+    module: str, output: IO[bytes] | int | None, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a process that runs main(descriptor) of a module, and return it with one end of a pair of sockets that no
+    other process has, of which the descriptor is the process's end. output takes what it prints.
 
     Linux kills it as soon as the calling thread is gone, whatever it does then. It is in a process group of its
-    own: Ctrl-C in a terminal is for the parent, which then ends it. is_quiet: what it prints is dropped. variables: of
-    its environment, beside this process's.
+    own: Ctrl-C in a terminal is for the parent, which then ends it.
     """
     ours, theirs = socket.socketpair()
-    output = subprocess.DEVNULL if is_quiet else None
     with theirs:
-        arguments = [json.dumps(sys.path), module, str(theirs.fileno()), str(os.getpid())]
+        paths = json.dumps([os.path.abspath(path) for path in sys.path])
+        arguments = [paths, module, str(theirs.fileno()), str(os.getpid())]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT, *arguments],  # -P: no module of the working folder comes before Python's
+            [sys.executable, "-P", "-u", "-c", BOOT, *arguments],  # -P: no module of the working folder comes first
             pass_fds=[theirs.fileno()],
-            env={**os.environ, **(variables or {})},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             process_group=0,
         )
-    return process, Connection(ours.detach())
+    return process, ours
 
 
 def kill_with(parent: int) -> None:

@@ -1,10 +1,10 @@
-"""Published bundles, levels and predictions do not change unnoticed: those that differ from the repository's HEAD need
-a recorded reason.
+"""Published bundles and levels do not change unnoticed: those that differ from the repository's HEAD need a recorded
+reason.
 
 A commit makes whatever lies in reports/published/ the published records, with tables, figures and manifest to match. So
-a bundle that differs from that of HEAD is refused, and so is a level.json, which the audit holds its machine to, and a
-prediction that was kept before its cases were measured, until `python -m reports published --accept REASON` has written
-its digests and the reason into ACCEPTED, beside the bundles. Git is read, never written.
+a bundle that differs from that of HEAD is refused, and so is a level.json, which the audit holds its machine to, until
+`python -m reports published --accept REASON` has written its digests and the reason into ACCEPTED, beside the bundles.
+Git is read, never written.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from cases.record.reading import contents
 from reports.record.bundle import LEVEL_NAME, SUFFIX, write_file
 
 PLACE = Path("reports") / "published"
-
-PREDICTED = "predicted"
-"""The folder there with what symlab predict --keep wrote."""
 
 ACCEPTED = "accepted.md"
 """The list of bundles that were changed after they had been published: when, their digests, and why."""
@@ -43,9 +40,8 @@ _PATIENCE_S = 20
 
 
 def changed_bundles(root: Path) -> dict[str, tuple[str, str]]:
-    """Return the bundles, levels and kept predictions that differ from those of the repository's HEAD, by their path
-    from root: the digests there and here. The files of a machine that HEAD does not have are new, not changed, and so
-    are further predictions.
+    """Return the bundles and levels that differ from those of the repository's HEAD, by their path from root: the
+    digests there and here. The files of a machine that HEAD does not have are new, not changed.
 
     Empty where root is no repository of git, or has no commit.
     """
@@ -58,7 +54,7 @@ def changed_bundles(root: Path) -> dict[str, tuple[str, str]]:
         for name in sorted({*there, *here})
         if there.get(name) != here.get(name)
         and Path(name).parent in machines
-        and (name in there or name.endswith(SUFFIX))  # a first level or prediction takes nothing back
+        and (name in there or name.endswith(SUFFIX))  # a first level takes nothing back
     }
 
 
@@ -106,9 +102,7 @@ def _lines(root: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _is_held(name: str) -> bool:
-    path = Path(name)
-    is_prediction = path.parent == PLACE / PREDICTED and path.suffix == ".json"
-    return name.endswith(SUFFIX) or path.name == LEVEL_NAME or is_prediction
+    return name.endswith(SUFFIX) or Path(name).name == LEVEL_NAME
 
 
 def _digest(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from reports.audit.statistics import parse_band
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.seal import digests_under
+from reports.table import ratios
 from reports.table import table as tables
-from reports.table.text import counted
+from reports.table.text import counted, csv_of, json_of
 from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "csv", "json")
@@ -27,8 +29,8 @@ FORMATS = ("text", "markdown", "csv", "json")
 KINDS = ("curves", "distribution", "numerics")
 """What `figure` draws, as reports.figures knows it."""
 
-CONSUMERS = ("nccl", "vllm", "sglang", "sglang-configs", "mscclpp", "tensorrt-llm", "flashinfer")
-"""Whose tables `export` makes or refuses, as reports.export knows them."""
+CONSUMERS = ("nccl", "vllm", "sglang")
+"""Whose tables `export` makes, as reports.export knows them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -67,7 +69,9 @@ def _output(help: str, **more: Any) -> Callable[[Function], Function]:
 def _read(records: tuple[str, ...], uri: str | None) -> list[Record]:
     """The records that a command line names, from files or from MLflow."""
     if uri is None:
-        return bundles.read(records, is_alone=True)
+        found = bundles.read(records)
+        gc.freeze()  # they stay to the end: no search for cycles looks at them
+        return found
     from reports.tracked import fetch
 
     return fetch(uri, records)
@@ -114,37 +118,18 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool, is_r
     _say_unfinished(records, uri, found)
     if wide and is_ratios:
         raise ValueError("--wide and --ratios are two tables, give one of them")
-    if is_ratios:
-        print(_ratios(found, form), end="")
-        return
-    if wide and form in ("csv", "json"):
-        raise ValueError(f"--wide is for people; {form} has a line for each case")
-    if wide and all(record.timing is None for record in found):
-        print("symlab: --wide lays out times, and none of these records has one: the usual table", file=sys.stderr)
-    match form:
-        case "text":
-            print(tables.console_table(found, is_wide=wide))
-        case "markdown":
-            print(tables.markdown(found, wide), end="")
-        case "csv":
-            print(tables.csv_text(found), end="")
-        case _:
-            print(tables.json_text(found), end="")
-
-
-def _ratios(found: Sequence[Record], form: str) -> str:
-    """The table of ratios in one of FORMATS, with the end of its last line."""
-    from reports.table import ratios
-
-    match form:
-        case "text":
-            return f"{ratios.text(found)}\n"
-        case "markdown":
-            return ratios.markdown(found)
-        case "csv":
-            return ratios.csv_text(found)
-        case _:
-            return ratios.json_text(found)
+    if form in ("csv", "json"):
+        if wide:
+            raise ValueError(f"--wide is for people; {form} has a line for each case")
+        lines = ratios.values(found) if is_ratios else tables.values(found)
+        print(csv_of(lines) if form == "csv" else json_of(lines), end="")
+    elif is_ratios:
+        print(ratios.markdown(found) if form == "markdown" else f"{ratios.text(found)}\n", end="")
+    else:
+        if wide and all(record.timing is None for record in found):
+            print("symlab: --wide lays out times, and none of these records has one: the usual table", file=sys.stderr)
+        shown = f"{tables.console_table(found, is_wide=wide)}\n" if form == "text" else tables.markdown(found, wide)
+        print(shown, end="")
 
 
 @reports.command("figure", epilog=EXIT_CODES)
@@ -192,7 +177,7 @@ def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: 
 
     output = output or page_path(records if uri is None else ())
     sealed = digests_under(records) if uri is None else {}
-    data = page(found, title, is_alone=True, sealed=sealed).encode("utf-8")
+    data = page(found, title, sealed=sealed).encode("utf-8")
     bundles.write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 
@@ -352,7 +337,7 @@ def history(
     "consumer",
     required=True,
     type=click.Choice(CONSUMERS),
-    help="Whose table to make; mscclpp, tensorrt-llm and flashinfer are refused, with the reason.",
+    help="Whose table to make.",
 )
 @_output("Write the table to a file, and print what its comments say.  [default: print the table]")
 def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Path | None) -> None:
@@ -360,8 +345,7 @@ def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Pat
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
     of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm
-    and sglang: maximum sizes of all-reduces. sglang-configs: allreduce_configs.json. Each file names its records; all
-    but the last its regret on sizes left out.
+    and sglang: maximum sizes of all-reduces. Each file names its records, and its regret on sizes left out.
     """
     if output is not None:
         bundles.can_be_written(output)

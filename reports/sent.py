@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from cases.documents import encoded
+from cases.dtypes import SIGNIFICAND_BITS
 from cases.finding import counts_of
 from cases.record.record import Check, PredictedTime, Record, Status, Timing
-from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, Series
+from reports.numerics.study import MEASURES, Series
 from reports.record.leaves import leaves
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
@@ -143,7 +145,7 @@ def command_metrics(records: Sequence[Record], cases_not_run: int) -> dict[str, 
 
 def parameters_of(record: Record) -> dict[str, Any]:
     """What a series was run with."""
-    parameters = {key: value for key, value in record.case.document().items() if key != "size_bytes"}
+    parameters = {key: value for key, value in encoded(record.case).items() if key != "size_bytes"}
     if record.fabric is not None:
         parameters |= {"fabric": record.fabric.name, "arch": record.fabric.arch}
         parameters |= {f"fabric.{key}": value for key, value in record.fabric.settings.items()}

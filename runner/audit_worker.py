@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from cases.documents import decoded
+from cases.documents import decoded, encoded
 from cases.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
 from cases.record.request import as_today
 from reports.audit.bound_requests import given, in_full
@@ -117,9 +117,9 @@ def _records(lines: Iterable[str], shared: Sequence[str]) -> list[Record]:
         document = json.loads(line)
         at, asked = document.pop("environment"), document.pop("request")
         if at not in environments:
-            environments[at] = RecordedEnvironment.read(json.loads(shared[at]))
+            environments[at] = decoded(RecordedEnvironment, json.loads(shared[at]), "environment")
         if asked not in requests:
-            requests[asked] = RecordedRequest.read(json.loads(shared[asked]))
+            requests[asked] = decoded(RecordedRequest, json.loads(shared[asked]), "request")
         bare = decoded(Record, {**document, "environment": {}, "request": {}}, "record")
         found.append(dataclasses.replace(bare, environment=environments[at], request=requests[asked]))
     return found
@@ -135,7 +135,7 @@ def secrets(records: Iterable[Record], prediction_reasons: Iterable[str] = ()) -
     looked_at: set[str] = set()
     found: list[list[str]] = []
     for record, unpredicted in zip(records, chain(prediction_reasons, repeat("")), strict=False):
-        parts = {"environment": record.environment.document(), "request": record.request.document()}
+        parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
         for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
             if not value or text in looked_at:
@@ -233,7 +233,7 @@ def _apart(members: Sequence[Record]) -> str:
     has changed before it went on.
     """
     requests = [
-        {key: value for key, value in one.request.document().items() if key not in ("brought", "kernel", "resumed")}
+        {key: value for key, value in encoded(one.request).items() if key not in ("brought", "kernel", "resumed")}
         for one in members
     ]
     if odd := _odd(members, "request", requests):
@@ -552,9 +552,8 @@ def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None
         return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
     from cases.ops import collective
     from runner.case.inputs import digest_of, make_input
-    from runner.case.recorded import case_of
 
-    case = case_of(record.case)
+    case = record.case
     count = collective(case.op).counts(case.numel, case.world_size)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
 

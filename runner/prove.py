@@ -24,7 +24,6 @@ from kernels.matrix.variants import code_of
 from reports.record.bundle import read, write_file
 from reports.table.compare import device_text
 from reports.table.text import counted
-from runner.case.recorded import case_of
 from runner.request.schema import Schema
 from symlab.command import carry_out, leave
 
@@ -127,7 +126,7 @@ def _code(records: Sequence[Record], cache_dir: Path) -> str | None:
     for record in records:
         assert record.kernel is not None
         ran, arch = str(record.kernel.code_digest), record.kernel.arch
-        case = case_of(record.case)
+        case = record.case
         key = spec.variant(case), arch
         if key not in here:
             here[key] = code_digest(executable(spec, case, arch, cache_dir).ptx)

@@ -28,16 +28,6 @@ PLACE = click.Path(path_type=Path)
 """The type of an option whose field is a path and names no type."""
 
 
-class NamedFolder(click.Path):
-    """A path that is given, if at all: an empty one, which click takes for the working folder, is refused."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. RequestError for an empty one."""
-        if value == "":
-            raise RequestError(f"the path is empty ({param.opts[0] if param else 'path'}), name a folder")
-        return super().convert(value, param, ctx)
-
-
 class Seconds(click.FloatRange):
     """A finite time. RequestError for another number."""
 

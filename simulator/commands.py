@@ -14,8 +14,6 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from simulator.forms import Missing, Versions
 
-README = Path(__file__).resolve().parent / "README.md"
-INCLUDED = re.compile(r"(<!-- forms -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ARCH = re.compile(r"sm_\d+[af]?")
 TRIALS = 200
 """Number of runs of a litmus program, unless another one is given."""
@@ -184,26 +182,11 @@ def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
 
 
 @click.command("python -m simulator")
-@click.option("--forms", "form", flag_value="table", help="Print the forms by opcode (the default).", default="table")
-@click.option("--all", "form", flag_value="all", help="Print every form by itself.")
-@click.option("--readme", "form", flag_value="readme", help="Write the table into simulator/README.md.")
-def forms(form: str) -> int:
-    """Print which forms of PTX the simulator has."""
+@click.option("--all", "is_all", is_flag=True, help="Print every form by itself.")
+def forms(is_all: bool) -> int:
+    """Print which forms of PTX the simulator has, by opcode."""
     from simulator.forms import rows, text
     from simulator.isa import TABLE
 
-    if form == "readme":
-        README.write_text(included(README.read_text(encoding="utf-8")), encoding="utf-8")
-        print("simulator/README.md: has the forms as they are now")
-    else:
-        print("\n".join(sorted(TABLE)) if form == "all" else text(rows()))
+    print("\n".join(sorted(TABLE)) if is_all else text(rows()))
     return 0
-
-
-def included(readme: str) -> str:
-    """Return the README's text with the table of forms as it is now. Raises ValueError if it has no place for it."""
-    from simulator.forms import markdown, rows
-
-    if not INCLUDED.search(readme):
-        raise ValueError("simulator/README.md: no place for the forms; add '<!-- forms -->' and '<!-- end -->'")
-    return INCLUDED.sub(lambda match: f"{match[1]}\n{markdown(rows())}\n\n{match[3]}", readme)

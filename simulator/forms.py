@@ -138,24 +138,15 @@ def _by_size(name: str) -> tuple[str, int, str]:
     return name.rstrip("0123456789x"), int(digits[0]) if digits else 0, name
 
 
-def markdown(found: Sequence[Row]) -> str:
-    """Return the table for simulator/README.md."""
-    head = "| opcode | forms | qualifiers | types | also taken |\n| --- | ---: | --- | --- | --- |"
-    body = [
-        f"| `{row.opcode}` | {row.count} | {_listed(row.qualifiers)} | {_listed(row.types)} | {_listed(row.neutral)} |"
-        for row in found
-    ]
-    return "\n".join([head, *body])
-
-
 def text(found: Sequence[Row]) -> str:
-    """Return a line for each opcode, for a terminal."""
+    """Return a line for each opcode: its number of forms, qualifiers and types, and qualifiers that change no form."""
     width = max(len(row.opcode) for row in found)
-    return "\n".join(
-        f"{row.opcode:<{width}}  {row.count:>4}  {' '.join(f'.{word}' for word in (*row.qualifiers, *row.types))}"
-        for row in found
-    )
+    lines = []
+    for row in found:
+        also = f"  also {_listed(row.neutral)}" if row.neutral else ""
+        lines.append(f"{row.opcode:<{width}}  {row.count:>4}  {_listed((*row.qualifiers, *row.types))}{also}".rstrip())
+    return "\n".join(lines)
 
 
 def _listed(words: Sequence[str]) -> str:
-    return " ".join(f"`.{word}`" for word in words)
+    return " ".join(f".{word}" for word in words)

@@ -65,7 +65,7 @@ class SimulatorOptions:
     that nothing orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the
     schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such
     choices to run by, as far as they go (run/replayed.py). clock: what steps cost, of a world that measures its
-    launches (SimulatedWorld.profiles); keeps_spans: with the timeline of all warps.
+    launches (SimulatedWorld.profiles).
     """
 
     arch: str = "sm_90a"
@@ -82,7 +82,6 @@ class SimulatorOptions:
     follows: tuple[Choice, ...] | None = None
     memory: str = Memory.strong
     clock: Costs | None = None
-    keeps_spans: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -165,7 +164,7 @@ class SimulatedWorld:
             return None
         from simulator.clock.clock import Clock
 
-        return Clock(self.space, self.options.clock, self.options.keeps_spans)
+        return Clock(self.space, self.options.clock)
 
     # For the world's owner
 

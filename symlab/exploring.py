@@ -13,8 +13,7 @@ from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
 from simulator.options import Granularity, Memory, Schedule
-from symlab.arguments import Variables
-from symlab.launching import Brought, Kernel, Shape, adapted, brought_launch, run_on_rank
+from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
 
 if TYPE_CHECKING:
@@ -31,8 +30,9 @@ __tracebackhide__ = True
 
 DEADLINE_S = 120.0
 
-_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions", "arch")
-"""Arguments of a launch that explore() takes beside those that it names itself."""
+_OF_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions")
+_OF_WORLD = ("arch", "gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
+"""Arguments of a launch and of symlab.world that explore() takes beside those that it names itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,68 +154,70 @@ def explore(
     >>> done.found.failure.kind, done.found.switches
     ('wrong output', 0)
     """
-    _check(schedule, granularity, seeds, seconds, shrink_s, processes)
+    how = _How(schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
     kept = None if replay is None else _kept(Path(replay))
     launch = ({} if kept is None else _of_file(kept)) | launch
-    work, options = _brought(kernel, ranks, (grid, block), buffers, arguments, **launch)
+    of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
+    work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
     subject = BroughtSubject(work, ranks, options, {}, deadline_s)
     _refuse_other_world(subject, kept, replay)
     subject = replace(subject, expected=_expected(subject, expected))
     if kept is not None:
         return _repeated(subject, kept)
-    return _explored(subject, schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
+    return _explored(subject, how)
 
 
-def _brought(
-    kernel: Kernel,
-    ranks: int,
-    extents: tuple[Any, Any],
-    buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
-    *,
-    local: Sequence[str] = (),
-    variables: Variables | Callable[[int], Variables] | None = None,
-    entry: str | None = None,
-    shared_bytes: int = 0,
-    cluster: int | tuple[int, int, int] = 1,
-    cooperative: bool = False,
-    assumptions: Sequence[str] = (),
-    arch: str | None = None,
-    **how: Any,
-) -> tuple[Brought, SimulatorOptions]:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How to search, by the arguments of explore(). RequestError for what is not possible."""
+
+    schedule: str
+    granularity: str
+    first_seed: int
+    seeds: int | None
+    seconds: float | None
+    shrink_s: float
+    processes: int | None
+
+    def __post_init__(self) -> None:
+        schedules = ("random", "adversarial", "both")
+        if self.schedule not in schedules:
+            raise RequestError(f"schedule is {self.schedule!r} (schedule), give one of {', '.join(schedules)}")
+        if self.granularity not in tuple(Granularity):
+            known = ", ".join(Granularity)
+            raise RequestError(f"granularity is {self.granularity!r} (granularity), give one of {known}")
+        for name in ("seeds", "processes"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise RequestError(f"{name} is {value!r} ({name}), give 1 or more")
+        for name in ("seconds", "shrink_s"):
+            given = getattr(self, name)
+            if given is not None and not 0 <= given < float("inf"):
+                raise RequestError(f"{name} is {given!r} ({name}), give seconds, 0 or more")
+
+
+def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought, SimulatorOptions]:
     """The launch, and how its worlds are made. how: of symlab.world."""
-    known = ("gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
     for name in how:
-        if name not in known:
-            raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*known, *_LAUNCH])}")
-    opened = world(ranks, arch=arch, **how)  # before anything is compiled: it refuses what is not possible
-    arch = arch if how.get("gpu") is None else opened.request.arch
-    shape = Shape(*extents, shared_bytes, cluster, cooperative, assumptions)
-    most = opened.request.heap_bytes
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
-    options = simulator_options(world(ranks, arch=arch or work.executable.arch, **how).request)
+        if name not in _OF_WORLD:
+            raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*_OF_WORLD, *_OF_LAUNCH])}")
+    opened = world(ranks, **how)  # before anything is compiled: it refuses what is not possible
+    arch = how.get("arch") if how.get("gpu") is None else opened.request.arch
+    work = brought_launch(asked, ranks, arch, opened.request.heap_bytes)
+    options = simulator_options(world(ranks, **{**how, "arch": arch or work.executable.arch}).request)
     return _adapted(work, options), options
 
 
-def _explored(
-    subject: BroughtSubject,
-    schedule: str,
-    granularity: str,
-    first_seed: int,
-    seeds: int | None,
-    seconds: float | None,
-    shrink_s: float,
-    processes: int | None,
-) -> Exploration:
+def _explored(subject: BroughtSubject, how: _How) -> Exploration:
     from runner.explore.command import SECONDS, schedules_of
     from runner.explore.found import shrunk
     from runner.explore.progress import Progress
     from runner.explore.search import Plan, Search
     from runner.launch.workers import usable_cores
 
-    seconds = SECONDS if seconds is None and seeds is None else seconds
-    processes = processes or usable_cores()
-    plan = Plan((subject,), schedules_of(schedule), granularity, first_seed, seeds, seconds, processes)
+    seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
+    schedules, processes = schedules_of(how.schedule), how.processes or usable_cores()
+    plan = Plan((subject,), schedules, how.granularity, how.first_seed, how.seeds, seconds, processes)
     progress = Progress(plan, sys.stderr)
     searched = Search(plan, progress.tell).run()
     progress.end()
@@ -229,7 +231,7 @@ def _explored(
         raise RequestError(f"the search is incomplete: {searched.lost[0]} (processes), repeat it with processes=1")
     if searched.found is not None:
         trial, failure = searched.found
-        kept, interrupt = shrunk(subject, trial.order, failure, shrink_s)
+        kept, interrupt = shrunk(subject, trial.order, failure, how.shrink_s)
         if interrupt is not None:
             raise interrupt
     return Exploration(kept, searched.runs, searched.seconds, tuple(searched.undecided))
@@ -276,27 +278,6 @@ def _repeated(subject: BroughtSubject, kept: Found) -> Exploration:
         )
     undecided = tuple(one for one in (ran.undecided, other_kernel(subject, kept), difference) if one)
     return Exploration(found, 1, time.monotonic() - started_s, undecided)
-
-
-def _check(
-    schedule: str,
-    granularity: str,
-    seeds: int | None,
-    seconds: float | None,
-    shrink_s: float,
-    processes: int | None,
-) -> None:
-    schedules = ("random", "adversarial", "both")
-    if schedule not in schedules:
-        raise RequestError(f"schedule is {schedule!r} (schedule), give one of {', '.join(schedules)}")
-    if granularity not in tuple(Granularity):
-        raise RequestError(f"granularity is {granularity!r} (granularity), give one of {', '.join(Granularity)}")
-    for name, value in (("seeds", seeds), ("processes", processes)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise RequestError(f"{name} is {value!r} ({name}), give 1 or more")
-    for name, seconds_given in (("seconds", seconds), ("shrink_s", shrink_s)):
-        if seconds_given is not None and not 0 <= seconds_given < float("inf"):
-            raise RequestError(f"{name} is {seconds_given!r} ({name}), give seconds, 0 or more")
 
 
 def _adapted(work: Brought, options: SimulatorOptions) -> Brought:

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
 from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
-from memory.tensor import SymmetricTensor
 from reports.table.text import counted
 from runner.custom.functions import FunctionLaunch, Input, compiled_function, function_call
 from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
-from runner.custom.parameters import fits
+from runner.custom.parameters import PtxParameter, refuses_values
+from runner.custom.program import CustomMemory, address_of, allocate_buffers, publish
 from runner.request.sizes import format_bytes
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
 from symlab.arguments import (
@@ -51,15 +51,23 @@ Kernel = str | Path | Compiled | Executable | Callable[..., Any]
 """PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a kernel is launched, as far as it is given: see memory.fabric.Launch. assumptions: what the kernel relies on
-    beyond PTX (cases/assumptions.py)."""
+Extents = int | tuple[int, int, int]
 
-    grid: int | tuple[int, int, int] | None = None
-    block: int | tuple[int, int, int] | None = None
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A launch as a user gives it: see World.launch. grid and block None: left out."""
+
+    kernel: Kernel
+    buffers: Mapping[str, Any]
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]]
+    grid: Extents | None = None
+    block: Extents | None = None
+    local: Sequence[str] = ()
+    variables: Variables | Callable[[int], Variables] | None = None
+    entry: str | None = None
     shared_bytes: int = 0
-    cluster: int | tuple[int, int, int] = 1
+    cluster: Extents = 1
     cooperative: bool = False
     assumptions: Sequence[str] = ()
 
@@ -84,28 +92,18 @@ class Brought:
 # From what the user gives
 
 
-def brought_launch(
-    kernel: Kernel,
-    ranks: int,
-    shape: Shape,
-    buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
-    local: Sequence[str] = (),
-    entry: str | None = None,
-    arch: str | None = None,
-    variables: Variables | Callable[[int], Variables] | None = None,
-    heap_bytes: int | None = None,
-) -> Brought:
-    """Return the launch that the arguments of World.launch describe. arch: to compile for; None: what the PTX says,
-    sm_90a for a function. heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared.
-    ValueError for whatever can't be."""
+def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes: int | None = None) -> Brought:
+    """Return the launch that is asked for. arch: to compile for; None: what the PTX says, sm_90a for a function.
+    heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared. ValueError for whatever
+    can't be."""
+    kernel, buffers, arguments = asked.kernel, asked.buffers, asked.arguments
     if not isinstance(buffers, Mapping):
         raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
     if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
         raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
     if heap_bytes is not None:
         _check_fit(buffers, heap_bytes)
-    specs, contents = _buffers(buffers, ranks, local)
+    specs, contents = _buffers(buffers, ranks, asked.local)
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
         raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
@@ -115,38 +113,35 @@ def brought_launch(
             check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    values = variable_values(variables or {}, ranks, {spec.name: spec for spec in specs})
-    granted = checked_assumptions(shape.assumptions)
+    values = variable_values(asked.variables or {}, ranks, {spec.name: spec for spec in specs})
+    granted = checked_assumptions(asked.assumptions)
     if is_function(kernel):
-        made = _of_function(kernel, entry, arch, shape, specs, contents, parsed)
+        made = _of_function(asked, arch, specs, contents, parsed)
         return replace(made, executable=replace(made.executable, assumptions=granted), variables=values)
-    executable = _executable(kernel, entry)
+    executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
     for each in parsed:
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)
-    parsed = tuple(_fitting(executable, each) for each in parsed)
-    return Brought(executable, _launch(kernel, executable, shape), specs, contents, parsed, variables=values)
+        _check_fitting(executable, each)
+    return Brought(executable, _launch(asked, executable), specs, contents, parsed, variables=values)
 
 
 def _of_function(
-    function: Any,
-    entry: str | None,
+    asked: Asked,
     arch: str | None,
-    shape: Shape,
     specs: tuple[BufferSpec, ...],
     contents: Mapping[str, tuple[torch.Tensor | None, ...]],
     parsed: Sequence[Sequence[BroughtArgument]],
 ) -> Brought:
     """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
-    if entry is not None:
+    function: Any = asked.kernel
+    if asked.entry is not None:
         raise ValueError("a function has one kernel (entry), leave it out")
     name = getattr(function, "__name__", type(function).__name__)
     by_name = {spec.name: spec for spec in specs}
-    given = {"grid": shape.grid, "block": shape.block}
-    given = {what: value for what, value in given.items() if value is not None}
-    given |= {"shared_bytes": shape.shared_bytes} if shape.shared_bytes else {}
-    given |= {"cluster": shape.cluster} if shape.cluster != 1 else {}
+    usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1}
+    given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
         calls = [
             function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
@@ -167,9 +162,9 @@ def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
     return argument
 
 
-def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
+def _launch(asked: Asked, executable: Executable) -> Launch:
     """The launch, with what the kernel itself says of its grid and block where they are left out."""
-    grid, block = shape.grid, shape.block
+    kernel, grid, block = asked.kernel, asked.grid, asked.block
     if isinstance(kernel, Compiled):
         grid = kernel.launch.grid if grid is None else grid
         block = kernel.launch.block if block is None else block
@@ -177,7 +172,7 @@ def _launch(kernel: Kernel, executable: Executable, shape: Shape) -> Launch:
         block = parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Launch(grid, block, shape.shared_bytes, shape.cluster, cooperative=shape.cooperative)
+    return Launch(grid, block, asked.shared_bytes, asked.cluster, cooperative=asked.cooperative)
 
 
 def check_block(brought: Brought, most_bytes: int) -> None:
@@ -321,27 +316,13 @@ def _dtype_name(name: str, dtype: Any) -> str:
     return known
 
 
-def _fitting(executable: Executable, given: Sequence[BroughtArgument]) -> tuple[BroughtArgument, ...]:
-    """The arguments. ValueError if they are not the kernel's parameters in number and size."""
+def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
+    """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    if len(given) != len(parameters):
-        raise ValueError(
-            f"{executable.name} has {counted(len(parameters), 'parameter')}, and {len(given)} were given (arguments), "
-            "give one for each"
-        )
-    for number, (parameter, argument) in enumerate(zip(parameters, given, strict=True)):
-        if parameter.size_bytes != size_bytes_of(argument):
-            raise ValueError(
-                f"parameter {number} of {executable.name} is {parameter.type} of {parameter.size_bytes} bytes, and "
-                f"argument {number} has {size_bytes_of(argument)} (arguments), give a value of that size"
-            )
-        if isinstance(argument, ArgumentSpec) and not fits(argument.kind, parameter.type):
-            wanted = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
-            raise ValueError(
-                f"parameter {number} of {executable.name} is .{parameter.type}, and argument {number} is "
-                f"{argument.kind} (arguments), give {wanted}"
-            )
-    return tuple(given)
+    values = [(one.kind if isinstance(one, ArgumentSpec) else "bytes", size_bytes_of(one)) for one in given]
+    wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
+    if unfit := refuses_values(executable.name, wanted, values):
+        raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
 
 
 # The kernel
@@ -397,24 +378,6 @@ def _of_ptx(given: str | Path, entry: str | None) -> Executable:
 # On a rank
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What a launch holds on a rank: its buffers, tables of peers' addresses, and structs that pointers lead to."""
-
-    fabric: Fabric
-    pool: SymmetricPool
-    tensors: dict[str, SymmetricTensor] = field(default_factory=dict)
-    tables: dict[str, SymmetricTensor] = field(default_factory=dict)
-    structs: int = 0
-
-    def local(self, name: str, content: torch.Tensor) -> SymmetricTensor:
-        """Memory that only this rank reaches, with its content. Collective: all ranks allocate as much."""
-        made = self.pool.tensor(tuple(content.shape), content.dtype, name=name)
-        made.write(content)
-        self.fabric.declare_local(made.region)
-        return made
-
-
 @dataclass(frozen=True, slots=True)
 class OnRank:
     """What a rank's buffers hold after a launch, as host copies, and how many of their elements were never written, in
@@ -426,90 +389,78 @@ class OnRank:
 
 def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
     """Launch once on this rank, together with all others."""
-    import torch
-
-    work = adapted(brought, fabric.traits)
+    work, function = adapted(brought, fabric.traits), brought.function
+    variables = work.variables[fabric.rank] if work.variables else ()
+    own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
+    if function is not None:
+        own = tuple(one.argument for one in function.inputs[fabric.rank])
+    named = [buffer for one in [*own, *(one.value for one in variables)] for buffer in buffers_of(one)]
+    tables = dict.fromkeys(name for kind, name in named if kind == "peers")
     with SymmetricPool(fabric) as pool:
-        memory = _Memory(fabric, pool)
-        for spec in work.buffers:
-            made = memory.tensors[spec.name] = pool.tensor(spec.shape, DTYPES[spec.dtype], name=spec.name)
-            if not spec.symmetric:
-                fabric.declare_local(made.region)
-            content = work.contents[spec.name][fabric.rank]
-            if content is not None:
-                made.write(content)
-        function = work.function
-        own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
-        if function is not None:
-            own = tuple(one.argument for one in function.inputs[fabric.rank])
-        variables = work.variables[fabric.rank] if work.variables else ()
-        named = [*own, *(one.value for one in variables)]
-        for name in dict.fromkeys(name for one in named for kind, name in buffers_of(one) if kind == "peers"):
-            addresses = torch.tensor(memory.tensors[name].peer_addresses(), dtype=torch.int64)
-            memory.tables[name] = memory.local(f"peers of {name}", addresses)
+        memory = allocate_buffers(pool, work.buffers, tables, fabric.world_size, 0)
+        for name, placed in memory.buffers.items():
+            if (content := work.contents[name][fabric.rank]) is not None:
+                placed.write(fabric, content)
+        publish(fabric, work.buffers, memory)
+        bound = _Bound(fabric, pool, memory)
         launch = work.launch if function is None else function.by_rank[fabric.rank].launch
         if function is None:
-            arguments = tuple(_bound(one, memory) for one in own)
+            arguments = tuple(map(bound.argument, own))
         else:
-            arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
+            arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
         for one in variables:
-            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(_bound(one.value, memory)))
+            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(bound.argument(one.value)))
         fabric.synchronize()
         fabric.barrier()
         fabric.launch(work.executable, launch, arguments)
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
-        unwritten = {name: _unwritten(fabric, tensor) for name, tensor in memory.tensors.items()}
-        return OnRank(
-            {name: tensor.read().clone() for name, tensor in memory.tensors.items()},
-            {name: count for name, count in unwritten.items() if count is not None},
-        )
-
-
-def _unwritten(fabric: Fabric, tensor: SymmetricTensor) -> int | None:
-    """The number of a tensor's elements with bytes that were never written, None if the fabric can't tell."""
-    found = fabric.never_written(tensor.region)
-    return None if found is None else int(found[: tensor.size_bytes].view(tensor.numel, -1).any(dim=1).sum())
+        outputs, unwritten = {}, {}
+        for spec in work.buffers:
+            region = memory.buffers[spec.name].tensor.region
+            content = fabric.read(region, 0, spec.size_bytes).view(DTYPES[spec.dtype]).view(spec.shape)
+            outputs[spec.name] = content.clone()
+            if (found := fabric.never_written(region)) is not None:
+                unwritten[spec.name] = int(found[: spec.size_bytes].view(spec.numel, -1).any(dim=1).sum())
+        return OnRank(outputs, unwritten)
 
 
 def _packed(argument: Argument) -> bytes:
     return PACKINGS[argument.kind].pack(argument.value)
 
 
-def _address(one: Input, memory: _Memory) -> int:
-    """The address that an input of a function's host code is on this rank."""
-    argument = one.argument if one.peer is None else PeerArgument(one.argument.buffer, one.peer)
-    return int(_bound(argument, memory).value)
+@dataclass(slots=True)
+class _Bound:
+    """Values of arguments on this rank; structs that pointers lead to are counted."""
 
+    fabric: Fabric
+    pool: SymmetricPool
+    memory: CustomMemory
+    structs: int = 0
 
-def _bound(argument: BroughtArgument, memory: _Memory) -> Argument:
-    """The value of an argument on this rank."""
-    fabric, tensors = memory.fabric, memory.tensors
-    if isinstance(argument, PeerArgument):
-        return Argument("address", tensors[argument.buffer].peer(argument.rank).address)
-    if isinstance(argument, StructArgument):
-        offsets, size_bytes = layout(argument)
-        content = bytearray(size_bytes)
-        for offset, member in zip(offsets, argument.members, strict=True):
-            raw = _packed(_bound(member, memory))
-            content[offset : offset + len(raw)] = raw
-        return Argument("bytes", bytes(content))
-    if isinstance(argument, PointerArgument):
-        pointed = _as_tensor(_bound(argument.target, memory))
-        memory.structs += 1
-        return Argument("address", memory.local(f"struct {memory.structs} of the arguments", pointed).address)
-    address = 0
-    if argument.kind == "peers":
-        address = memory.tables[argument.buffer].address
-    elif argument.kind == "multicast":
-        address = tensors[argument.buffer].multicast().address
-    elif argument.buffer:
-        address = tensors[argument.buffer].address
-    return argument.bound(fabric.rank, fabric.world_size, address)
+    def argument(self, given: BroughtArgument) -> Argument:
+        """Return the value of an argument. Collective where it is a pointer: all ranks allocate as much."""
+        if isinstance(given, PeerArgument):
+            one = Input(ArgumentSpec("address", given.buffer), given.rank)
+            return Argument("address", address_of(one, self.memory))
+        if isinstance(given, StructArgument):
+            offsets, size_bytes = layout(given)
+            content = bytearray(size_bytes)
+            for offset, member in zip(offsets, given.members, strict=True):
+                raw = _packed(self.argument(member))
+                content[offset : offset + len(raw)] = raw
+            return Argument("bytes", bytes(content))
+        if isinstance(given, PointerArgument):
+            return Argument("address", self._pointed(_packed(self.argument(given.target))))
+        address = address_of(Input(given), self.memory)
+        return given.bound(self.fabric.rank, self.fabric.world_size, address)
 
+    def _pointed(self, content: bytes) -> int:
+        """The address of bytes in memory that only this rank reaches."""
+        import torch
 
-def _as_tensor(argument: Argument) -> torch.Tensor:
-    """Its bytes as a host tensor."""
-    import torch
-
-    return torch.frombuffer(bytearray(_packed(argument)), dtype=torch.uint8)
+        self.structs += 1
+        made = self.pool.bytes(len(content), name=f"struct {self.structs} of the arguments")
+        made.write(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+        self.fabric.declare_local(made.region)
+        return made.address

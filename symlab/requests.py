@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cases.case import Case
+from cases.documents import decoded
 from cases.record.record import RecordedRequest
 from kernels.baselines import Baseline
 from kernels.catalogue import ALL_SPECS
@@ -95,7 +96,7 @@ def run_request(
         "configuration": configuration,
         "resolved": {name: getattr(named, name) for name in ("dtype", "accumulator", "reduction")},
     }
-    return RunRequest(named, RecordedRequest.read(scrubbed_values(asked)))
+    return RunRequest(named, decoded(RecordedRequest, scrubbed_values(asked), "request"))
 
 
 def checked(values: Mapping[str, Any]) -> Request:

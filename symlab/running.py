@@ -18,7 +18,6 @@ from runner.command.means import Job, check_of, outcomes_of, usual_means
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
 from runner.records.scrub import scrubbed_record
-from runner.records.store import StoreError
 from runner.request.schema import Schema
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
@@ -108,7 +107,7 @@ def run(
     how["check"] = {"results": check, "races": races}
     asked = run_request(case, spec, where.request, where.section, **how, timing={"mode": timing})
     tensors = _Tensors(given, outputs)
-    surroundings = Surroundings(capture, _NoFolder())
+    surroundings = Surroundings(capture, None)
     brought = (spec,) if isinstance(spec, KernelSpec) else ()
     job = Job(asked.request, (case,), fabrics.settings(where.request), surroundings.now, asked.asked, brought)
     with contextlib.nullcontext() if world is not None else where, where.lent() as inner:
@@ -165,10 +164,3 @@ class _Tensors:
         if self._brings_output:
             self.outputs = tuple(outcome.output for outcome in outcomes)
         return check_of(contestant, outcomes, request)
-
-
-class _NoFolder:
-    """Records that lie in no folder: the sources' difference can't be kept beside them."""
-
-    def write_difference(self, text: str) -> dict[str, Any]:
-        raise StoreError("a record of the Python API lies in no folder")

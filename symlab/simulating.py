@@ -12,7 +12,7 @@ from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
 from symlab.arguments import Variables
-from symlab.launching import Brought, Kernel, Shape, brought_launch
+from symlab.launching import Asked, Brought, Kernel, brought_launch
 from symlab.seeds import told
 from symlab.worlds import Launched, world
 
@@ -129,10 +129,23 @@ def simulate(
     """
     how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
-    numbers, asked = _seeds(schedule, memory, seeds), world(ranks, arch=arch, **how).request
-    arch, most = (arch if gpu is None else asked.arch), asked.heap_bytes
-    shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
-    work = brought_launch(kernel, ranks, shape, buffers, arguments, local, entry, arch, variables, most)
+    numbers, made = _seeds(schedule, memory, seeds), world(ranks, arch=arch, **how).request
+    arch = arch if gpu is None else made.arch
+    asked = Asked(
+        kernel,
+        buffers,
+        arguments,
+        grid,
+        block,
+        local,
+        variables,
+        entry,
+        shared_bytes,
+        cluster,
+        cooperative,
+        assumptions,
+    )
+    work = brought_launch(asked, ranks, arch, made.heap_bytes)
     how |= {"arch": arch or work.executable.arch}
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 

@@ -30,13 +30,13 @@ from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
 from symlab.arguments import Variables
 from symlab.compiling import Compiled
-from symlab.launching import Brought, Kernel, Shape, brought_launch, check_block, is_function, run_on_rank
+from symlab.launching import Asked, Brought, Kernel, brought_launch, check_block, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments, with_arguments
 
 if TYPE_CHECKING:
     import torch
 
-    from runner.case.binding import Binding
+    from runner.case.binding import BoundKernel
     from runner.world.world import World as RunnerWorld
 
 __tracebackhide__ = True
@@ -208,9 +208,21 @@ class World:
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
         arch = self._arch() if is_function(kernel) else None
-        shape = Shape(grid, block, shared_bytes, cluster, cooperative, assumptions)
-        heap_bytes = self.request.heap_bytes
-        work = brought_launch(kernel, self.ranks, shape, buffers, arguments, local, entry, arch, variables, heap_bytes)
+        asked = Asked(
+            kernel,
+            buffers,
+            arguments,
+            grid,
+            block,
+            local,
+            variables,
+            entry,
+            shared_bytes,
+            cluster,
+            cooperative,
+            assumptions,
+        )
+        work = brought_launch(asked, self.ranks, arch, self.request.heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None
         return self.launch_brought(work, seed, deadline_s)
 
@@ -459,13 +471,12 @@ class Rank:
 
         Raises ValueError for a case that the kernel can't run on this fabric, with the reason.
         """
-        from runner.case.allocation import GUARD_BYTES
         from runner.case.binding import bind
 
         case = kernel.case
         if refusal := refuses(kernel.kernel, collective(case.op), case, self.traits):
             raise ValueError(str(refusal))
-        return Bound(self, kernel, bind(self.fabric, pool, kernel.kernel, case, GUARD_BYTES, patience_s))
+        return Bound(self, kernel, bind(self.fabric, pool, kernel.kernel, [case], [kernel.executable], patience_s))
 
 
 class Bound:
@@ -475,7 +486,7 @@ class Bound:
     for launches back to back.
     """
 
-    def __init__(self, rank: Rank, kernel: Compiled, binding: Binding) -> None:
+    def __init__(self, rank: Rank, kernel: Compiled, binding: BoundKernel) -> None:
         self._rank = rank
         self._kernel = kernel
         self._binding = binding
@@ -491,7 +502,7 @@ class Bound:
         """Copy a 1-D tensor of the case's dtype into this rank's input. ValueError for another dtype or length."""
         from cases.dtypes import DTYPES
 
-        case, source = self._kernel.case, self._binding.input
+        case, source = self._kernel.case, self._binding.inputs[0]
         numel, dtype = source.size_bytes // case.itemsize, DTYPES[case.dtype]
         if data.dtype != dtype or data.shape != (numel,):
             raise ValueError(
@@ -507,22 +518,18 @@ class Bound:
             fabric.synchronize()
             fabric.barrier()
             self._is_published = True
-        fabric.launch(self._kernel.executable, self._kernel.launch, self._binding.arguments)
+        self._binding.launch(0)
 
     def read(self) -> torch.Tensor:
         """Wait for this rank's launches, and return a host copy of its output: 1-D, of the case's dtype.
 
         Raises Deadlock if the kernel gave up waiting for another rank.
         """
-        from cases.dtypes import DTYPES
-        from runner.case.binding import status_report
-
         fabric = self._rank.fabric
         fabric.synchronize()
-        if report := status_report(fabric, self._binding.workspaces):
+        if report := self._binding.trouble():
             raise Deadlock(report, rank=fabric.rank)
-        content = self._binding.output.inspect(fabric).cpu().clone()
-        return content.view(DTYPES[self._kernel.case.dtype])
+        return self._binding.output(0).cpu().clone()
 
 
 def _argument(index: int, value: KernelArgument) -> Argument:

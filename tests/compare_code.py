@@ -28,8 +28,6 @@ from rich.table import Table
 
 from cases.case import Case
 from kernels.catalogue import SPECS, find
-from kernels.matrix import proofs
-from kernels.matrix.codes import code_over
 from kernels.matrix.variants import variants
 from kernels.spec import KernelSpec
 
@@ -72,25 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("commit", metavar="COMMIT", help="a commit, tag or branch of this repository")
     parser.add_argument("--kernel", action="append", help="only this one, such as all_reduce/one_shot; may be repeated")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="every cell that a kernel takes, not a covering choice")
-    which.add_argument(
-        "--carry", action="store_true", help="write the code into the proofs of that commit, for kernels that are equal"
-    )
+    parser.add_argument("--all", action="store_true", help="every cell that a kernel takes, not a covering choice")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep compiled kernels there (a temporary folder)")
     options = parser.parse_args(arguments)
     try:
         specs = tuple(map(find, options.kernel)) if options.kernel else SPECS
-        commit = commit_of(options.commit)
-        then, now = compared(specs, commit, options.cache, every=options.all)
+        then, now = compared(specs, commit_of(options.commit), options.cache, every=options.all)
     except ValueError as error:
         print(f"compare_code: error: {error}", file=sys.stderr)
         return 2
-    differing = show(specs, then, now)
-    if options.carry:
-        for line in carry(proofs.PLACE, specs, then, now, commit):
-            print(line)
-    return 1 if differing else 0
+    return 1 if show(specs, then, now) else 0
 
 
 def commit_of(name: str) -> str:
@@ -232,37 +221,6 @@ def _differences(labels: Sequence[str], then: Compiled, now: Compiled, name: str
         texts.append(f"{label} ({'; '.join(reasons)})" if reasons else label)
     more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
     return f"{len(labels)} differ: {', '.join(texts)}{more}" if labels else ""
-
-
-def carry(folder: Path, specs: Sequence[KernelSpec], then: Compiled, now: Compiled, commit: str) -> Iterator[str]:
-    """Write the code into the proofs of a commit in a folder, kernel by kernel, and say what became of each.
-
-    A kernel's code is carried over only where the proof's sources are those of the commit, so that what was compiled
-    is what ran, and where the code is equal to today's. Code that a proof has stays.
-    """
-    for path in sorted(folder.glob("*.json")):
-        proof = proofs.read(path)
-        if not commit.startswith(proof.commit):
-            yield f"{path.name}: of commit {proof.commit}, left as it is"
-            continue
-        found: dict[str, proofs.Tally] = {}
-        left = []
-        for name in sorted({spec.name for spec in specs} & set(proof.specs)):
-            tally = proof.specs[name]
-            if tally.code is not None:
-                left.append(f"{name}: it has its code")
-            elif tally.sources != then.sources.get(name):
-                left.append(f"{name}: its sources were not those of the commit")
-            elif then.differing(now, name):
-                left.append(f"{name}: its code differs today")
-            else:
-                found[name] = dataclasses.replace(tally, code=code_over(then.codes[name]))
-        if found:
-            origin = f"compiled later from git, commit {commit[:12]}"
-            carried = dataclasses.replace(proof, specs={**proof.specs, **found}, code_from=origin)
-            path.write_text(proofs.written(carried), encoding="utf-8")
-        yield f"{path.name}: the code of {len(found)} of {len(proof.specs)} kernels was carried over"
-        yield from (f"{path.name}: not carried over: {line}" for line in left)
 
 
 def _ended(signal_number: int, _: object) -> None:

@@ -39,7 +39,6 @@ UNMEASURED_S = 1.4
 
 MANY_CASES = 24
 PARTS = 8
-KERNELS_AT_A_TIME = 8
 CHANGED_SHARE = 0.75
 """Of the time, for what changed; the rest rotates."""
 
@@ -169,38 +168,32 @@ def rotating(names: Iterable[str], commit: str) -> list[str]:
 
 
 def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str, minutes: float, cores: int) -> Choice:
-    """The rows that the time has room for, by known seconds: what changed, the most relevant first, then what rotates.
+    """The rows that the time has room for, by known seconds: what changed, the most relevant first, up to
+    CHANGED_SHARE; then what rotates. A file runs in one process, so that none takes longer than the time.
 
-    Of kernels whose code did not change, only some that rotate have their turn. A file runs in one process, so that
-    none takes longer than the time. What changed and found no room is left.
+    What changed and found no room is left.
     """
     order = {name: at for at, name in enumerate(rotating((row.name for row in rows), commit))}
-    turn = set(rotating({row.kernel for row in rows} - {""}, commit)[:KERNELS_AT_A_TIME])
     reasons = {row.name: why(row, passed.get(row.name)) for row in rows}
-    chosen: list[tuple[Row, Why]] = []
+    chosen: dict[str, tuple[Row, Why]] = {}
     total_s, by_file = 0.0, Counter[str]()
 
-    def take(row: Row, reason: Why, share: float) -> None:
+    def take(row: Row, reason: Why, limit_s: float) -> None:
         nonlocal total_s
-        fits = total_s + row.cost_s <= share * minutes * 60 * cores and by_file[row.file] + row.cost_s <= minutes * 60
-        if fits:
-            chosen.append((row, reason))
+        fits = total_s + row.cost_s <= limit_s and by_file[row.file] + row.cost_s <= minutes * 60
+        if fits and row.name not in chosen:
+            chosen[row.name] = (row, reason)
             total_s += row.cost_s
             by_file[row.file] += row.cost_s
 
-    def has_turn(row: Row) -> bool:
-        return not row.kernel or reasons[row.name] is Why.TESTS or row.kernel in turn
-
-    changed = [row for row in rows if reasons[row.name] is not None and has_turn(row)]
-    for row in sorted(changed, key=lambda one: (reasons[one.name], order[one.name])):
-        take(row, reasons[row.name] or Why.NEW, CHANGED_SHARE)
-    taken = {row.name for row, _ in chosen}
+    found = [(reason, order[row.name], row) for row in rows if (reason := reasons[row.name]) is not None]
+    changed = sorted(found, key=lambda one: one[:2])
+    for reason, _, row in changed:
+        take(row, reason, CHANGED_SHARE * minutes * 60 * cores)
     for row in sorted(rows, key=lambda one: order[one.name]):
-        if row.name not in taken and has_turn(row):
-            take(row, Why.ROTATES, 1.0)
-    taken = {row.name for row, _ in chosen}
-    left = [(row, reason) for row in rows if (reason := reasons[row.name]) is not None and row.name not in taken]
-    return Choice(tuple(chosen), tuple(left))
+        take(row, Why.ROTATES, minutes * 60 * cores)
+    left = [(row, reason) for reason, _, row in changed if row.name not in chosen]
+    return Choice(tuple(chosen.values()), tuple(left))
 
 
 def everything(rows: Sequence[Row], passed: Mapping[str, Sequence[str]]) -> Choice:

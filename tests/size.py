@@ -30,7 +30,7 @@ COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
     "product, code lines": 80_867,
     "the core, code lines": 80_867,
-    f"loaded by symlab {COMMAND}, code lines": 37_798,
+    f"loaded by symlab {COMMAND}, code lines": 38_462,
     "tests, code lines": 79_169,
     "Markdown, words": 56_590,
     "README.md, words": 2_517,
@@ -38,7 +38,7 @@ LIMITS = {
     "verbs of symlab --help": 23,
     "keys of symlab run --help": 61,
     "most parameters of a function": 14,
-    "most modules of ours that a file imports": 41,
+    "most modules of ours that a file imports": 42,
     "product files that name granularity": 22,
     "product files that name lead_in_calls": 10,
 }

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,49 +26,6 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 sys.exit(pytest.main(sys.argv[1:]))
 """
-
-
-def at_import(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
-    """The line and the name of each module that is imported as soon as a module is: not in functions, not for types."""
-    for one in body:
-        if isinstance(one, ast.Import):
-            yield from ((one.lineno, alias.name) for alias in one.names)
-        elif isinstance(one, ast.ImportFrom) and one.module and not one.level:
-            yield from ((one.lineno, f"{one.module}.{alias.name}") for alias in one.names)
-        elif not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            types_only = isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"
-            for field in () if types_only else ("body", "orelse", "handlers", "finalbody"):
-                yield from at_import(getattr(one, field, []))
-
-
-def needing(folder: Path) -> list[str]:
-    """Where Python files below a folder import an optional package as soon as they are imported."""
-    return [
-        f"{path.relative_to(folder)}:{line}: {name}"
-        for path in sorted(folder.rglob("*.py"))
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        for line, name in at_import(ast.parse(path.read_text(encoding="utf-8")).body)
-        if any(f"{name}.".startswith(f"{one}.") for one in OPTIONAL)
-    ]
-
-
-def test_no_module_needs_an_optional_package_to_be_imported() -> None:
-    packages = ("tests", "symlab", "runner", "kernels", "memory", "simulator", "reports", "cases")
-    assert {package: found for package in packages if (found := needing(ROOT / package))} == {}
-
-
-def test_an_import_that_would_break_collection_is_found(tmp_path: Path) -> None:
-    (tmp_path / "test_one.py").write_text(
-        "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    import joblib\n"
-        "def late():\n    import submitit\n"
-        "try:\n    from hydra_plugins.hydra_joblib_launcher.config import JobLibLauncherConf\n"
-        "except OSError:\n    import playwright.sync_api\n"
-    )
-    assert needing(tmp_path) == [
-        "test_one.py:7: hydra_plugins.hydra_joblib_launcher.config.JobLibLauncherConf",
-        "test_one.py:9: playwright.sync_api",
-    ]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -13,11 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import find
-from kernels.matrix.codes import codes
-from kernels.matrix.proofs import Proof, Tally, read, written
 from tests import compare_code
-from tests.compare_code import ROOT, Compiled, carry, main
+from tests.compare_code import ROOT, main
 from tests.patience import PATIENCE_S, until
 
 NAMES = ("barrier/peers", "barrier/multimem")
@@ -171,75 +167,3 @@ def test_nothing_is_left_behind_by_a_signal(repository: dict[str, str], tmp_path
     assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
     assert [one for one in children if Path(f"/proc/{one}").exists()] == []
-
-
-THEN = Compiled({NAMES[0]: "s0", NAMES[1]: "s1"}, {}, {NAMES[0]: {"a": "1"}, NAMES[1]: {"a": "2"}})
-COMMIT = "0123456789abcdef" * 2
-PROOF = Proof("4 x A", "2026-11-21", COMMIT[:7], {NAMES[0]: Tally(1, 0, (2,), "s0"), NAMES[1]: Tally(2, 0, (2,), "s1")})
-
-
-def carried(folder: Path, proof: Proof, then: Compiled, now: Compiled) -> tuple[Proof, list[str]]:
-    """A proof after its code was carried over, and what was said."""
-    path = folder / "a.json"
-    path.write_text(written(proof))
-    said = list(carry(folder, [find(name) for name in NAMES], then, now, COMMIT))
-    return read(path), said
-
-
-def test_equal_code_is_carried_over(tmp_path: Path) -> None:
-    proof, said = carried(tmp_path, PROOF, THEN, THEN)
-    assert proof.code_from == f"compiled later from git, commit {COMMIT[:12]}"
-    assert [one.code for one in proof.specs.values()] == [
-        compare_code.code_over({"a": "2"}) if name == NAMES[1] else compare_code.code_over({"a": "1"})
-        for name in proof.specs
-    ]
-    assert said == ["a.json: the code of 2 of 2 kernels was carried over"]
-    assert {name: dataclasses.replace(one, code=None) for name, one in proof.specs.items()} == PROOF.specs
-
-
-def test_other_code_is_not_carried_over(tmp_path: Path) -> None:
-    now = dataclasses.replace(THEN, codes={**THEN.codes, NAMES[1]: {"a": "3"}})
-    proof, said = carried(tmp_path, PROOF, THEN, now)
-    assert (proof.specs[NAMES[0]].code, proof.specs[NAMES[1]].code) == (compare_code.code_over({"a": "1"}), None)
-    assert said == [
-        "a.json: the code of 1 of 2 kernels was carried over",
-        "a.json: not carried over: barrier/multimem: its code differs today",
-    ]
-
-
-def test_code_that_a_proof_has_stays(tmp_path: Path) -> None:
-    specs = {name: dataclasses.replace(tally, code="sha256:own") for name, tally in PROOF.specs.items()}
-    proof, said = carried(tmp_path, dataclasses.replace(PROOF, specs=specs), THEN, THEN)
-    assert (proof.specs, proof.code_from) == (specs, "")
-    assert said[1:] == [f"a.json: not carried over: {name}: it has its code" for name in sorted(NAMES)]
-
-
-def test_code_that_could_not_be_compiled_is_not_carried_over(tmp_path: Path) -> None:
-    broken = dataclasses.replace(THEN, errors={NAMES[1]: {"b": "no"}})
-    proof, _ = carried(tmp_path, PROOF, broken, THEN)
-    assert proof.specs[NAMES[1]].code is None
-
-
-def test_a_proof_of_other_sources_than_the_commits_is_not_carried_over(tmp_path: Path) -> None:
-    proof, said = carried(
-        tmp_path, PROOF, dataclasses.replace(THEN, sources={NAMES[0]: "s0", NAMES[1]: "edited"}), THEN
-    )
-    assert proof.specs[NAMES[1]].code is None
-    assert "barrier/multimem: its sources were not those of the commit" in said[1]
-
-
-def test_a_proof_of_another_commit_stays_as_it_is(tmp_path: Path) -> None:
-    other = dataclasses.replace(PROOF, commit="fedcba9")
-    proof, said = carried(tmp_path, other, THEN, THEN)
-    assert proof == other
-    assert said == ["a.json: of commit fedcba9, left as it is"]
-
-
-@pytest.mark.slow
-def test_the_code_that_is_carried_over_is_the_code_that_is_compared(
-    temporary: Path, repository: dict[str, str]
-) -> None:
-    """What the tool makes of variants is what python -m kernels --codes writes."""
-    then, now = compare_code.compared([find(NAMES[0])], repository["older"])
-    assert compare_code.code_over(then.codes[NAMES[0]]) == codes()[NAMES[0]].code
-    assert now.differing(then, NAMES[0]) == []

@@ -80,6 +80,6 @@ def test_of_this_project() -> None:
     """The chains that matter: from a command's test to kernels that the catalogue loads by their names."""
     depends = Depends()
     found = depends.of_test("tests/runner/case/test_promises_kept.py")
-    assert {"kernels/all_gather/pull.py", "kernels/dsl/frame.py", "simulator/run/decode.py"} <= found
+    assert {"kernels/ways/pull.py", "kernels/dsl/frame.py", "simulator/run/decode.py"} <= found
     of_simulator = depends.of_test("tests/simulator/litmus/test_meet.py")
     assert not [one for one in of_simulator if one.startswith(("runner/", "reports/"))]

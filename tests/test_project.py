@@ -140,7 +140,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         ("reports/table/table.py", "import matplotlib", "only reports.figures imports matplotlib"),
         ("kernels/spec.py", "import cutlass", "import cutlass"),
         ("runner/case/program.py", "import mlflow", "only runner.track.send writes to mlflow"),
-        ("runner/world/world.py", "import nvshmem.core", "only memory.nvshmem and memory.driver import nvshmem"),
+        ("runner/world/world.py", "import nvshmem.core", "only memory.library and memory.driver import nvshmem"),
         ("simulator/fabric.py", "import omegaconf", "only the runner reads configurations"),
     ],
 )

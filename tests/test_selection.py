@@ -13,7 +13,7 @@ import pytest
 
 from tests import planned, selection
 from tests.layers import Durations
-from tests.selection import KERNELS_AT_A_TIME, MANY_CASES, Choice, Row, Why, choose, everything, kernel_of, said, why
+from tests.selection import MANY_CASES, Choice, Row, Why, choose, everything, kernel_of, why
 
 pytest_plugins = ["pytester"]
 CODES = {"all_reduce/one_shot": "sha256:1", "all_reduce/one_shot_rotated": "sha256:2"}
@@ -138,35 +138,10 @@ def test_what_is_unchanged_rotates_with_the_commit() -> None:
     assert not choose(rows, passed, "a", 1, 1).left
 
 
-def test_of_unchanged_kernels_some_have_their_turn() -> None:
-    kernels = [f"op/k{at}" for at in range(30)]
-    rows = [row(f"tests/a.py {name}", 0.1, name) for name in kernels]
-    passed = {one.name: ("own", "near", "-") for one in rows} | {"tests/a.py op/k7": ("-", "near", "far")}
-    turns = []
-    for commit in ("a", "b"):
-        found = names(choose(rows, passed, commit, 10, 2))
-        assert found[0] == "tests/a.py op/k7"
-        assert KERNELS_AT_A_TIME <= len(found) <= KERNELS_AT_A_TIME + 1
-        turns.append(set(found))
-    assert turns[0] != turns[1]
-
-
 def test_without_a_time_all_that_has_not_passed_runs() -> None:
     rows = [row("a"), row("b"), row("c", kernel="op/k")]
     assert names(everything(rows, {"a": NOW})) == ["b", "c"]
     assert names(everything(rows, {"a": NOW, "b": ("-", "near", "far"), "c": NOW})) == ["b"]
-
-
-def test_the_choice_and_what_is_left_are_printed_by_file() -> None:
-    choice = Choice(
-        ((row("tests/a.py op/k", 60), Why.TESTS), (row("tests/a.py op/l", 60), Why.TESTS)),
-        ((row("tests/b.py"), Why.FAR),),
-    )
-    lines = "\n".join(said(choice))
-    assert "2 rows run: 2 tests, about 2 core minutes" in lines
-    assert "its kernel's code, changed: tests/a.py (2)" in lines
-    assert "1 rows are left (make test-all runs them)" in lines
-    assert "tests/b.py" in lines
 
 
 def report(test: str, when: str = "call", **more: Any) -> Any:

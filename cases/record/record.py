@@ -15,7 +15,7 @@ them:
 - Findings exist only of a simulated run. Without them (None) a case was not checked for races, which says nothing of
   them; an empty list says that the checker found nothing.
 - A prediction stands only beside a timing: it is a model's word of a case that was measured.
-- The id is the one that the case gives by the rule of the record's schema (see cases.record.case).
+- The id is the case's.
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
 strings. Free-form parts (counters, settings, the leaves of environment and request) hold plain JSON values, finite
@@ -34,53 +34,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cases.documents import LATER, Open, Plain, decoded, encoded, parsed, plain
+from cases.case import Case
+from cases.documents import LATER, Plain, decoded, encoded, parsed, plain
+from cases.dtypes import ITEMSIZES
 from cases.finding import Finding, first_failing
-from cases.record.case import UNIFORM, wrong_id
-from cases.record.case import RecordedCase as RecordedCase
 from cases.record.prediction import PredictedTerms as PredictedTerms
 from cases.record.prediction import PredictedTime as PredictedTime
 from cases.record.prediction import RecordedPrediction as RecordedPrediction
 from cases.record.request import RecordedEnvironment as RecordedEnvironment
 from cases.record.request import RecordedRequest as RecordedRequest
-from cases.record.shared import PARTS, SHARED, SINCE, Find, Known, References, SharedError, not_here, text_in
+from cases.record.shared import PARTS, Find, Known, References, SharedError, not_here, text_in
 from cases.record.timing import LinkLimit as LinkLimit
 from cases.record.timing import Timing as Timing
+from cases.refusal import Refusal
+from cases.stress import NO_STRESS
 
 SCHEMA_VERSION = 8
-"""What is written today. Raised when records have something that a reader of before would not know. A reader refuses
-what is newer than itself, and reads what is older:
+"""What is written today. Raised when records have something that a reader of before would not know."""
 
-- 1 had another Timing, of which no record was ever made, and no library.
-- 2 has all but the digests of inputs and outputs in its check.
-- 3 has all but a refusal, and its case may have keys that are unknown here.
-- 4 has all but findings (it was not checked for races) and the stress of its case.
-- 5 has its environment and its request in full.
-- 6 refers to them in a command's folder and in bundles (cases/record/shared.py); no timing names a library's kernels.
-- 7 has all but the counts per peer of its case, and predictions beside its timings.
-- 8 is this one.
+PUBLISHED_SCHEMA = 2
+"""That of the first published records, which are read, too, and written again as they were: the case has no stress, and
+environment and request are given in full, not by reference (cases/record/shared.py). No record between is known."""
 
-A record that was read says which it is, and is written again as that, with the keys that it had in their order: the
-same to the byte."""
+SCHEMAS = (PUBLISHED_SCHEMA, SCHEMA_VERSION)
 
-_REFUSALS_SINCE = _CLOSED_CASES_SINCE = 4
-"""The first schema with Record.refusal, and the first whose case has no unknown keys."""
-
-_FINDINGS_SINCE = 5
-"""The first schema with Record.findings."""
-
-_LIBRARYS_KERNELS_SINCE = 7
-"""The first schema with Timing.kernels."""
-
-_PREDICTIONS_SINCE = 8
-"""The first schema with Record.prediction."""
-_COUNTS_SINCE = 8
-"""The first schema with RecordedCase.counts."""
-
-WHOLE_SINCE = 6
+WHOLE_SINCE = 8
 """The first schema whose records and commands an audit holds to all that every command writes today."""
-
-_OPEN_PARTS: dict[str, type[Open]] = {"case": RecordedCase, **PARTS}
 
 SHARE_GPUS = "share_gpus"
 """Key of the fabric's settings, true where several ranks might have the same GPU (fabric.share_gpus)."""
@@ -96,6 +75,9 @@ TIMED_APART = "timed apart: together with others it hung"
 """Reasons of PASSED records with a time, if a first measurement of theirs hung; several are joined by "; "."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+
+_LEAST = {"size_bytes": 0, "world_size": 1, "seed": 0, "root": 0, "offset": 0}
+"""The smallest numbers that a case can have."""
 
 METHODS = ("bytes", "bitwise", "bitwise_fold", "bound")
 """How outputs were compared. bytes: the raw bits that were moved. bitwise: the bits that any order gives (integers,
@@ -278,20 +260,6 @@ class FabricInfo:
         object.__setattr__(self, "settings", plain(self.settings, "fabric.settings"))
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRefusal:
-    """Why a case was refused, as values: what it is about ("dtype", "multicast"), the reason, and what to do instead
-    ("" if nothing helps)."""
-
-    key: str
-    reason: str
-    hint: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.key.strip() or not self.reason.strip():
-            raise ValueError("refusal: key and reason are not empty")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """How one case ended, and everything needed to judge it. The rules are in the module's docstring.
@@ -309,12 +277,12 @@ class Record:
 
     id: str
     status: Status
-    case: RecordedCase
+    case: Case
     started: str
     ended: str
     duration_s: float
     reason: str = ""
-    refusal: RecordedRefusal | None = field(default=None, metadata=LATER)
+    refusal: Refusal | None = field(default=None, metadata=LATER)
     fabric: FabricInfo | None = None
     kernel: KernelInfo | None = None
     library: str = ""
@@ -328,9 +296,6 @@ class Record:
     schema: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        for part, kind in _OPEN_PARTS.items():
-            if not isinstance(getattr(self, part), kind):
-                raise ValueError(f"{part} is a {type(getattr(self, part)).__name__}; give a {kind.__name__}")
         object.__setattr__(self, "counters", plain(self.counters, "counters"))
         problem = self._broken_rule() or self._broken_outcome()
         if problem:
@@ -355,21 +320,12 @@ class Record:
         """What is wrong with the parts that every record has; "" when nothing is."""
         if not isinstance(self.status, Status):
             return f"status {self.status!r} is no Status"
-        if not 1 <= self.schema <= SCHEMA_VERSION:
+        if self.schema not in SCHEMAS:
             return f"schema {self.schema} can't be written; this program writes {SCHEMA_VERSION}"
-        if self.schema == 1 and (self.timing is not None or self.library):
-            return "schema 1 has no timing and no library"
-        if not self.id:
-            return "a record needs the id of its case"
-        if self.case.other and self.schema >= _CLOSED_CASES_SINCE:
-            return f"case has unknown keys: {', '.join(self.case.other)}"
-        if self.case.counts != UNIFORM and self.schema < _COUNTS_SINCE:
-            return f"counts of a case belong to schema {_COUNTS_SINCE} and later, not to {self.schema}"
-        if problem := wrong_id(self.id, self.case, self.schema):
+        if problem := _broken_case(self.case):
             return problem
-        for name in PARTS:
-            if self.schema >= SINCE and SHARED in getattr(self, name).other:
-                return f"{name} has the key {SHARED}, which is that of a reference"
+        if self.id != self.case.id:
+            return f"id is '{self.id}', the case gives '{self.case.id}'"
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             return f"duration_s is {self.duration_s}; it must be a finite number of seconds from 0"
         for name, text in (("started", self.started), ("ended", self.ended)):
@@ -399,16 +355,10 @@ class Record:
             return f"check has digests of {len(digests)} ranks, the case has {self.case.world_size}"
         if self.check is not None and not self.check.elements and self.case.size_bytes:
             return f"the check compared nothing, and the case has {self.case.size_bytes} bytes"
-        named = self.timing is not None and (self.timing.kernels, self.timing.kernel_blocks) != (None, None)
-        if named and self.schema < _LIBRARYS_KERNELS_SINCE:
-            return f"timing.kernels belongs to schema {_LIBRARYS_KERNELS_SINCE} and later, not to {self.schema}"
-        if self.prediction is not None and (self.timing is None or self.schema < _PREDICTIONS_SINCE):
-            since = f"schema {_PREDICTIONS_SINCE}"
-            return f"a prediction belongs to a timed case from {since} on, not to {self.status} of {self.schema}"
-        if self.refusal is not None and (self.status is not Status.REFUSED or self.schema < _REFUSALS_SINCE):
-            return (
-                f"a refusal belongs to REFUSED from schema {_REFUSALS_SINCE} on, not to {self.status} of {self.schema}"
-            )
+        if self.prediction is not None and self.timing is None:
+            return f"a prediction belongs to a timed case, not to {self.status}"
+        if self.refusal is not None and self.status is not Status.REFUSED:
+            return f"a refusal belongs to REFUSED, not to {self.status}"
         if problem := self._broken_findings():
             return problem
         if self.status is Status.PASSED:
@@ -434,17 +384,19 @@ class Record:
         """What contradicts the findings; "" when nothing does."""
         if self.findings is None:
             return ""
-        if self.schema < _FINDINGS_SINCE:
-            return f"findings belong to records from schema {_FINDINGS_SINCE} on, not to one of {self.schema}"
         if self.fabric is None or not self.fabric.simulated:
             return "findings need the simulated fabric that found them"
         return f"{self.status} can't have findings: it did not run" if self.status is Status.REFUSED else ""
 
-    def document(self) -> dict[str, Any]:
-        """Return the record as a JSON object, with the keys of its schema."""
-        found: dict[str, Any] = encoded(self)
-        if self.schema == 1:
-            del found["library"]
+    def document(self, references: References | None = None) -> dict[str, Any]:
+        """Return the record as a JSON object, with the keys of its schema. references: make references of environment
+        and request, which the published schema does not have."""
+        if self.schema != PUBLISHED_SCHEMA:
+            found: dict[str, Any] = encoded(self, references.of(self) if references is not None else {})
+            return found
+        found = encoded(self)
+        if self.case.stress == NO_STRESS:
+            del found["case"]["stress"]
         return found
 
     def to_json(self) -> str:
@@ -452,9 +404,17 @@ class Record:
         return _text(self.schema, self.document())
 
     def referring(self, references: References) -> str:
-        """Return the same with references in place of environment and request; in full before schema 6."""
-        document = self.document()
-        return _text(self.schema, references.referring(document) if self.schema >= SINCE else document)
+        """Return the same with references in place of environment and request."""
+        return _text(self.schema, self.document(references))
+
+
+def _broken_case(case: Case) -> str:
+    """What no case can be; "" when nothing is."""
+    for name, least in _LEAST.items():
+        if (value := getattr(case, name)) < least:
+            return f"case.{name} is {value}; it is a whole number from {least}"
+    known = ", ".join(ITEMSIZES)
+    return "" if case.dtype in ITEMSIZES else f"case.dtype is '{case.dtype}'; data types: {known}"
 
 
 def _text(schema: int, document: dict[str, Any]) -> str:
@@ -474,19 +434,14 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool):
         raise ValueError(f"{where}: not a record (it has no schema number)")
-    if schema < 1:
-        raise ValueError(f"{where}: not a record (schemas are numbered from 1, not {schema})")
-    if schema > SCHEMA_VERSION:
-        raise ValueError(
-            f"{where}: written with schema {schema}, but this program reads up to schema {SCHEMA_VERSION}; "
-            "use a newer symlab"
-        )
+    if schema not in SCHEMAS:
+        instead = "; use a newer symlab" if schema > SCHEMA_VERSION else ""
+        known_ones = " and ".join(map(str, SCHEMAS))
+        raise ValueError(f"{where}: written with schema {schema}, but this program reads schemas {known_ones}{instead}")
     try:
-        if schema == 1 and document.get("timing") is not None:
-            raise ValueError("a timing of schema 1 does not say how it was made, and no symlab ever wrote one")
         known = known or Known()
         for name in PARTS.keys() & document.keys():
-            document[name] = known.part(name, document[name], schema, find)
+            document[name] = known.part(name, document[name], find)
         _known_once(document, known)
         record = decoded(Record, document, "record")
     except SharedError as error:
@@ -499,7 +454,7 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
     return record
 
 
-_ALIKE: dict[str, Any] = {"fabric": FabricInfo, "kernel": KernelInfo, "case": RecordedCase}
+_ALIKE: dict[str, Any] = {"fabric": FabricInfo, "kernel": KernelInfo, "case": Case}
 """Parts that are the same in many records: of one kernel at one size, in all worlds."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from cases.documents import AT_LEAST, Open
+from cases.documents import LATER, make_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRequest(Open):
+class RecordedRequest:
     """The command that asked for a case.
 
     command names it, and with it the folder of its records; "" if the record does not say. command_line is how it was
@@ -24,21 +24,25 @@ class RecordedRequest(Open):
     of the resumption that ran the case.
     """
 
-    PLACE: ClassVar[str] = "request"
-
     command: str = ""
     command_line: tuple[str, ...] = ()
     experiment: str = ""
-    job: int = field(default=0, metadata={AT_LEAST: 0})
-    jobs: int | None = field(default=None, metadata={AT_LEAST: 1})
+    job: int = 0
+    jobs: int | None = field(default=None, metadata=LATER)
     overrides: tuple[str, ...] = ()
-    configuration: dict[str, Any] | None = None
-    resolved: dict[str, Any] | None = None
-    replays: dict[str, Any] | None = None
-    kernel: dict[str, Any] | None = None
-    config_dir: dict[str, Any] | None = None
-    brought: dict[str, Any] | None = None
-    resumed: int | None = field(default=None, metadata={AT_LEAST: 1})
+    configuration: dict[str, Any] | None = field(default=None, metadata=LATER)
+    resolved: dict[str, Any] | None = field(default=None, metadata=LATER)
+    replays: dict[str, Any] | None = field(default=None, metadata=LATER)
+    kernel: dict[str, Any] | None = field(default=None, metadata=LATER)
+    config_dir: dict[str, Any] | None = field(default=None, metadata=LATER)
+    brought: dict[str, Any] | None = field(default=None, metadata=LATER)
+    resumed: int | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        make_plain(self, "request")
+        for name, value, least in (("job", self.job, 0), ("jobs", self.jobs, 1), ("resumed", self.resumed, 1)):
+            if value is not None and value < least:
+                raise ValueError(f"request.{name} is {value}; it is a whole number from {least}")
 
     @property
     def chosen_by(self) -> str:
@@ -57,7 +61,7 @@ def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedEnvironment(Open):
+class RecordedEnvironment:
     """Where a case ran, as runner.environment captured it; every field is None where the record does not say.
 
     git: the commit and what differs from it. packages: versions by name, None for what is not installed. sources: a
@@ -67,23 +71,24 @@ class RecordedEnvironment(Open):
     capture failed as a whole.
     """
 
-    PLACE: ClassVar[str] = "environment"
+    git: dict[str, Any] | None = field(default=None, metadata=LATER)
+    python: dict[str, Any] | None = field(default=None, metadata=LATER)
+    torch: dict[str, Any] | None = field(default=None, metadata=LATER)
+    packages: dict[str, Any] | None = field(default=None, metadata=LATER)
+    sources: dict[str, Any] | None = field(default=None, metadata=LATER)
+    host: dict[str, Any] | None = field(default=None, metadata=LATER)
+    gpus: tuple[dict[str, Any], ...] | None = field(default=None, metadata=LATER)
+    gpu_pairs: dict[str, Any] | None = field(default=None, metadata=LATER)
+    cuda_driver: str | None = field(default=None, metadata=LATER)
+    launch: dict[str, Any] | None = field(default=None, metadata=LATER)
+    variables: dict[str, Any] | None = field(default=None, metadata=LATER)
+    not_captured: dict[str, Any] | None = field(default=None, metadata=LATER)
+    capture_s: float | None = field(default=None, metadata=LATER)
+    world: dict[str, Any] | None = field(default=None, metadata=LATER)
+    problem: str | None = field(default=None, metadata=LATER)
 
-    git: dict[str, Any] | None = None
-    python: dict[str, Any] | None = None
-    torch: dict[str, Any] | None = None
-    packages: dict[str, Any] | None = None
-    sources: dict[str, Any] | None = None
-    host: dict[str, Any] | None = None
-    gpus: tuple[dict[str, Any], ...] | None = None
-    gpu_pairs: dict[str, Any] | None = None
-    cuda_driver: str | None = None
-    launch: dict[str, Any] | None = None
-    variables: dict[str, Any] | None = None
-    not_captured: dict[str, Any] | None = None
-    capture_s: float | None = None
-    world: dict[str, Any] | None = None
-    problem: str | None = None
+    def __post_init__(self) -> None:
+        make_plain(self, "environment")
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -3,22 +3,20 @@
 In a command's folder a record file refers to its environment and to its request: {"shared": "sha256:<hex>"}. The text
 is in shared/<hex>.json beside the record file, and <hex> is the SHA-256 of that file. Keys beside "shared" are the
 record's own, such as the choices of a kernel. In a bundle, each text is a line. A record that is written by itself
-(Record.to_json) has both parts in full, as has every record of before schema 6.
+(Record.to_json) has both parts in full, as has every record of the published schema.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cases.documents import Open, parsed
+from cases.documents import decoded, encoded, parsed
 from cases.record.reading import contents
 from cases.record.request import RecordedEnvironment, RecordedRequest
 
@@ -26,17 +24,12 @@ SHARED = "shared"
 """The key of a reference, and the name of the folder beside the records."""
 
 SINCE = 6
-"""The first schema whose records may refer to their environment and request."""
+"""The schema that lines of bundles with such a text have."""
 
-PARTS: Mapping[str, type[Open]] = {"environment": RecordedEnvironment, "request": RecordedRequest}
+PARTS: Mapping[str, type] = {"environment": RecordedEnvironment, "request": RecordedRequest}
 
 _OWN = {"environment": (), "request": ("kernel",)}
 """Keys that stay in the record: they differ within a job."""
-
-_COMMON = frozenset({"environment", "request", "case", "fabric", "kernel"})
-"""Parts that many records have as the same object."""
-
-_LINE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 _REFERENCE = re.compile("sha256:([0-9a-f]{64})")
 _FILE_NAME = re.compile(r"[0-9a-f]{64}\.json")
@@ -84,53 +77,24 @@ class References:
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
-        self._lines: dict[tuple[str, int], tuple[str, Any]] = {}
-        self._mark = secrets.token_hex(16)  # which no record has
+        self._made: dict[tuple[str, int], tuple[dict[str, Any], Any]] = {}
 
-    def referring(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record's document with references in place of its environment and request."""
-        found = dict(document)
-        for name, own in _OWN.items():
-            common = {key: value for key, value in document[name].items() if key not in own}
-            kept = {key: document[name][key] for key in own if key in document[name]}
-            if common:
-                found[name] = {SHARED: self._digest(common), **kept}
-        return found
+    def of(self, record: Any) -> dict[str, dict[str, Any]]:
+        """Return what is written for the environment and the request of a record. Records have them in common, as the
+        same objects: each is made a text once."""
+        return {name: self._of(name, getattr(record, name)) for name in PARTS}
 
-    def line(self, record: Any, encoded: Callable[[Any], Any]) -> str:
-        """Return what referring makes of a record's document, as one line of JSON. Records have parts in common, as
-        the same objects: each is made a text once. encoded: makes JSON values of a field's."""
-        found, texts = {}, []
-        for member in dataclasses.fields(record):
-            name, value = member.name, getattr(record, member.name)
-            if name in _COMMON and value is not None:
-                found[name] = self._mark
-                texts.append(self._text_of(name, value, encoded))
-            elif value is not None or not member.metadata.get("later"):
-                found[name] = encoded(value)
-        parts = _LINE(found).split(f'"{self._mark}"')
-        return "".join(text for pair in zip(parts, [*texts, ""], strict=True) for text in pair)
-
-    def _text_of(self, name: str, part: Any, encoded: Callable[[Any], Any]) -> str:
+    def _of(self, name: str, part: Any) -> dict[str, Any]:
         key = (name, id(part))
-        if key not in self._lines:
+        if key not in self._made:
             document = encoded(part)
-            if name in _OWN:
-                own = _OWN[name]
-                common = {key: value for key, value in document.items() if key not in own}
-                kept = {key: document[key] for key in own if key in document}
-                document = {SHARED: self._digest(common), **kept} if common else document
-            self._lines[key] = _LINE(document), part
-        return self._lines[key][0]
-
-    def _digest(self, content: Mapping[str, Any]) -> str:
-        key = json.dumps(content)
-        if key not in self._digests:
-            text = _text(content)
-            self._digests[key] = digest_of(text)
-            self.texts[self._digests[key]] = text
-        return self._digests[key]
+            found = {key: document.pop(key) for key in _OWN[name] if key in document}
+            if document:
+                text = _text(document)
+                self.texts[digest_of(text)] = text
+                found = {SHARED: digest_of(text), **found}
+            self._made[key] = found, part  # the part is kept, so that its id stays its own
+        return self._made[key][0]
 
 
 class Known:
@@ -142,7 +106,7 @@ class Known:
         self._contents: dict[tuple[Path, str], dict[str, Any]] = {}
         self._kept: list[dict[str, Any]] = []
 
-    def part(self, name: str, value: Any, schema: int, find: Find) -> Any:
+    def part(self, name: str, value: Any, find: Find) -> Any:
         """Return the part of a record's document; anything else is returned as it is.
 
         Raises SharedError if the document refers to what is missing or was changed; ValueError for a reference that is
@@ -150,13 +114,13 @@ class Known:
         """
         if not isinstance(value, dict):
             return value
-        if schema < SINCE or SHARED not in value:
-            return self.once(name, value, PARTS[name].read)
+        if SHARED not in value:
+            return self.once(name, value, partial(_read, name))
         content = _found(name, value, find)
         key = (name, _JSON([id(content), value]))  # contents are kept here, so that an id stays that of one
         if key not in self._parts:
             self._kept.append(content)
-            self._parts[key] = self.once(name, _resolved(name, value, content), PARTS[name].read)
+            self._parts[key] = self.once(name, _resolved(name, value, content), partial(_read, name))
         return self._parts[key]
 
     def once(self, name: str, value: Any, read: Callable[[Any], Any]) -> Any:
@@ -243,13 +207,11 @@ def _resolved(name: str, value: dict[str, Any], content: dict[str, Any]) -> dict
     own = {key: item for key, item in value.items() if key != SHARED}
     if twice := sorted(content.keys() & own.keys()):
         raise ValueError(f"{name}: {', '.join(twice)} is given twice, here and in {shared_path(value[SHARED])}")
-    found = list(content.items())
-    names = [member.name for member in dataclasses.fields(PARTS[name])]
-    for key, item in own.items():  # in the place of its field
-        later = names[names.index(key) :]
-        place = next((at for at, (other, _) in enumerate(found) if other in later), len(found))
-        found.insert(place, (key, item))
-    return dict(found)
+    return {**content, **own}
+
+
+def _read(name: str, value: dict[str, Any]) -> Any:
+    return decoded(PARTS[name], value, f"record.{name}")
 
 
 def _content(text: str, path: Path) -> dict[str, Any]:

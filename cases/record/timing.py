@@ -16,6 +16,7 @@ import math
 import statistics
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from cases.documents import LATER, plain
@@ -75,18 +76,8 @@ class LinkLimit:
         return max(self.push_gbps, self.pull_gbps)
 
 
-class _Derived:
-    """What is worked out once from a timing's samples, and is no field of it."""
-
-    __slots__ = ("_maxima", "_median", "_ordered")
-
-    _maxima: tuple[float, ...]
-    _median: float
-    _ordered: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing(_Derived):
+@dataclass(frozen=True, kw_only=True)
+class Timing:
     """Raw times of one case, and how they came about. ValueError for what can't be a timing.
 
     mode, window and l2 are of Mode, Window and L2State. slots is how many sets of buffers the calls went through in
@@ -172,50 +163,40 @@ class Timing(_Derived):
         turns with."""
         return self.slots * self.slot_bytes * (1 + len(self.interleaved_with))
 
+    @cached_property
     def per_iteration_us(self) -> tuple[float, ...]:
         """Of each sample, in their order, the maximum over ranks: microseconds a call."""
-        try:
-            return self._maxima
-        except AttributeError:  # asked for the first time
-            object.__setattr__(self, "_maxima", tuple(map(max, zip(*self.samples_us, strict=True))))
-            return self._maxima
+        return tuple(map(max, zip(*self.samples_us, strict=True)))
 
+    @cached_property
     def ordered_us(self) -> tuple[float, ...]:
         """per_iteration_us in ascending order."""
-        try:
-            return self._ordered
-        except AttributeError:
-            object.__setattr__(self, "_ordered", tuple(sorted(self.per_iteration_us())))
-            return self._ordered
+        return tuple(sorted(self.per_iteration_us))
 
     @property
     def min_us(self) -> float:
         """The smallest of per_iteration_us."""
-        return self.ordered_us()[0]
+        return self.ordered_us[0]
 
-    @property
+    @cached_property
     def median_us(self) -> float:
         """The median of per_iteration_us: the time that tables show."""
-        try:
-            return self._median
-        except AttributeError:
-            object.__setattr__(self, "_median", statistics.median(self.ordered_us()))
-            return self._median
+        return statistics.median(self.ordered_us)
 
     @property
     def p95_us(self) -> float:
         """The 95th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 95, is_sorted=True)
+        return percentile(self.ordered_us, 95, is_sorted=True)
 
     @property
     def p99_us(self) -> float:
         """The 99th percentile of per_iteration_us, by nearest rank."""
-        return percentile(self.ordered_us(), 99, is_sorted=True)
+        return percentile(self.ordered_us, 99, is_sorted=True)
 
     @property
     def max_us(self) -> float:
         """The largest of per_iteration_us."""
-        return self.ordered_us()[-1]
+        return self.ordered_us[-1]
 
     def algbw_gbps(self, size_bytes: int) -> float:
         """Bytes of the case, or those that a custom kernel declares, over the median time, in GB/s (10^9 bytes a

@@ -93,6 +93,11 @@ class Sentinel(OfUnits):
         self.bits = int.from_bytes(sentinel(itemsize), "little", signed=True)
         self.safe = safe
 
+    @classmethod
+    def of(cls, frame: Frame) -> Sentinel:
+        """That of a launch."""
+        return cls(frame.itemsize, frame.choice("safe_zeros", True))
+
     def without(self, half: Any) -> Any:
         """A half with +0.0 for each -0.0 in it: a sign bit goes where adding all ones below it carries nothing in."""
         sign = Int64(self.bits)
@@ -123,6 +128,11 @@ class Flagged(OfUnits):
     def __init__(self, epoch: Any) -> None:
         self.flag = epoch * 2 + 1
 
+    @classmethod
+    def of(cls, frame: Frame) -> Flagged:
+        """That of a launch."""
+        return cls(frame.epoch)
+
     def sealed(self, words: Sequence[Any]) -> list[Any]:
         return [join(word, self.flag) for word in words]
 
@@ -147,6 +157,11 @@ class Lines:
         word = epoch * 2 + 1
         self.flag = join(word, word)
         self.is_last = (thread & (LINE_LANES - 1)) == LINE_LANES - 1
+
+    @classmethod
+    def of(cls, frame: Frame) -> Lines:
+        """That of a launch."""
+        return cls(frame.epoch, frame.thread)
 
     def sealed(self, words: Sequence[Any]) -> list[Any]:
         """The halves of both slots, from a lane's eight words."""

@@ -20,9 +20,7 @@ import cutlass.cute as cute
 from cutlass import Int32
 
 from kernels.dsl import device
-from kernels.dsl.inbox import Lines
 from kernels.dsl.messages import Message, load_part, store_part, vector_or_zeros
-from kernels.dsl.one_way import OneWay
 from kernels.dsl.slots import LINE_LANES, LINE_TILE_BYTES, TILE_BYTES, UNIT_BYTES, WARP
 from kernels.dsl.traverse import halves, when
 
@@ -32,16 +30,6 @@ if TYPE_CHECKING:
 GROUP_BYTES = 15 * UNIT_BYTES
 SECOND_BYTES = 7 * UNIT_BYTES
 """From a lane's first unit in its group to its second one."""
-
-
-class InLines(OneWay):
-    """OneWay whose inbox has lines."""
-
-    def __init__(self, frame: Frame, rows: int, sender: Callable[[Any], Any] = lambda row: row) -> None:
-        super().__init__(frame, rows, True, sender)
-
-    def _form(self, is_flagged: bool) -> Lines:
-        return Lines(self.frame.epoch, self.frame.thread)
 
 
 class LineMessage(Message):

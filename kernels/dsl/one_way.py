@@ -29,21 +29,16 @@ class OneWay:
     """A launch's inbox, with a number of rows. Send, then call between, then receive or reduce. Made while a kernel is
     traced.
 
-    sender(row) is the rank that stores into a row. is_flagged: the form is Flagged, else Sentinel.
+    form: how the data lies in the inbox; sender(row) is the rank that stores into a row.
     """
 
     def __init__(
-        self, frame: Frame, rows: int, is_flagged: bool, sender: Callable[[Any], Any] = lambda row: row
+        self, frame: Frame, rows: int, form: type[Sentinel | Flagged | Lines], sender: Callable[[Any], Any]
     ) -> None:
         self.frame = frame
-        self.round = Round(frame, is_set_back=not is_flagged)
-        self.form = self._form(is_flagged)
+        self.round = Round(frame, is_set_back=form is Sentinel)
+        self.form = form.of(frame)
         self.inbox = Inbox(frame, "inbox", rows, self.round, self.form, DATA, sender)
-
-    def _form(self, is_flagged: bool) -> Sentinel | Flagged | Lines:
-        """How the data lies in the inbox."""
-        frame = self.frame
-        return Flagged(frame.epoch) if is_flagged else Sentinel(frame.itemsize, frame.choice("safe_zeros", True))
 
     def send(self, message: Message, peer: Any, row: Any, index: Any, lanes: Any, condition: Any = None) -> None:
         """Store a message into a row of a peer's inbox, by lane index of lanes; where a condition, if given, holds."""
@@ -103,12 +98,3 @@ class OneWay:
         units: of a row's message in this launch, if the form is Sentinel."""
         self.round.hand_over(units)
         self.inbox.clear(self.round.last_units)
-
-
-def reduce_on_all(frame: Frame, is_flagged: bool) -> None:
-    """The whole of a one-shot all_reduce: each rank's input into a row of all inboxes, and what came there reduced."""
-    source, output = Message(frame, frame.address("input")), Message(frame, frame.address("output"))
-    way = OneWay(frame, frame.world_size, is_flagged)
-    way.send_to_all(source)
-    way.between(source.count)
-    way.reduce_rows(output)

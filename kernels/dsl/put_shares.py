@@ -30,21 +30,6 @@ def words(case: Case, max_blocks: int, rounds: int = 1) -> Workspace:
     return Workspace("words", max_blocks * (1 + rounds) * case.world_size, "uint64")
 
 
-def row_bytes(size_bytes: int) -> int:
-    """Bytes of a row of contributions of size_bytes, with room for any alignment."""
-    return -(-(size_bytes + ALIGNMENT_BYTES) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def row(name: str, size_bytes: int) -> Workspace:
-    """A row for size_bytes."""
-    return Workspace(name, row_bytes(size_bytes) // 4, zeroed=False)
-
-
-def rows(case: Case, size_bytes: int) -> Workspace:
-    """A row for each other rank's contribution of size_bytes."""
-    return Workspace("scratch", max(case.world_size - 1, 1) * row_bytes(size_bytes) // 4, zeroed=False)
-
-
 def slice_bytes(case: Case) -> int:
     """Bytes of a rank's slice of the buffer, which all ranks but the last ones have; whole multiples of 16."""
     every = case.world_size * ALIGNMENT_BYTES

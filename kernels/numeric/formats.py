@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
+from cases.dtypes import SIGNIFICAND_BITS
+
 INT64_MAX = (1 << 63) - 1
 
 Rounding = Callable[[torch.Tensor], torch.Tensor]
@@ -73,12 +75,12 @@ class Format:
 
 
 FORMATS: dict[torch.dtype, Format] = {
-    torch.float64: Format(53, -1022, 1023, torch.int64),
-    torch.float32: Format(24, -126, 127, torch.int32),
-    torch.float16: Format(11, -14, 15, torch.int16),
-    torch.bfloat16: Format(8, -126, 127, torch.int16),
-    torch.float8_e4m3fn: Format(4, -6, 8, torch.int8, has_infinity=False),
-    torch.float8_e5m2: Format(3, -14, 15, torch.int8),
+    torch.float64: Format(SIGNIFICAND_BITS["float64"], -1022, 1023, torch.int64),
+    torch.float32: Format(SIGNIFICAND_BITS["float32"], -126, 127, torch.int32),
+    torch.float16: Format(SIGNIFICAND_BITS["float16"], -14, 15, torch.int16),
+    torch.bfloat16: Format(SIGNIFICAND_BITS["bfloat16"], -126, 127, torch.int16),
+    torch.float8_e4m3fn: Format(SIGNIFICAND_BITS["float8_e4m3fn"], -6, 8, torch.int8, has_infinity=False),
+    torch.float8_e5m2: Format(SIGNIFICAND_BITS["float8_e5m2"], -14, 15, torch.int8),
 }
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)

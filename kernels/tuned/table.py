@@ -35,12 +35,7 @@ VERSION = 3
 MAX_BYTES = 8 << 20
 MAX_ENTRIES = 20_000
 
-MICROSECONDS = "us"
-INSTRUCTIONS = "instructions"
-UNITS = {
-    MICROSECONDS: "median time of a call, the maximum over ranks, by the GPUs' clocks",
-    INSTRUCTIONS: "instructions that the simulator executed for the case, all ranks and launches; no time",
-}
+UNIT, FIGURES = "us", "median time of a call, the maximum over ranks, by the GPUs' clocks"
 """What figures are, and what a table says of that."""
 
 EXHAUSTIVE = "exhaustive"
@@ -150,15 +145,10 @@ class Table:
 
     gpu: str
     arch: str
-    unit: str
     made: Mapping[str, str]
     entries: tuple[Entry, ...]
     place: str = ""
     digest: str = ""
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.unit != MICROSECONDS
 
     def choice(self, case: Case, arch: str, gpu: str = "") -> Choice:
         """Return what to run for a case, whose algorithm does not matter, on GPUs of an architecture.
@@ -204,8 +194,8 @@ class Table:
             "symlab_tuned": VERSION,
             "gpu": self.gpu,
             "arch": self.arch,
-            "unit": self.unit,
-            "figures": UNITS[self.unit],
+            "unit": UNIT,
+            "figures": FIGURES,
             "made": dict(self.made),
             "entries": [asdict(one) for one in self.entries],
         }
@@ -309,9 +299,8 @@ def _table(document: Any, place: str, digest: str) -> Table:
     if document["symlab_tuned"] != VERSION:
         raise _Wrong(f"symlab_tuned is {_brief(document['symlab_tuned'])}, this version reads {VERSION}")
     _keys(document, keys, "")
-    unit = _text(document, "unit", "")
-    if unit not in UNITS or document["figures"] != UNITS[unit]:
-        raise _Wrong(f"unit is {_brief(unit)} with other figures than those of {' or '.join(UNITS)}")
+    if (document["unit"], document["figures"]) != (UNIT, FIGURES):
+        raise _Wrong(f"unit is {_brief(document['unit'])} with other figures than those of {UNIT}")
     made = document["made"]
     if not isinstance(made, dict) or not all(isinstance(one, str) for one in made.values()):
         raise _Wrong("made is no object of texts")
@@ -320,7 +309,7 @@ def _table(document: Any, place: str, digest: str) -> Table:
         raise _Wrong(f"entries is no list of 1 to {MAX_ENTRIES}")
     found = tuple(_entry(one, f"entries[{number}]") for number, one in enumerate(entries))
     _check_ranges(found)
-    return Table(_text(document, "gpu", ""), _text(document, "arch", ""), unit, made, found, place, digest)
+    return Table(_text(document, "gpu", ""), _text(document, "arch", ""), made, found, place, digest)
 
 
 def _check_ranges(entries: tuple[Entry, ...]) -> None:

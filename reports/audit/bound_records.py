@@ -191,7 +191,7 @@ def _samples(record: Record) -> Iterator[str]:
     timing = record.timing
     if timing is None:
         return
-    spent_s = sum(timing.per_iteration_us()) * timing.calls_per_sample / 1e6
+    spent_s = sum(timing.per_iteration_us) * timing.calls_per_sample / 1e6
     if spent_s > record.duration_s * (1 + _CLOCK_SHARE) + CLOCKS_APART_S:
         yield f"the samples took {spent_s:.3g} s, the case {record.duration_s:.3g} s"
     rows = timing.samples_us

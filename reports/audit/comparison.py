@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record, Status
 from reports.audit.bound_worlds import began, ended
 from reports.audit.data import Data, Finding, data_of
@@ -317,7 +318,7 @@ def _case_document(case: Compared) -> dict[str, Any]:
     recorded = case.recorded
     return {
         "id": case.pair.first.id,
-        "case": case.pair.first.case.document(),
+        "case": encoded(case.pair.first.case),
         "data": str(case.data.data),
         "remark": case.data.remark,
         "speed": str(speed.pop("speed")),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import KernelInfo, Record
 from cases.record.request import as_today
 from reports.record.leaves import leaves
@@ -101,7 +102,7 @@ def _values(records: Iterable[Record]) -> dict[str, set[str]]:
 
 
 def _parts(record: Record) -> Iterator[tuple[str, Any]]:
-    yield "environment", record.environment.document()
+    yield "environment", encoded(record.environment)
     configuration = record.request.configuration
     yield "configuration", None if configuration is None else as_today(configuration)
     if record.fabric is not None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cases.documents import parsed, plain
+from cases.documents import encoded, parsed, plain
 from cases.record.reading import contents, leaves
 from cases.record.record import Record
 from reports.audit.statistics import world_of
@@ -65,7 +65,7 @@ class Material:
     @cached_property
     def environments(self) -> list[dict[str, Any]]:
         """Each environment once, in order of appearance."""
-        documents = (record.environment.document() for record in self.records)
+        documents = (encoded(record.environment) for record in self.records)
         return list({json.dumps(one, sort_keys=True): one for one in documents}.values())
 
     @cached_property

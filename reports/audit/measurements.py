@@ -321,7 +321,7 @@ def _other_number(timing: Timing, asked: int, request: Mapping[str, Any]) -> str
         return "" if count == asked else f"{counted(count, 'sample')}, asked were {asked}"
     if count % asked or count > MOST_PARTS * asked:
         return f"{counted(count, 'sample')}, asked were parts of {asked}, {MOST_PARTS} at most"
-    width = half_width(timing.per_iteration_us())
+    width = half_width(timing.per_iteration_us)
     if count < MOST_PARTS * asked and width > precision:
         return f"{counted(count, 'sample')} with a median to {width:.1%}, asked was {precision:.1%}"
     return ""
@@ -329,7 +329,7 @@ def _other_number(timing: Timing, asked: int, request: Mapping[str, Any]) -> str
 
 def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
     """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
-    found = [(record, record.timing.per_iteration_us()) for record in timed if record.timing is not None]
+    found = [(record, record.timing.per_iteration_us) for record in timed if record.timing is not None]
     correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
     if not correlations:
         return

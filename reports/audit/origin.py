@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.reading import contents
 from cases.record.record import Record
 from reports.audit.bound_repository import known
@@ -285,7 +286,7 @@ def _alike(material: Material) -> Point:
 
 def _names_software(record: Record) -> bool:
     """Whether its environment names software: a library's version alone says nothing of Python and packages."""
-    environment = record.environment.document()
+    environment = encoded(record.environment)
     paths = (name for name in SOFTWARE if name != "library")
     return any(values_at(environment, path) for path in paths)
 
@@ -306,7 +307,7 @@ def _known_gpus(material: Material) -> Point:
     strange, looked_at = [], 0
     for record in material.timed:
         assert record.timing is not None
-        listed_here = set(map(str, values_at(record.environment.document(), "gpus.uuid")))
+        listed_here = set(map(str, values_at(encoded(record.environment), "gpus.uuid")))
         states = [state for one in record.timing.devices for state in one.values() if isinstance(state, dict)]
         used = {str(state["uuid"]) for state in states if "uuid" in state}
         if used and listed_here:
@@ -345,7 +346,7 @@ def _secrets(material: Material) -> Point:
         return verified_or(texts, good, found["looked_at"], "hold some", Ground.RECOMPUTED)
     leaks = []
     for record in {id(record.environment): record for record in material.records}.values():
-        text = json.dumps([record.environment.document(), record.request.document()])
+        text = json.dumps([encoded(record.environment), encoded(record.request)])
         leaks += [f"{record.id} holds an address with a password"] if _USER_IN_ADDRESS.search(text) else []
     if leaks:
         return Point(Outcome.FINDING, listed(leaks))

@@ -109,7 +109,7 @@ def question_of(records: Sequence[Record], asked_for: Mapping[str, Any]) -> Iter
     by_object: dict[int, int] = {}
     for part in (part for record in records for part in (record.environment, record.request)):
         if id(part) not in by_object:
-            by_object[id(part)] = places.setdefault(json.dumps(part.document(), sort_keys=True), len(places))
+            by_object[id(part)] = places.setdefault(json.dumps(encoded(part), sort_keys=True), len(places))
     yield json.dumps({**asked_for, "shared": list(places)}) + "\n"
     nothing: dict[str, Any] = {"timing": None, "prediction": None}
     nothing |= {"environment": RecordedEnvironment(), "request": RecordedRequest()}

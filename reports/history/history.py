@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.audit.data import Data
 from reports.audit.differences import differences
@@ -227,7 +228,7 @@ class History:
         return {
             "machine": series.machine,
             "id": series.first.id,
-            "case": series.first.case.document(),
+            "case": encoded(series.first.case),
             "setup": series.setup,
             "simulated": series.is_simulated,
             "times": one.times_text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from cases.record.record import Record, Status
 from reports.html.blocks import Block, Notes, Side, Table
@@ -11,11 +12,17 @@ from reports.numerics import accuracy, study
 from reports.numerics.accuracy import Curve
 from reports.numerics.study import Measure, Point
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted, number, size_text
 from reports.table.timed_table import variables_set
 
 _COLUMNS = ("size", "fastest", "time (us)", "busbw (GB/s)", "ours/base")
+_FORMATS = {
+    "size": size_text,
+    "time (us)": "{:.2f}".format,
+    "busbw (GB/s)": "{:.1f}".format,
+    "ours/base": "{:.2f}".format,
+}
 
 SIMULATED = (
     "simulated: the kernels' own PTX ran and its data was checked; symlab publishes no bandwidth of a simulated run"
@@ -112,21 +119,15 @@ def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
 
 def _line(row: Row, judged: Sequence[Row]) -> Line:
     """The fastest of a size; ours/base is that of our best there, which a baseline may beat."""
-    time_us, busbw = row.figure("median_us"), row.figure("busbw_gbps")
     ratio = next((one.ratio for one in judged if one.size_bytes == row.size_bytes and one.ratio is not None), None)
-    raw = {"size": row.size_bytes, "time (us)": time_us, "busbw (GB/s)": busbw, "ours/base": ratio}
-    cells = {
-        "size": size_text(row.size_bytes),
+    values = {
+        "size": row.size_bytes,
         "fastest": contestant_text(row, judged),
-        "time (us)": f"{time_us:.2f}" if time_us is not None else "-",
-        "busbw (GB/s)": f"{busbw:.1f}" if busbw else "-",
-        "ours/base": f"{ratio:.2f}" if ratio is not None else "-",
+        "time (us)": row.figure("median_us"),
+        "busbw (GB/s)": row.figure("busbw_gbps") or None,
+        "ours/base": ratio,
     }
-    return Line(
-        cells,
-        {"fastest": "bold" if row.is_ours else ""},
-        {key: value for key, value in raw.items() if value is not None},
-    )
+    return line_of(values, _FORMATS, {"fastest": "bold" if row.is_ours else ""})
 
 
 def _of_errors(records: Sequence[Record], album: Album) -> list[Block]:
@@ -151,18 +152,15 @@ def _of_errors(records: Sequence[Record], album: Album) -> list[Block]:
 def _error_line(size_bytes: int, points: Sequence[tuple[Point, Curve]], measure: Measure) -> Line:
     """The curve with the least error of a size: the first one of those that are equal."""
     known = [(value, point, curve) for point, curve in points if (value := measure.value(point)) is not None]
+    formats = {"size": size_text, measure.title: number, "max ulp": number}
+    values: dict[str, Any] = dict.fromkeys(("size", "least error", measure.title, "max ulp")) | {"size": size_bytes}
     if not known:
-        return Line({"size": size_text(size_bytes), "least error": "-", measure.title: "-", "max ulp": "-"})
+        return line_of(values, formats)
     least, point, curve = min(known, key=lambda one: one[0])
     others = sum(value == least for value, *_ in known) - 1
-    cells = {
-        "size": size_text(size_bytes),
-        "least error": curve.label + (f" and {counted(others, 'other')}" if others else ""),
-        measure.title: number(least),
-        "max ulp": number(point.max_ulp_error),
-    }
-    raw = {"size": size_bytes, measure.title: least, "max ulp": point.max_ulp_error}
-    return Line(cells, {"least error": "bold" if curve.is_ours else ""}, raw)
+    values["least error"] = curve.label + (f" and {counted(others, 'other')}" if others else "")
+    values |= {measure.title: least, "max ulp": point.max_ulp_error}
+    return line_of(values, formats, {"least error": "bold" if curve.is_ours else ""})
 
 
 def _of_results(records: Sequence[Record]) -> list[Block]:
@@ -182,12 +180,12 @@ def _of_results(records: Sequence[Record]) -> list[Block]:
 
 def _result_line(name: str, own: Sequence[Record]) -> Line:
     checks = [record.check for record in own if record.check is not None]
-    raw = {
+    values = {
+        "algorithm": name,
         "sizes": len({record.case.size_bytes for record in own}),
         "cases": len(own),
         "passed": sum(record.status is Status.PASSED for record in own),
         "elements": sum(check.elements for check in checks),
         "wrong": sum(check.wrong for check in checks),
     }
-    style = "green" if raw["passed"] == raw["cases"] else "bold red"
-    return Line({"algorithm": name} | {key: f"{value:,}" for key, value in raw.items()}, {"passed": style}, raw)
+    return line_of(values, styles={"passed": "green" if values["passed"] == len(own) else "bold red"})

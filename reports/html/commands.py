@@ -16,7 +16,7 @@ import yaml
 from cases.record.record import Record
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands of one request."""
@@ -42,38 +42,19 @@ def part(records: Sequence[Record]) -> Part:
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
-    """Return plain JSON values as YAML, without a final line break: mappings in lines, each list in one line."""
-    return _dumped(values, is_flow=False)
+    """Return plain JSON values as YAML, without a final line break: what holds plain values alone is in one line."""
+    return _dumped(values, None)
 
 
 def yaml_line(value: Any) -> str:
     """Return a plain JSON value as YAML in one line."""
-    return _dumped([value], is_flow=True)[1:-1]
+    return _dumped([value], True)[1:-1]
 
 
-def _dumped(value: Any, is_flow: bool) -> str:
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=is_flow, sort_keys=False, allow_unicode=True, width=math.inf
-    )
+def _dumped(value: Any, is_flow: bool | None) -> str:
+    own = json.loads(json.dumps(value))  # what is there twice is written twice
+    text: str = yaml.safe_dump(own, default_flow_style=is_flow, sort_keys=False, allow_unicode=True, width=math.inf)
     return text.removesuffix("\n")
-
-
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
-    """Writes lists in one line, line breaks within texts as \\n, and no references (&id001) to a value given twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-    def represent_list(self, data: Any) -> Any:
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
-
-    def represent_str(self, data: str) -> Any:
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if "\n" in data else None)
-
-
-_Dumper.add_representer(list, _Dumper.represent_list)
-_Dumper.add_representer(tuple, _Dumper.represent_list)
-_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _asked(records: Sequence[Record]) -> str:
@@ -92,12 +73,12 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
         shown = shlex.join(first.command_line) if first.command_line else "(no command line was recorded)"
         cells = {
             "command": first.command or "(no name)",
-            "cases": f"{len(own):,}",
+            "cases": len(own),
             "started (UTC)": min(record.started for record in own)[:19].replace("T", " "),
             "ended (UTC)": max(record.ended for record in own)[:19].replace("T", " "),
             "command line": shown,
         }
-        lines.append(Line(cells, {"command line": "code text"}, {"cases": len(own)}))
+        lines.append(line_of(cells, styles={"command line": "code text"}))
     columns = tuple(lines[0].cells)
     blocks: list[Block] = []
     if len(commands) > 1:

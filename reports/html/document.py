@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports import second_process
 from reports.drawn_by import drawn_by
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
 from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
@@ -21,9 +20,6 @@ from reports.record.bundle import begun
 from reports.table import table
 from reports.table.compare import is_simulated
 from reports.table.sheet import Sheet
-
-MANY = 1000
-"""Minimum number of records worth a second process."""
 
 _FOLDER = Path(__file__).parent
 _FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
@@ -46,7 +42,6 @@ def page(
     records: Sequence[Record],
     title: str = "",
     audit: Audit | None = None,
-    is_alone: bool = False,
     most_pictures: int = MOST_PICTURES,
     sealed: Mapping[str, str] | None = None,
 ) -> str:
@@ -55,20 +50,17 @@ def page(
     Records come in any order. title: what the page is called, beside the heading that says ops and machine.
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
     sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
-    is_alone: this process does nothing else, so it may fork, which saves a third of the time for many records.
     Raises ValueError without records.
     """
     if not records:
         raise ValueError("a report needs at least one record")
     records = sorted(records, key=begun)
-    digests = second_process.started(lambda: environment.command_digests(records), is_alone and len(records) >= MANY)
     album = Album(most_pictures)
     real = [record for record in records if not is_simulated(record)]
     simulated = [record for record in records if is_simulated(record)]
     answered = answer.blocks(real, simulated, album)
     parts = _parts(records, real, simulated, audit, album)
-    figures, of_commands = _json(table.values(records)), digests()
-    svgs = album.drawn(is_alone)  # no third process: each one copies what it touches of the records
+    of_commands = environment.command_digests(records)
     return _rendered(
         kicker="symlab report",
         given=title,
@@ -83,8 +75,8 @@ def page(
         parts=[*parts, environment.digests_part(records, of_commands, sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
-        svgs=svgs,
-        figures=figures,
+        svgs=album.drawn(),
+        figures=_json(table.values(records)),
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from cases.documents import encoded
 from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
-from reports.html.kernels import short, titles
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
 from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, size_text
+from reports.table.text import counted
 
 _VOLATILE = frozenset({"capture_s"})
 """Keys that differ between captures of one machine."""
@@ -24,13 +25,8 @@ _READINGS = {
     "power_w": "power (W)",
 }
 
-_ASKED = ("uuid", "throttle", "not_captured", *_READINGS)
-
 MOST_OPEN = 24
 """Maximum number of facts in an unfolded group."""
-
-MOST_DIGESTS = 1000
-"""Maximum number of cases whose data digests a page lists; the records have all."""
 
 
 def environment_part(records: Sequence[Record]) -> Part:
@@ -41,7 +37,7 @@ def environment_part(records: Sequence[Record]) -> Part:
     for number, own in enumerate(sorted(found, key=len, reverse=True), start=1):
         commands = dict.fromkeys(record.request.command for record in own)
         name = f"Environment {number}" if len(found) > 1 else "Environment"
-        environment = own[0].environment.document()
+        environment = encoded(own[0].environment)
         flat = _flat(environment)
         if not flat:
             blocks.append(Notes((f"{name} was not captured ({counted(len(own), 'case')}).",)))
@@ -57,22 +53,16 @@ def environment_part(records: Sequence[Record]) -> Part:
 
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
-    """Records that have the same environment together. They are compared, not hashed: a command's all have the same."""
-    found: list[tuple[dict[str, Any], list[Record]]] = []
+    """Records that have the same environment together."""
     same: dict[int, list[Record]] = {}
     for record in records:  # those that were read together have it as the same object
         same.setdefault(id(record.environment), []).append(record)
+    found: dict[str, list[Record]] = {}
     for members in same.values():
-        record = members[0]
-        steady = {key: item for key, item in record.environment.document().items() if key not in _VOLATILE}
-        for place, (known, own) in enumerate(found):
-            if known == steady:
-                own += members
-                found.insert(0, found.pop(place))  # the next record is likely to be of the same command
-                break
-        else:
-            found.insert(0, (steady, members))
-    return sorted((own for _, own in found), key=lambda own: own[0].started)
+        document = encoded(members[0].environment)
+        steady = {key: item for key, item in document.items() if key not in _VOLATILE}
+        found.setdefault(json.dumps(steady, sort_keys=True), []).extend(members)
+    return sorted(found.values(), key=lambda own: own[0].started)
 
 
 def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
@@ -87,7 +77,7 @@ def digests_part(
     records: Sequence[Record], commands: Mapping[str, tuple[int, str]], sealed: Mapping[str, str] = MappingProxyType({})
 ) -> Part:
     """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
-    (from command_digests), of code and of data."""
+    (from command_digests), and of code."""
     lines = [
         Line(
             {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
@@ -106,7 +96,7 @@ def digests_part(
             )
         ),
     ]
-    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records), *_data(records)))
+    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records)))
 
 
 def _folders(sealed: Mapping[str, str]) -> list[Block]:
@@ -142,36 +132,6 @@ def _code(records: Sequence[Record]) -> list[Block]:
     ]
     sheet = Sheet("code", ("kernel", "of its", "SHA-256"), (tuple(lines),))
     return [Fold(f"Of the kernels' code: {len(lines)}", (Table(sheet, heading=False),))]
-
-
-def _data(records: Sequence[Record]) -> list[Block]:
-    """Return the digests of inputs and outputs of the records that hold them."""
-    lines: list[Line] = []
-    known: list[str] = []
-    left = 0
-    for record in records:
-        inputs = getattr(record.check, "input_digests", None)
-        outputs = getattr(record.check, "output_digests", None)
-        if inputs is None and outputs is None:
-            continue
-        if len(lines) >= MOST_DIGESTS:
-            left += 1
-            continue
-        distinct = list(dict.fromkeys(one for rank in outputs or () for one in rank))
-        known += [*(inputs or ()), *distinct]
-        cells = {
-            "case": record.id,
-            "size": size_text(record.case.size_bytes),
-            "inputs, by rank": " ".join(map(short, inputs or ())) or "-",
-            "outputs, each once": " ".join(map(short, distinct)) or "-",
-        }
-        lines.append(Line(cells, {"inputs, by rank": "code", "outputs, each once": "code"}))
-    if not lines:
-        return [Notes(("Digests of inputs and outputs were not recorded.",))]
-    sheet = Sheet("data", tuple(lines[0].cells), (tuple(lines),), frozenset({"size"}))
-    said = [f"{left:,} more are in the records."] if left else []
-    table = Table(sheet, titles=titles(known), heading=False)
-    return [Fold(f"Of inputs and outputs: {counted(len(lines), 'case')}", (table, Notes(tuple(said))))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
@@ -223,20 +183,13 @@ def _text(value: Any) -> str:
 def _clocks(records: Sequence[Record]) -> list[Block]:
     """Return the range of each GPU's readings before and after its samples, over all timed cases."""
     timed = [record.timing for record in records if record.timing is not None]
+    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
     looked_at: set[tuple[int, int]] = set()
-    seen: set[tuple[Any, ...]] = set()  # of many thousand readings few are different
     for timing in timed:
         for rank, device in enumerate(timing.devices):
-            if (rank, id(device)) in looked_at:
-                continue
-            looked_at.add((rank, id(device)))
-            for when in ("before", "after"):
-                reading = device.get(when)
-                if isinstance(reading, dict):
-                    seen.add((rank, when, *_values(reading)))
-    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
-    for rank, when, *values in sorted(seen, key=repr):
-        _add(found, rank, dict(zip(_ASKED, values, strict=True)), when)
+            if (rank, id(device)) not in looked_at:
+                looked_at.add((rank, id(device)))
+                _add(found, rank, device)
     if not timed:
         return []
     if not found:
@@ -263,22 +216,18 @@ def _clocks(records: Sequence[Record]) -> list[Block]:
     ]
 
 
-def _values(reading: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a reading's values of _ASKED as hashable values."""
-    throttle, reason = reading.get("throttle"), reading.get("not_captured")
-    held = tuple(map(str, throttle)) if isinstance(throttle, list) else ()
-    numbers = (value if isinstance(value, (int, float)) else None for value in map(reading.get, _READINGS))
-    return (str(reading.get("uuid") or ""), held, str(reason) if reason else "", *numbers)
-
-
-def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, reading: Mapping[str, Any], when: str) -> None:
-    values = found.setdefault((rank, reading["uuid"] or "-"), {})
-    for key in _READINGS:
-        if reading[key] is not None:
-            values.setdefault(f"{key} {when}", set()).add(reading[key])
-    values.setdefault("throttle", set()).update(reading["throttle"])
-    if reading["not_captured"]:
-        values.setdefault("not_captured", set()).add(reading["not_captured"])
+def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, device: Mapping[str, Any]) -> None:
+    """Add what a device read before and after its samples; a value of another kind is left out."""
+    for when in ("before", "after"):
+        reading = device.get(when)
+        if isinstance(reading, dict):
+            values = found.setdefault((rank, str(reading.get("uuid") or "-")), {})
+            for key in _READINGS:
+                if isinstance(reading.get(key), int | float):
+                    values.setdefault(f"{key} {when}", set()).add(reading[key])
+            throttle, reason = reading.get("throttle"), reading.get("not_captured")
+            values.setdefault("throttle", set()).update(map(str, throttle) if isinstance(throttle, list) else ())
+            values.setdefault("not_captured", set()).update([str(reason)] if reason else ())
 
 
 def _span(values: set[Any]) -> str:

@@ -8,7 +8,7 @@ from cases.record.record import FabricInfo, KernelInfo, Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
 from reports.html.commands import yaml_line
 from reports.table.compare import device_text
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted, size_text
 
 SHORT = 12
@@ -96,7 +96,7 @@ def _kernels(records: Sequence[Record]) -> list[Block]:
         grids, blocks = sorted({one.grid for one in kernels}), sorted({one.block for one in kernels})
         cells = {
             "kernel": name,
-            "cases": f"{len(kernels):,}",
+            "cases": len(kernels),
             "arch": kernels[0].arch,
             "grid x block": f"{_range(grids)} x {_range(blocks)}",
             "PTX": short(ptx),
@@ -105,7 +105,7 @@ def _kernels(records: Sequence[Record]) -> list[Block]:
             "compiler": compiler,
             "multimem": ", ".join(kernels[0].multimem) or "-",
         }
-        lines.append(Line(cells, dict.fromkeys(("PTX", "cubin", "sources"), "code"), {"cases": len(kernels)}))
+        lines.append(line_of(cells, styles=dict.fromkeys(("PTX", "cubin", "sources"), "code")))
     columns = _KERNEL_COLUMNS if any(one.multimem for some in found.values() for one in some) else _KERNEL_COLUMNS[:-1]
     table = Table(
         Sheet("compiled", columns, (tuple(lines),), frozenset({"cases"})), titles=titles(digests), heading=False
@@ -128,15 +128,15 @@ def _by_name(found: Mapping[tuple[str, ...], Sequence[KernelInfo]]) -> Table:
         infos = [one for _, kernels in some for one in kernels]
         cells = {
             "kernel": name,
-            "cases": f"{len(infos):,}",
-            "compiled": str(len({key[1] for key, _ in some})),
+            "cases": len(infos),
+            "compiled": len({key[1] for key, _ in some}),
             "arch": ", ".join(sorted({one.arch for one in infos})),
             "grid": _range(sorted({one.grid for one in infos})),
             "block": _range(sorted({one.block for one in infos})),
             "sources": ", ".join(dict.fromkeys(short(key[3]) for key, _ in some)),
             "compiler": ", ".join(dict.fromkeys(key[4] for key, _ in some)),
         }
-        lines.append(Line(cells, {"sources": "code"}, {"cases": len(infos)}))
+        lines.append(line_of(cells, styles={"sources": "code"}))
     digests = titles([key[3] for key in found])
     numeric = frozenset({"cases", "compiled", "grid", "block"})
     return Table(Sheet("kernels", tuple(lines[0].cells), (tuple(lines),), numeric), titles=digests, heading=False)

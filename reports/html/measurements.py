@@ -9,7 +9,7 @@ from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
 from reports.html.pictures import HOW_TO_READ, Album
 from reports.table import spread, table, timed_table
 from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted
 
 _GLANCE = (
@@ -64,7 +64,8 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
     peak = max(ours, key=lambda pair: pair[0], default=None)
     share = peak[1].figure("of_limit") if peak else None
     faster = sum(ratio < 1 for ratio in ratios)
-    raw: dict[str, float | None] = {
+    values = {
+        "section": section.heading,
         "sizes": len({row.size_bytes for row in timed_rows}),
         "contestants": len(contestants(timed_rows)),
         "faster at": faster / len(ratios) if ratios else None,
@@ -72,16 +73,10 @@ def _line(section: Section, some: Sequence[Row]) -> Line:
         "worst ours/base": max(ratios, default=None),
         "peak busbw (GB/s)": peak[0] if peak else None,
         "link %": share * 100 if share is not None else None,
+        "by": peak[1].algorithm if peak else None,
     }
-    cells = {
-        "section": section.heading,
-        "sizes": str(raw["sizes"]),
-        "contestants": str(raw["contestants"]),
-        "faster at": f"{faster} of {counted(len(ratios), 'size')}" if ratios else "-",
-        "best ours/base": f"{min(ratios):.2f}" if ratios else "-",
-        "worst ours/base": f"{max(ratios):.2f}" if ratios else "-",
-        "peak busbw (GB/s)": f"{peak[0]:.1f}" if peak else "-",
-        "link %": f"{share * 100:.1f}" if share is not None else "-",
-        "by": peak[1].algorithm if peak else "-",
-    }
-    return Line(cells, {"section": "text"}, {name: value for name, value in raw.items() if value is not None})
+    formats = dict.fromkeys(("best ours/base", "worst ours/base"), "{:.2f}".format)
+    formats |= dict.fromkeys(("peak busbw (GB/s)", "link %"), "{:.1f}".format)
+    return line_of(
+        values, {**formats, "faster at": lambda _: f"{faster} of {counted(len(ratios), 'size')}"}, {"section": "text"}
+    )

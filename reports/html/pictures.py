@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from reports import second_process
 from reports.html.blocks import Notes, Pictures
 from reports.numerics.accuracy import Group
 from reports.numerics.study import Measure, Series, measures_of
@@ -35,9 +34,6 @@ DASHES = (
     "pictures of errors: an algorithm has its colour and marker, an accumulator its dashes: float32 solid, native "
     "dotted, float16 dash-dotted, a library's own dashed; ulps are linear to 1, logarithmic beyond"
 )
-MANY = 30
-"""Minimum number of pictures worth a second process."""
-
 _CURVES = "Time and bus bandwidth against size"
 _TIME = "Time against size"
 _SPREAD = "Every sample against the median of its algorithm and size"
@@ -48,8 +44,7 @@ _STUDY = "Errors against the number of ranks"
 class Album:
     """Collects orders for pictures and swatches of legends (each distinct swatch once), and draws them all at the end.
 
-    An order is a function that imports matplotlib only when it is called: until then this process can fork, and the
-    child draws half of them.
+    An order is a function that imports matplotlib only when it is called.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -63,12 +58,9 @@ class Album:
         """The keys of all swatches."""
         return tuple(self._swatches.values())
 
-    def drawn(self, is_alone: bool = False) -> dict[str, str]:
-        """Draw all orders; return <svg> elements by key. is_alone: see second_process.started."""
-        keys = list(self._orders)
-        cut = len(keys) // 2 if is_alone and len(keys) >= MANY else len(keys)
-        others = second_process.started(partial(self._draw, keys[cut:]), is_alone and cut < len(keys))
-        return self._draw(keys[:cut]) | others()
+    def drawn(self) -> dict[str, str]:
+        """Draw all orders; return <svg> elements by key."""
+        return {key: order() for key, order in self._orders.items()}
 
     def curves(self, heading: str, judged: Sequence[Row], limit: float | None, most: int = 2) -> list[Pictures]:
         """Order time and bus bandwidth of a section, with a legend; nothing for one size or on a full page. most: 1
@@ -199,6 +191,3 @@ class Album:
             self._orders[key] = order
             self._swatches[name, accumulator, is_ours, is_dotted] = key
         return self._swatches[name, accumulator, is_ours, is_dotted]
-
-    def _draw(self, keys: Sequence[str]) -> dict[str, str]:
-        return {key: self._orders[key]() for key in keys}

@@ -10,7 +10,7 @@ from cases.record.record import Record
 from reports.html.blocks import Block, Notes, Part, Table
 from reports.table import predictions
 from reports.table.compare import Row, rows, split
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Formats, Line, Sheet, line_of
 from reports.table.text import counted, place_text
 from reports.table.timed_table import time_text
 
@@ -50,28 +50,28 @@ def _line(heading: str, row: Row) -> Line:
     measured_us, ratio = row.figure("median_us"), predictions.ratio(row)
     assert measured_us is not None
     assert ratio is not None
-    is_slower = predictions.is_far_slower(row)
-    raw = {
-        "size (B)": float(row.size_bytes),
-        "measured (us)": measured_us,
-        predictions.PREDICTED: found["predicted_us"],
-    }
-    terms = {name.removesuffix("_us"): getattr(told.terms, name) for name in _TERMS}
-    raw |= {predictions.RATIO: ratio} | {name: us for name, us in terms.items() if us is not None}
     steps = sorted(told.path_us.items(), key=lambda one: -one[1])
-    cells = {
-        "size (B)": str(row.size_bytes),
+    times = {"measured (us)": measured_us, predictions.PREDICTED: found["predicted_us"]}
+    terms = {name.removesuffix("_us"): getattr(told.terms, name) for name in _TERMS}
+    values = {
+        "size (B)": row.size_bytes,
         "algorithm": f"{row.records[0].case.op}/{row.algorithm}",
         "place": place_text(row.placement),
-        "measured (us)": time_text(measured_us),
-        predictions.PREDICTED: time_text(found["predicted_us"]),
+        **times,
         "interval (us)": f"{time_text(found['predicted_low_us'])} to {time_text(found['predicted_high_us'])}",
-        predictions.RATIO: f"{ratio:.2f}",
+        predictions.RATIO: ratio,
         "verdict": predictions.verdict(row),
         "regime": told.regime,
-        **{name: "-" if us is None else f"{us:.2f}" for name, us in terms.items()},
-        "on the path": ", ".join(f"{kind} {value:.2f} us" for kind, value in steps if value) or "-",
+        **terms,
+        "on the path": ", ".join(f"{kind} {value:.2f} us" for kind, value in steps if value) or None,
         "section": heading,
     }
+    formats: Formats = {
+        "size (B)": str,
+        **dict.fromkeys(times, time_text),
+        **dict.fromkeys((predictions.RATIO, *terms), "{:.2f}".format),
+    }
     styles = {"on the path": "text", "section": "text"}
-    return Line(cells, styles | ({predictions.RATIO: "bold red", "verdict": "bold red"} if is_slower else {}), raw)
+    if predictions.is_far_slower(row):
+        styles |= dict.fromkeys((predictions.RATIO, "verdict"), "bold red")
+    return line_of(values, formats, styles)

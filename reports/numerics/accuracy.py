@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cases.dtypes import SIGNIFICAND_BITS, SUMS
 from cases.record.record import Record
-from reports.numerics.study import MEASURES, SIGNIFICAND_BITS, SUMS, Measure, Point, point
+from reports.numerics.study import MEASURES, Measure, Point, point
 from reports.table.compare import is_baseline, is_simulated
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted, number, place_text
 
 _COLUMNS = (
@@ -118,7 +119,9 @@ def _line(curve: Curve) -> Line:
     checks = [record.check for record in curve.records if record.check is not None]
     whole = point(curve.records[0].case.world_size, curve.records)
     used = [check.bound_used for check in checks if check.bound_used is not None]
-    raw: dict[str, float | None] = {
+    values = {
+        "accumulator": curve.accumulator,
+        "algorithm": curve.algorithm,
         "sizes": len(curve.sizes),
         "cases": len(checks),
         "elements": sum(check.elements for check in checks),
@@ -129,10 +132,7 @@ def _line(curve: Curve) -> Line:
         "max rel (u)": whole.max_relative_error,
         "rms rel (u)": whole.rms_relative_error,
         "of bound": max(used, default=None),
+        "ranks agree": "yes" if whole.ranks_agree else "no",
     }
-    known = {name: value for name, value in raw.items() if value is not None}
-    cells = {name: f"{value:,}" if isinstance(value, int) else number(value) for name, value in known.items()}
-    cells |= {name: "-" for name, value in raw.items() if value is None}
-    cells |= {"accumulator": curve.accumulator, "algorithm": curve.algorithm}
-    cells |= {"ranks agree": "yes" if whole.ranks_agree else "no"}
-    return Line(cells, {"algorithm": "bold"} if curve.is_ours else {}, known)
+    formats = {name: number for name, value in values.items() if isinstance(value, float)}
+    return line_of(values, formats, {"algorithm": "bold"} if curve.is_ours else {})

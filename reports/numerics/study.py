@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cases.dtypes import SIGNIFICAND_BITS, SUMS
 from cases.record.record import Check, Record
 from reports.table import brief, sheet, table
 from reports.table.compare import is_baseline, is_simulated
@@ -20,18 +21,6 @@ from reports.table.text import counted, place_text
 
 LEAST_WORLD_SIZES = 3
 """Number of world sizes from which a series is a study, in a command that does not say so."""
-
-SIGNIFICAND_BITS = {
-    "float64": 53,
-    "float32": 24,
-    "float16": 11,
-    "bfloat16": 8,
-    "float8_e4m3fn": 4,
-    "float8_e5m2": 3,
-}
-"""Of a normal number, with the one that is not stored. u, the unit roundoff, is 2 to the minus that."""
-
-SUMS = ("sum", "avg")
 
 _AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs", "placement")
 """What a curve fixes."""

@@ -1,7 +1,7 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records from schema 6 on refer to (cases/record/shared.py). Behind them stand
+environments and requests that records refer to (cases/record/shared.py). Behind them stand
 statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
 records give the same bytes, in whatever order they come and by however many files.
 """
@@ -16,17 +16,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cases.documents import encoded
 from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
 from memory.atomic_file import replacing
-from reports import second_process
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 from reports.record.signed import lines as signed_lines
 
@@ -40,9 +37,6 @@ LEVEL_NAME = "level.json"
 
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
-
-PREDICTED_SUFFIX = ".predicted.json"
-"""How the names of kept predictions end (symlab predict --keep), which may lie below folders of records."""
 
 NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME, PLAN_NAME})
 """What a folder of records holds beside them, with their suffix."""
@@ -60,43 +54,14 @@ _UNPACKER_BYTES = 1 << 28
 
 _CHUNK_BYTES = 1 << 20
 
-MANY = 1000
-"""Minimum number of files for which a second process saves time."""
 
-
-def read(places: Sequence[Path | str], is_alone: bool = False) -> list[Record]:
+def read(places: Sequence[Path | str]) -> list[Record]:
     """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
 
-    The same record in two places counts once: it is one measurement. is_alone: see second_process.started. ValueError,
-    naming the place, for what can't be read, and for a place without records.
+    The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
+    read, and for a place without records.
     """
-    found: list[Record] = []
-    if "" in places:
-        raise ValueError(
-            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
-        )
-    for place in map(Path, places):
-        paths = record_files(place)
-        with _no_collections():
-            if is_alone and len(paths) >= MANY:  # more than half of them here: those of the other have to come over
-                first, second = paths[: len(paths) * 11 // 20], paths[len(paths) * 11 // 20 :]
-                others = second_process.started(partial(_read, second), is_alone)
-                here = [*_read(first), *others()]
-            else:
-                here = _read(paths)
-        if not here:
-            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        found += here
-    if is_alone:
-        gc.freeze()  # they stay to the end: no search for cycles looks at them, and copies share their memory
-    return merged(found)
-
-
-def _read(paths: Sequence[Path]) -> list[Record]:
-    known = Known()
-    return [
-        record for path in paths for record in (unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
-    ]
+    return [record for record, *_ in located(places)]
 
 
 def _loaded(path: Path, known: Known) -> Record:
@@ -128,16 +93,22 @@ def begun(record: Record) -> tuple[datetime, str, str]:
 def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
     """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
     from 1; else 0."""
-    known, records = Known(), []
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
+    known = Known()
+    records: list[Record] = []
     where: dict[int, tuple[Path, int]] = {}
     for place in map(Path, places):
-        paths = record_files(place)
-        if not paths:
+        before = len(records)
+        with _no_collections():
+            for path in record_files(place):
+                for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
+                    where[id(record)] = path, number
+                    records.append(record)
+        if len(records) == before:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-        for path in paths:
-            for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
-                where[id(record)] = path, number
-                records.append(record)
     return [(record, *where[id(record)]) for record in merged(records)]
 
 
@@ -252,13 +223,6 @@ def line_of(record: Record) -> str:
     return _COMPACT(record.document())
 
 
-def _referring_line(record: Record, references: References) -> str:
-    """The same with references, where its schema has them."""
-    if record.schema < shared.SINCE:
-        return line_of(record)
-    return references.line(record, encoded)
-
-
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
     return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
@@ -266,7 +230,7 @@ def digest(records: Iterable[Record]) -> str:
 
 def _lines(records: Iterable[Record]) -> bytes:
     references = References()
-    found = {_referring_line(record, references): record for record in records}
+    found = {_COMPACT(record.document(references)): record for record in records}
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
@@ -291,10 +255,7 @@ def record_files(place: Path) -> list[Path]:
         path
         for pattern in ("*.json", f"*{SUFFIX}")
         for path in place.rglob(pattern)
-        if path.name not in NOT_RECORDS
-        and not path.name.endswith(PREDICTED_SUFFIX)
-        and not is_shared_file(path)
-        and (path.is_symlink() or not path.is_dir())
+        if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
     for path in found:
         if path.is_symlink() and leaves(path, place):

@@ -22,8 +22,6 @@ MOST_FOLDER_BYTES = 1 << 32
 
 MOST_MANIFEST_BYTES = 1 << 26
 
-_CHUNK_BYTES = 1 << 20
-
 
 def seal(folder: Path | str) -> Path:
     """Write the manifest of a folder, in one step. ValueError naming what can't be read or written."""
@@ -129,14 +127,11 @@ def _odd(path: Path, folder: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ValueError(f"{path}: can't be read ({error.strerror or error})") from None
-    return digest.hexdigest()
 
 
 def _read(path: Path) -> bytes:

@@ -9,8 +9,9 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from cases.record.case import UNIFORM
+from cases.case import UNIFORM
 from cases.record.record import Record, Status
 from cases.record.timing import LinkLimit, Timing
 from reports.table.text import counted, place_text
@@ -48,32 +49,21 @@ _TELLING = ("timing.calls", "timing.samples", "timing.warmup", "timing.lead_in_c
 """Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
 
 
-class _Figured:
-    """The figures of a row, each worked out once; they are no field of it."""
-
-    __slots__ = ("_figures",)
-
-    _figures: dict[str, float | None]
-
-
-class _Judged:
-    """What rows has found, once, and is no field of a section."""
-
-    __slots__ = ("_rows",)
-
-    _rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Section(_Judged):
+@dataclass(frozen=True)
+class Section:
     """A job's part of a table, or that of several jobs that ran the same: its heading and its records."""
 
     heading: str
     records: tuple[Record, ...]
 
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """See rows."""
+        return _rows(self)
 
-@dataclass(frozen=True, slots=True)
-class Row(_Figured):
+
+@dataclass(frozen=True)
+class Row:
     """One case of a section, as all its worlds ran it: at least one record, of one status.
 
     best: the quickest of its size. ratio: on the row of our best algorithm at a size only, its time over that of
@@ -102,7 +92,7 @@ class Row(_Figured):
     @property
     def count(self) -> int:
         """Elements, as nccl-tests counts them: the size over the dtype's."""
-        return self.size_bytes // itemsize(self.records[0].case.dtype)
+        return self.records[0].case.numel
 
     @property
     def status(self) -> Status:
@@ -125,14 +115,13 @@ class Row(_Figured):
     def figure(self, name: str) -> float | None:
         """The median over worlds of a figure of Timing: min_us, median_us, p95_us, p99_us, max_us, algbw_gbps,
         busbw_gbps, of_limit. None where no world has it."""
-        try:
-            known = self._figures
-        except AttributeError:  # asked for the first time
-            known = {}
-            object.__setattr__(self, "_figures", known)
-        if name not in known:
-            known[name] = self._figure(name)
-        return known[name]
+        if name not in self._figures:
+            self._figures[name] = self._figure(name)
+        return self._figures[name]
+
+    @cached_property
+    def _figures(self) -> dict[str, float | None]:
+        return {}
 
     def _figure(self, name: str) -> float | None:
         timings = [one for one in self.timings if one.has_bandwidth or name.endswith("_us")]
@@ -151,11 +140,7 @@ class Row(_Figured):
 def rows(section: Section) -> tuple[Row, ...]:
     """The rows of a section, by size, ours first, then in order of appearance, versions of one library together; best
     and ratio are set."""
-    try:
-        return section._rows
-    except AttributeError:  # asked for the first time
-        object.__setattr__(section, "_rows", _rows(section))
-        return section._rows
+    return section.rows
 
 
 def _rows(section: Section) -> tuple[Row, ...]:
@@ -377,11 +362,3 @@ def limit_gbps(records: Iterable[Record]) -> float | None:
     """The better direction's measured limit, the middle one of several, in GB/s; None where none was measured."""
     found = sorted(one.gbps for one in limits(records))
     return found[len(found) // 2] if found else None
-
-
-def itemsize(dtype: str) -> int:
-    """Bytes of an element, by the dtype's name: bfloat16 2, float32 4, float8_e4m3fn 1."""
-    bits = re.search(r"\d+", dtype)
-    if bits is None:
-        raise ValueError(f"dtype '{dtype}' does not say how wide it is; names end in bits, such as float32")
-    return max(int(bits[0]) // 8, 1)

@@ -7,9 +7,6 @@ compared within each world, and the lowest and the highest of these ratios say w
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,21 +100,6 @@ def text(records: Sequence[Record]) -> str:
 def markdown(records: Sequence[Record]) -> str:
     """The ratios as Markdown, those below 1 in bold, ending in a newline. ValueError as for ratios."""
     return sheet.markdown(*_sheets(ratios(records))) + "\n"
-
-
-def csv_text(records: Sequence[Record]) -> str:
-    """Raw values with a line of names first. ValueError as for ratios."""
-    lines = values(records)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
-
-
-def json_text(records: Sequence[Record]) -> str:
-    """The same values as a JSON list of objects. ValueError as for ratios."""
-    return json.dumps(values(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def values(records: Sequence[Record]) -> list[dict[str, object]]:

@@ -10,12 +10,16 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 LEAST_ROOM = 20
 """Characters of a line that are always assumed: below, words would be cut to pieces."""
+
+
+Formats = Mapping[str, Callable[[Any], str]]
+"""By column: what writes its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,26 @@ class Line:
     cells: Mapping[str, str]
     styles: Mapping[str, str] = field(default_factory=dict)
     raw: Mapping[str, float] = field(default_factory=dict)
+
+
+def line_of(
+    values: Mapping[str, Any],
+    formats: Formats | None = None,
+    styles: Mapping[str, str] | None = None,
+) -> Line:
+    """A line of values by column: as a column's format writes them, whole numbers in thousands, all else as it is, and
+    None as "-"."""
+    known = {column: value for column, value in values.items() if value is not None}
+    cells = {
+        column: formats[column](value) if formats and column in formats else _written(value)
+        for column, value in known.items()
+    }
+    raw = {column: value for column, value in known.items() if isinstance(value, int | float)}
+    return Line(dict.fromkeys(values, "-") | cells, styles or {}, raw)
+
+
+def _written(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from itertools import chain
 
 from cases.record.timing import percentile
 from reports.table.compare import Row, Section, contestant_text, rows
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Formats, Line, Sheet, line_of
 from reports.table.text import size_text
 from reports.table.timed_table import time_text
 
@@ -23,7 +23,7 @@ CAPTION = (
 
 def samples_us(row: Row) -> tuple[float, ...]:
     """The samples of all worlds of a row, in ascending order: microseconds a call, the maximum over ranks."""
-    return tuple(sorted(chain.from_iterable(timing.ordered_us() for timing in row.timings)))
+    return tuple(sorted(chain.from_iterable(timing.ordered_us for timing in row.timings)))
 
 
 def sheet(section: Section) -> Sheet:
@@ -37,15 +37,14 @@ def sheet(section: Section) -> Sheet:
 
 def _line(row: Row, name: str) -> Line:
     ordered = samples_us(row)
-    values = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
-    values |= {"min": ordered[0], "max": ordered[-1]}
-    ratio = values["p95"] / values["p50"]
-    cells = {
-        "size": size_text(row.size_bytes),
-        "algorithm": name,
-        "samples": str(len(ordered)),
-        "p95/p50": f"{ratio:.3f}",
-        **{name: time_text(value) for name, value in values.items()},
+    percents = {f"p{percent}": percentile(ordered, percent, is_sorted=True) for percent in PERCENTS}
+    times = {"min": ordered[0], **percents, "max": ordered[-1]}
+    values = {"size": row.size_bytes, "algorithm": name, "samples": len(ordered), **times}
+    values["p95/p50"] = percents["p95"] / percents["p50"]
+    formats: Formats = {
+        "size": size_text,
+        "samples": str,
+        "p95/p50": "{:.3f}".format,
+        **dict.fromkeys(times, time_text),
     }
-    raw = {"size": row.size_bytes, "samples": len(ordered), "p95/p50": ratio, **values}
-    return Line(cells, {"algorithm": "bold"} if row.is_ours else {}, raw)
+    return line_of(values, formats, {"algorithm": "bold"} if row.is_ours else {})

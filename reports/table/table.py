@@ -8,11 +8,7 @@ is named below the table, which holds no times and no bandwidths.
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
-import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +18,8 @@ from reports.table import races, refusals, sheet, timed_table
 from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split
 from reports.table.compare import varying as varying
 from reports.table.refusals import notes as notes
-from reports.table.sheet import Line, Sheet
-from reports.table.text import counted, number, story_of
+from reports.table.sheet import Formats, Line, Sheet, line_of
+from reports.table.text import counted, csv_of, json_of, number, story_of
 from reports.table.text import size_text as size_text
 
 _NUMERIC = frozenset({"world", "size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
@@ -64,18 +60,13 @@ def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
 
 
 def csv_text(records: Sequence[Record]) -> str:
-    """Raw values with a line of names first; worlds of one case are one line; what does not exist is empty."""
-    lines = values(records)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    """Raw values as csv_of gives them; worlds of one case are one line."""
+    return csv_of(values(records))
 
 
 def json_text(records: Sequence[Record]) -> str:
-    """The same values as a JSON list of objects."""
-    return json.dumps(values(records), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """The same values as json_of gives them."""
+    return json_of(values(records))
 
 
 def values(records: Sequence[Record]) -> list[dict[str, object]]:
@@ -186,25 +177,39 @@ def _columns(records: Sequence[Record]) -> list[str]:
     return columns
 
 
-def _cells(record: Record, numbers: Mapping[str, int], worlds: Mapping[str, int]) -> dict[str, str]:
-    check, count = record.check, instruction_count(record)
+def _line(record: Record, numbers: Mapping[str, int], worlds: Mapping[str, int]) -> Line:
+    check = record.check
     unchecked = record.status is Status.PASSED and not record.verified
     remark = " (unchecked)" if unchecked else ""
     if note := refusals.note_of(record):
         remark = f" [{numbers[note]}]"
-    return {
+    values = {
         "algorithm": record.case.algorithm,
         "place": record.case.placement.partition("_")[0],
         "world": str(worlds.get(record.request.command, "-")),
-        "size": size_text(record.case.size_bytes),
+        "size": record.case.size_bytes,
         "status": f"{record.status}{remark}",
-        "wrong": str(check.wrong) if check else "-",
-        "max abs error": number(check.max_absolute_error) if check else "-",
-        "max ulp": str(check.max_ulp_error) if check else "-",
-        "check": check.method if check else "-",
+        "wrong": check.wrong if check else None,
+        "max abs error": check.max_absolute_error if check else None,
+        "max ulp": check.max_ulp_error if check else None,
+        "check": check.method if check else None,
         "races": races.cell(record),
-        "PTX instr (M)": f"{count / 1e6:.3f}" if count else "-",
+        "PTX instr (M)": instruction_count(record),
     }
+    return line_of(values, _FORMATS, {"status": _style(record), "races": races.style(record)})
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.3f}"
+
+
+_FORMATS: Formats = {
+    "size": size_text,
+    "wrong": str,
+    "max abs error": number,
+    "max ulp": str,
+    "PTX instr (M)": _millions,
+}
 
 
 def sheets_of(records: Sequence[Record]) -> list[Sheet]:
@@ -213,24 +218,9 @@ def sheets_of(records: Sequence[Record]) -> list[Sheet]:
     numbers, worlds = notes(records), worlds_of(records)
     found = []
     for section in sections(records):
-        lines = [Line(_cells(record, numbers, worlds), _styles(record), _raw(record)) for record in section.records]
+        lines = [_line(record, numbers, worlds) for record in section.records]
         found.append(Sheet(section.heading, columns, (tuple(lines),), _NUMERIC, _SPARE))
     return found
-
-
-def _raw(record: Record) -> dict[str, float]:
-    """The figures of a line, unrounded; those that do not exist are left out."""
-    check, count = record.check, instruction_count(record)
-    values: dict[str, float | None] = {"size": record.case.size_bytes, "PTX instr (M)": count}
-    if check is not None:
-        error = check.max_absolute_error
-        values |= {"wrong": check.wrong, "max ulp": check.max_ulp_error}
-        values |= {"max abs error": error if math.isfinite(error) else None}
-    return {column: value for column, value in values.items() if value is not None}
-
-
-def _styles(record: Record) -> dict[str, str]:
-    return {"status": _style(record), "races": races.style(record)}
 
 
 def _style(record: Record) -> str:

@@ -1,8 +1,12 @@
-"""How figures, sizes and reasons are written down, the same in every table and picture."""
+"""How figures, sizes and reasons are written down, the same in every table and picture; and values for programs."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
+from collections.abc import Mapping, Sequence
 
 from cases.record.record import Record, Status
 
@@ -61,3 +65,17 @@ def story_of(record: Record) -> str:
         return said
     used = f", the worst element used {number(check.bound_used)} of its own" if check.bound_used is not None else ""
     return f"{said}, bound {check.bound}: at most {number(check.bound_value)}{used}"
+
+
+def csv_of(lines: Sequence[Mapping[str, object]]) -> str:
+    """Raw values with a line of names first; what does not exist is empty."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def json_of(lines: Sequence[Mapping[str, object]]) -> str:
+    """The same values as a JSON list of objects."""
+    return json.dumps(lines, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

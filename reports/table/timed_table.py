@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cases.record.case import UNIFORM
+from cases.case import UNIFORM
 from cases.record.record import Record, Status
 from cases.record.timing import Timing
 from reports.table import average, predictions, refusals
@@ -25,7 +25,7 @@ from reports.table.compare import (
     rows,
     setup_text,
 )
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Formats, Line, Sheet, line_of
 from reports.table.text import counted, late_text, place_text, reason_of, size_text
 
 BEST = "*"
@@ -77,7 +77,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
         lines = [[_pair(pair, numbers) for pair in _pairs(some)] for some in judged]
         order, spare = _PAIRED, _PAIRED_SPARE
     else:
-        lines = [[Line(_cells(row, numbers), _styles(row), _raw(row)) for row in some] for some in judged]
+        lines = [[_line(row, numbers) for row in some] for some in judged]
         order, spare = _COLUMNS, _SPARE
     said = _said([one for some in judged for one in some])
     columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
@@ -111,27 +111,22 @@ def _pairs(judged: Sequence[Row]) -> list[dict[str, Row]]:
 
 def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
     """One line of an algorithm's two placements; what was refused, or not run, has dashes."""
-    cells: dict[str, str] = {}
+    lines = {placement: _line(row, numbers) for placement, row in pair.items()}
+    cells = {f"{side} {column}": "-" for side in _SIDES.values() for column in _OF_A_SIDE}
     styles: dict[str, str] = {}
     raw: dict[str, float] = {}
-    for placement, side in _SIDES.items():
-        own = _cells(pair[placement], numbers) if placement in pair else dict.fromkeys(_OF_A_SIDE, "-")
-        cells |= {f"{side} {column}": own[column] for column in _OF_A_SIDE}
-        if row := pair.get(placement):
-            styles |= {f"{side} {column}": style for column, style in _styles(row).items() if column in _OF_A_SIDE}
-            raw |= {f"{side} {column}": value for column, value in _raw(row).items() if column in _OF_A_SIDE}
-    some = [_cells(row, numbers) for row in pair.values()]
-    statuses = {_SIDES[placement]: own["status"] for placement, own in zip(pair, some, strict=True)}
-    is_one = len(set(statuses.values())) == 1
-    cells["status"] = some[0]["status"] if is_one else ", ".join(f"{side} {one}" for side, one in statuses.items())
+    for placement, own in lines.items():
+        names = {column: f"{_SIDES[placement]} {column}" for column in _OF_A_SIDE} | {one: one for one in _PAIRED}
+        cells |= {names[column]: cell for column, cell in own.cells.items() if column in names}
+        styles |= {names[column]: style for column, style in own.styles.items() if column in names}
+        raw |= {names[column]: value for column, value in own.raw.items() if column in names}
+    statuses = {_SIDES[placement]: own.cells["status"] for placement, own in lines.items()}
+    if len(set(statuses.values())) > 1:
+        cells["status"] = ", ".join(f"{side} {one}" for side, one in statuses.items())
     # Of both placements at a size one is our best, so one of them has the ratio: the cell says which.
     cells["ours/base"] = ", ".join(
-        f"{own['ours/base']} {_SIDES[placement]}" for placement, own in zip(pair, some, strict=True) if own["ours/base"]
+        f"{own.cells['ours/base']} {_SIDES[placement]}" for placement, own in lines.items() if own.cells["ours/base"]
     )
-    for row, own in zip(pair.values(), some, strict=True):
-        cells |= {column: own[column] for column in _PAIRED[:5]}
-        styles |= {column: style for column, style in _styles(row).items() if column in _PAIRED}
-        raw |= {column: value for column, value in _raw(row).items() if column in _PAIRED}
     return Line(cells, styles, raw)
 
 
@@ -352,48 +347,41 @@ def _spread(row: Row) -> float:
     return (max(row.times_us) - min(row.times_us)) / middle if middle else 0.0
 
 
-def _cells(row: Row, numbers: dict[str, int]) -> dict[str, str]:
-    case, record = row.records[0].case, row.records[0]
-    share = row.figure("of_limit")
+def _line(row: Row, numbers: dict[str, int]) -> Line:
+    record, times = row.records[0], row.times_us
     note = refusals.note_of(record)
     remark = f" [{numbers[note]}]" if note in numbers else ""
     unchecked = " (unchecked)" if row.status is Status.PASSED and not record.verified else ""
-    times = row.times_us
-    spread = (
-        f"{len(times)}: {time_text(min(times))}..{time_text(max(times))}" if len(times) > 1 else str(len(times) or "-")
-    )
-    cells = {
-        "size (B)": str(row.size_bytes),
-        "count": str(row.count),
-        "type": case.dtype,
-        "redop": case.reduction,
+    values = {
+        "size (B)": row.size_bytes,
+        "count": row.count,
+        "type": record.case.dtype,
+        "redop": record.case.reduction,
         "algorithm": row.algorithm,
-        "place": _SIDES[case.placement],
+        "place": _SIDES[record.case.placement],
         "status": f"{row.status}{unchecked}{remark}",
-        "#wrong": str(row.wrong) if row.wrong is not None else "N/A",
-        "link %": f"{share * 100:.1f}" if share is not None else "-",
-        "ours/base": f"{row.ratio:.2f}" if row.ratio is not None else "",
-        "worlds": spread,
+        **{column: row.figure(name) for column, name in _FIGURES.items()},
+        "#wrong": row.wrong,
+        "link %": row.figure("of_limit"),
+        "ours/base": row.ratio,
+        predictions.PREDICTED: predictions.predicted_us(row),
+        predictions.RATIO: predictions.ratio(row),
+        "worlds": len(times),
     }
-    predicted_us, ratio = predictions.predicted_us(row), predictions.ratio(row)
-    cells[predictions.PREDICTED] = "-" if predicted_us is None else time_text(predicted_us)
-    cells[predictions.RATIO] = "-" if ratio is None else f"{ratio:.2f}"
-    for column, name in _FIGURES.items():
-        value = row.figure(name)
-        cells[column] = "-" if value is None else time_text(value) if name.endswith("_us") else f"{value:.2f}"
-    if late := late_text(record):
-        cells["time (us)"] = late
-    cells["time (us)"] += f" {BEST}" if row.best else "  "
-    return cells
+    made = line_of(values, _FORMATS)
+    cells = {
+        **made.cells,
+        "time (us)": f"{late_text(record) or made.cells['time (us)']} {BEST if row.best else ' '}",
+        "#wrong": "N/A" if row.wrong is None else str(row.wrong),
+        "ours/base": "" if row.ratio is None else made.cells["ours/base"],
+    }
+    if len(times) != 1:
+        cells["worlds"] = f"{len(times)}: {time_text(min(times))}..{time_text(max(times))}" if times else "-"
+    return Line(cells, _styles(row), made.raw)
 
 
-def _raw(row: Row) -> dict[str, float]:
-    """The figures of a line, unrounded; those that do not exist are left out."""
-    values: dict[str, float | None] = {column: row.figure(name) for column, name in _FIGURES.items()}
-    values |= {"size (B)": row.size_bytes, "count": row.count, "#wrong": row.wrong, "link %": row.figure("of_limit")}
-    values |= {"ours/base": row.ratio, "worlds": len(row.times_us)}
-    values |= {predictions.PREDICTED: predictions.predicted_us(row), predictions.RATIO: predictions.ratio(row)}
-    return {column: value for column, value in values.items() if value is not None}
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f}"
 
 
 def _styles(row: Row) -> dict[str, str]:
@@ -442,6 +430,15 @@ def _factor(bus_factor: float) -> str:
 def time_text(time_us: float) -> str:
     """Microseconds with about four digits."""
     return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 10000 else f"{time_us:.0f}"
+
+
+_FORMATS: Formats = {
+    **{column: time_text if name.endswith("_us") else "{:.2f}".format for column, name in _FIGURES.items()},
+    **dict.fromkeys(("size (B)", "count"), str),
+    "link %": _percent,
+    **dict.fromkeys(("ours/base", predictions.RATIO), "{:.2f}".format),
+    predictions.PREDICTED: time_text,
+}
 
 
 def _values(section: Section | None, row: Row) -> dict[str, Any]:

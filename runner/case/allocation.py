@@ -1,5 +1,5 @@
 """What a case allocates in symmetric memory. The one description of it: programs allocate by these functions on a
-world's fabric, and what a case needs is counted by the same functions on a fabric without memory (memory_needed.py).
+world's fabric, and what a case needs is counted by the same functions in a pool without memory (memory_needed.py).
 
 It imports no torch, so that a request which does not fit is answered at once. Contents come later: see binding.py.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cases.case import Case
 from kernels.spec import KernelSpec, Workspace
-from memory.pool import SymmetricPool
+from memory.pool import Pool
 from runner.case.buffers import Buffer, guarded
 from runner.case.layout import layout_of
 
@@ -29,23 +29,11 @@ COUNTS = "counts"
 
 
 @dataclass(frozen=True, slots=True)
-class CaseMemory:
-    """A case's memory on one rank, with nothing written to it yet.
-
-    payloads: what input and output lie in, two or, in place, one. tables: by buffer, its table of peers,
-    and COUNTS.
-    """
-
-    payloads: tuple[Buffer, ...]
-    workspaces: tuple[Buffer, ...]
-    tables: dict[str, Buffer]
-
-
-@dataclass(frozen=True, slots=True)
 class SlotsMemory:
-    """Memory of several slots of a case: payloads[slot] are what its input and output lie in.
+    """A kernel's memory on one rank, with nothing written to it yet.
 
-    A kernel's slots share its workspaces; its tables hold one row of world_size entries a slot.
+    payloads[slot] are what the slot's input and output lie in: two or, in place, one. All slots share the workspaces;
+    tables, of peers by buffer and COUNTS, hold one row of world_size entries a slot.
     """
 
     payloads: list[tuple[Buffer, ...]]
@@ -53,19 +41,23 @@ class SlotsMemory:
     tables: dict[str, Buffer]
 
 
-def allocate_case(pool: SymmetricPool, spec: KernelSpec, case: Case, guard_bytes: int) -> CaseMemory:
-    """Collective: allocate what one run of the case's kernel needs, guard_bytes on either side of each buffer."""
-    layout = layout_of(case)
-    payloads = tuple(
-        guarded(pool, name, size_bytes, guard_bytes, layout.offset_bytes)
-        for name, size_bytes in zip(("input", "output"), layout.payloads_bytes, strict=False)
-    )
-    workspaces = _workspaces(pool, spec, case, guard_bytes, "")
-    return CaseMemory(payloads, workspaces, _tables(pool, spec, case, 1, ""))
+def allocate(pool: Pool, spec: KernelSpec, cases: Sequence[Case]) -> SlotsMemory:
+    """Collective: allocate a slot for each case, guards on either side of each buffer, and workspaces for all.
+
+    A workspace that the cases need of different sizes is as large as the largest.
+    """
+    payloads = []
+    for slot, case in enumerate(cases):
+        layout, number = layout_of(case), f" {slot}" if len(cases) > 1 else ""
+        sizes = zip(("input", "output"), layout.payloads_bytes, strict=False)
+        payloads.append(
+            tuple(guarded(pool, f"{name}{number}", size, GUARD_BYTES, layout.offset_bytes) for name, size in sizes)
+        )
+    return SlotsMemory(payloads, *_shared(pool, spec, cases, ""))
 
 
-def allocate_slots(pool: SymmetricPool, spec: KernelSpec | None, case: Case, slots: int) -> SlotsMemory:
-    """Collective: allocate slots for a kernel, or (spec None) for a library that works on symmetric memory.
+def allocate_arenas(pool: Pool, spec: KernelSpec | None, case: Case, slots: int) -> SlotsMemory:
+    """Collective: allocate slots of one case for a kernel, or (spec None) for a library that works on symmetric memory.
 
     All inputs lie in one arena and all outputs in another; in place both are the same. ValueError for no slots.
     """
@@ -78,27 +70,7 @@ def allocate_slots(pool: SymmetricPool, spec: KernelSpec | None, case: Case, slo
         for name, size_bytes in zip(("input", "output"), layout_of(case).payloads_bytes, strict=False)
     ]
     payloads = list(zip(*arenas, strict=True))
-    if spec is None:
-        return SlotsMemory(payloads, (), {})
-    workspaces = _workspaces(pool, spec, case, GUARD_BYTES, prefix)
-    return SlotsMemory(payloads, workspaces, _tables(pool, spec, case, slots, prefix))
-
-
-def allocate_in_turn(pool: SymmetricPool, spec: KernelSpec, cases: Sequence[Case], guard_bytes: int) -> SlotsMemory:
-    """Collective: allocate a slot for each case, guard_bytes on either side of each buffer, and workspaces for all.
-
-    A workspace that the cases need of different sizes is as large as the largest.
-    """
-    payloads = []
-    for slot, case in enumerate(cases):
-        layout = layout_of(case)
-        sizes = zip(("input", "output"), layout.payloads_bytes, strict=False)
-        payloads.append(
-            tuple(guarded(pool, f"{name} {slot}", size, guard_bytes, layout.offset_bytes) for name, size in sizes)
-        )
-    largest = workspaces_of(spec, cases)
-    workspaces = tuple(guarded(pool, wanted.name, wanted.size_bytes, guard_bytes) for wanted in largest)
-    return SlotsMemory(payloads, workspaces, _tables(pool, spec, cases[0], len(cases), ""))
+    return SlotsMemory(payloads, *(_shared(pool, spec, [case] * slots, prefix) if spec is not None else ((), {})))
 
 
 def workspaces_of(spec: KernelSpec, cases: Sequence[Case]) -> tuple[Workspace, ...]:
@@ -118,24 +90,24 @@ def tables_of(spec: KernelSpec) -> dict[str, str]:
     return peers | ({COUNTS: "counts for peers"} if has_counts else {})
 
 
-def _arena(pool: SymmetricPool, name: str, size_bytes: int, offset_bytes: int, slots: int) -> list[Buffer]:
+def _arena(pool: Pool, name: str, size_bytes: int, offset_bytes: int, slots: int) -> list[Buffer]:
     """A payload a slot, each offset_bytes behind a boundary."""
     stride = max(-(-(offset_bytes + size_bytes) // SLOT_ALIGNMENT_BYTES), 1) * SLOT_ALIGNMENT_BYTES
     tensor = pool.bytes(stride * slots, name=name, alignment_bytes=SLOT_ALIGNMENT_BYTES)
     return [Buffer(name, tensor, stride * slot + offset_bytes, size_bytes) for slot in range(slots)]
 
 
-def _workspaces(pool: SymmetricPool, spec: KernelSpec, case: Case, guard_bytes: int, prefix: str) -> tuple[Buffer, ...]:
-    """What the kernel keeps between launches. prefix makes the tensors' names tell kernels apart."""
-    return tuple(
-        replace(guarded(pool, prefix + wanted.name, wanted.size_bytes, guard_bytes), name=wanted.name)
-        for wanted in spec.workspaces(case)
+def _shared(
+    pool: Pool, spec: KernelSpec, cases: Sequence[Case], prefix: str
+) -> tuple[tuple[Buffer, ...], dict[str, Buffer]]:
+    """The workspaces and the tables of all slots. prefix makes the tensors' names tell kernels apart."""
+    workspaces = tuple(
+        replace(guarded(pool, prefix + wanted.name, wanted.size_bytes, GUARD_BYTES), name=wanted.name)
+        for wanted in workspaces_of(spec, cases)
     )
-
-
-def _tables(pool: SymmetricPool, spec: KernelSpec, case: Case, rows: int, prefix: str) -> dict[str, Buffer]:
-    row_bytes = ADDRESS_BYTES * case.world_size
-    return {
-        name: Buffer(name, pool.bytes(rows * row_bytes, name=f"{prefix}{words}"), 0, rows * row_bytes)
+    size_bytes = len(cases) * ADDRESS_BYTES * cases[0].world_size
+    tables = {
+        name: Buffer(name, pool.bytes(size_bytes, name=f"{prefix}{words}"), 0, size_bytes)
         for name, words in tables_of(spec).items()
     }
+    return workspaces, tables

@@ -60,7 +60,6 @@ class TableChooser:
             "table": Path(self.table.place).name,
             "digest": self.table.digest,
             "gpu": self.table.gpu,
-            "unit": self.table.unit,
             "searched": {"op": entry.op, "dtype": entry.dtype, "ranks": entry.ranks, "size_bytes": entry.size_bytes},
             "nearest": found.nearest,
         }
@@ -68,8 +67,10 @@ class TableChooser:
     def said(self, cases: Iterable[Case]) -> list[str]:
         """Return lines that say which table chooses, and in what its entries differ from cases."""
         notes = dict.fromkeys(self.choice(case).nearest for case in cases if self.described(case) is not None)
-        lines = [f"best: {self.table.place} ({self.table.gpu}{', simulated' if self.table.is_simulated else ''})"]
-        return [*lines, *(f"best: the nearest entry, {note}" for note in notes if note)]
+        return [
+            f"best: {self.table.place} ({self.table.gpu})",
+            *(f"best: the nearest entry, {note}" for note in notes if note),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,9 @@ class RecordedChooser:
 
 def chooser_for(tuned: str, fabric: FabricRequest, op: str, folder: Path = FOLDER, ranks: int = 2) -> TableChooser:
     """Return what chooses on a decided fabric. tuned: a table's file, or "auto" for the project's; ranks: of the world,
-    for the advice. RequestError without a table that can be read, and for a table from the simulator on GPUs."""
+    for the advice. RequestError without a table that can be read."""
     gpu = (fabric.gpu.name if fabric.gpu else SIMULATED) if fabric.simulated else gpu_name() or "an unknown GPU"
     table = _table(tuned, gpu, fabric, op, ranks, folder)
-    if table.is_simulated and not fabric.simulated:
-        raise RequestError(
-            f"{table.place} was searched in the simulator, which says nothing about times on GPUs (tuned), make one "
-            f"here {how_to_make(op, ranks)}"
-        )
     return TableChooser(table, gpu, fabric.arch if fabric.simulated else table.arch)
 
 
@@ -117,7 +113,6 @@ def _table(tuned: str, gpu: str, fabric: FabricRequest, op: str, ranks: int, fol
         others = [read(one) for one in tables_in(folder)]
     except ValueError as error:
         raise RequestError(f"{error} (tuned)") from None
-    others = [one for one in others if fabric.simulated or not one.is_simulated]
     if not others:
         raise RequestError(
             f"there is no table of choices for {gpu} GPUs (algorithms=best), make one {how_to_make(op, ranks)}, then "

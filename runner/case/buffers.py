@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memory.fabric import Fabric
-from memory.pool import SymmetricPool
+from memory.pool import Pool
 from memory.tensor import SymmetricTensor, flat_bytes
 from runner.case.layout import Layout, Piece
 
@@ -93,7 +93,7 @@ class Buffer:
         return None if found is None else found[self.offset_bytes :][: self.size_bytes]
 
 
-def guarded(pool: SymmetricPool, name: str, size_bytes: int, guard_bytes: int, offset_bytes: int = 0) -> Buffer:
+def guarded(pool: Pool, name: str, size_bytes: int, guard_bytes: int, offset_bytes: int = 0) -> Buffer:
     """Collective: a new buffer with guard_bytes on either side, offset_bytes after a boundary of guard_bytes."""
     tensor = pool.bytes(size_bytes + offset_bytes + 2 * guard_bytes, name=name)
     return Buffer(name, tensor, guard_bytes + offset_bytes, size_bytes)

@@ -90,27 +90,37 @@ def check_rank(
             )
         found.append(reference.look_at(output))
     wrong_launch = next((launch for launch, one in enumerate(found) if one.wrong), None)
-    limit = reference.limit
-    return RankCheck(
-        rank=rank,
+    mismatch = None
+    if wrong_launch is not None:
+        mismatch = mismatch_of(reference, rank, wrong_launch, found[wrong_launch].first_index, outputs[wrong_launch])
+    return rank_check(
+        rank,
+        found,
         method=reference.method,
         elements=len(outputs) * reference.nearest.numel(),
-        wrong=sum(one.wrong for one in found),
-        first_mismatch=None
-        if wrong_launch is None
-        else _mismatch(reference, rank, wrong_launch, found[wrong_launch].first_index, outputs[wrong_launch]),
-        max_absolute_error=_largest(one.max_absolute_error for one in found),
-        max_ulp_error=max(one.max_ulp_error for one in found),
-        squared_ulp_error=sum(one.squared_ulp_error for one in found),
+        first_mismatch=mismatch,
         digests=tuple(one.digest for one in found),
         launches=len(outputs),
-        launches_equal=len({one.digest for one in found}) == 1,
         guard_faults=tuple(guard_faults),
-        bound=limit.formula if limit else "",
+        bound=reference.limit.formula if reference.limit else "",
         bound_value=reference.bound_value,
-        bound_used=max(one.bound_used or 0.0 for one in found) if limit else None,
-        scale=_together(one.scale for one in found),
         input_digest=input_digest,
+    )
+
+
+def rank_check(rank: int, found: Sequence[Comparison], **what: Any) -> RankCheck:
+    """Return a RankCheck of a rank's comparisons. what: its other fields."""
+    shares = [one.bound_used for one in found if one.bound_used is not None]
+    return RankCheck(
+        rank=rank,
+        wrong=sum(one.wrong for one in found),
+        max_absolute_error=_largest(one.max_absolute_error for one in found),
+        max_ulp_error=max((one.max_ulp_error for one in found), default=0),
+        squared_ulp_error=sum(one.squared_ulp_error for one in found),
+        launches_equal=len(set(what["digests"])) <= 1,
+        bound_used=max(shares) if shares else None,
+        scale=_together(one.scale for one in found),
+        **what,
     )
 
 
@@ -126,12 +136,23 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
     elements is 0 where there are none: of a case of no bytes.
     """
     collective = collective or find_collective(case.op)
-    checks = sorted(checks, key=lambda one: one.rank)
     promised = method_of(case, spec, collective) != "bound"
     same = collective.same_on_all_ranks
     # In orders of their own, ranks get the same bits only where no order matters.
     same_bits = promised and (spec.same_order or method_of(case, spec, collective) != "bitwise_fold")
     results = len({one.digest for one in checks})
+    return merged(
+        checks,
+        ranks_equal=not same or results == 1,
+        ranks_equal_promised=same and (same_bits or spec.one_owner),
+        launches_equal_promised=promised,
+        results=results if same else None,
+    )
+
+
+def merged(checks: Sequence[RankCheck], **promises: Any) -> Check:
+    """One Check from those of all ranks. promises: which ranks and launches it says must be equal."""
+    checks = sorted(checks, key=lambda one: one.rank)
     largest_share, share = _relative(_together(one.scale for one in checks))
     elements = sum(one.elements for one in checks)
     shares = [one.bound_used for one in checks if one.bound_used is not None]
@@ -143,11 +164,8 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
         max_absolute_error=_largest(one.max_absolute_error for one in checks),
         max_ulp_error=max(one.max_ulp_error for one in checks),
         rms_ulp_error=math.sqrt(sum(one.squared_ulp_error for one in checks) / max(elements, 1)),
-        ranks_equal=not same or results == 1,
         launches=max(one.launches for one in checks),
         launches_equal=all(one.launches_equal for one in checks),
-        ranks_equal_promised=same and (same_bits or spec.one_owner),
-        launches_equal_promised=promised,
         first_mismatch=next((one.first_mismatch for one in checks if one.first_mismatch), None),
         bound=next((one.bound for one in checks if one.bound), ""),
         bound_value=max(values) if values else None,
@@ -155,7 +173,7 @@ def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective:
         guard_faults=tuple(f"rank {one.rank}: {fault}" for one in checks for fault in one.guard_faults),
         max_relative_error=largest_share,
         rms_relative_error=share,
-        results=results if same else None,
+        **promises,
         **_digests(checks),
     )
 
@@ -170,7 +188,7 @@ def _digests(checks: Sequence[RankCheck]) -> dict[str, Any]:
     }
 
 
-def _mismatch(reference: Reference, rank: int, launch: int, index: int, output: torch.Tensor) -> Mismatch:
+def mismatch_of(reference: Reference, rank: int, launch: int, index: int, output: torch.Tensor) -> Mismatch:
     rounded = reference.nearest if reference.expected is None else reference.expected
     expected = reference.exact if reference.expected is None else reference.expected
     assert expected is not None
@@ -205,6 +223,6 @@ def _relative(scale: Scale | None) -> tuple[float | None, float | None]:
 
 
 def _largest(values: Iterable[float]) -> float:
-    """The largest value; NaN when there is one."""
+    """The largest value; NaN when there is one; 0 of none."""
     listed = list(values)
-    return math.nan if any(math.isnan(value) for value in listed) else max(listed)
+    return math.nan if any(math.isnan(value) for value in listed) else max(listed, default=0.0)

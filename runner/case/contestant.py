@@ -23,6 +23,15 @@ class Contestant:
     def __post_init__(self) -> None:
         check_names(self.case, self.spec, self.executable)
 
+    @property
+    def title(self) -> str:
+        """What no other contestant of the same size is called."""
+        return f"{self.case.name} {self.case.placement}"
+
+    @property
+    def size_bytes(self) -> int:
+        return self.case.size_bytes
+
 
 def check_names(case: Case, spec: KernelSpec | Baseline, executable: Executable | None) -> None:
     """ValueError unless a spec, and what was compiled of it, are what the case names."""

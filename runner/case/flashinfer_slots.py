@@ -24,8 +24,7 @@ from kernels.flashinfer import TRTLLM_LAMPORT, VECTOR_BYTES, Rows, rows_of, vllm
 from memory.driver import lent_bytes
 from memory.fabric import DeviceFabric
 from memory.process_group import process_group
-from runner.case.library_slots import OutOfPlace, slices_of
-from runner.case.slots import OpenContestant
+from runner.case.library_slots import LibrarySlots, slices_of
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +41,7 @@ VLLM_ADDRESS_BYTES = 64
 
 
 @contextlib.contextmanager
-def open_vllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def open_vllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: vLLM's all-reduce, in one stage or two as the library decides, on inputs that all ranks opened."""
     import torch
     from flashinfer import comm
@@ -72,7 +71,7 @@ def open_vllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int)
         comm.vllm_all_reduce(handle, one, other, 0, 0, VLLM_BLOCKS)
 
     buffers = (first.view(dtype), outputs)
-    yield OutOfPlace(buffers, (source, target), slots, call, lambda: _fill_table(fabric, comm, handle, slots))
+    yield LibrarySlots(fabric, case, buffers, slots, call, lambda: _fill_table(fabric, comm, handle, slots))
     fabric.synchronize()
     fabric.barrier()  # no rank closes what a peer may still read
     comm.vllm_dispose(handle)
@@ -102,7 +101,7 @@ def _fill_table(fabric: DeviceFabric, comm: Any, handle: int, slots: int) -> Non
 
 
 @contextlib.contextmanager
-def open_trtllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def open_trtllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: TensorRT-LLM's all-reduce, Lamport's one-shot or the two-shot by the case's name."""
     import torch
 
@@ -114,7 +113,7 @@ def open_trtllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: in
         torch.zeros(slots * one.stride, dtype=DTYPES[case.dtype], device=fabric.device) for one in (source, target)
     )
     kernel = _Trtllm(fabric, case, rows, is_one_shot)
-    yield OutOfPlace((first, second), (source, target), slots, kernel.call)
+    yield LibrarySlots(fabric, case, (first, second), slots, kernel.call)
     fabric.synchronize()
     fabric.barrier()
     kernel.close()

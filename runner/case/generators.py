@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,33 +44,23 @@ COMPARED_NUMBERS = 1 << 16
 """Normal numbers that a process compares with NumPy's before it makes any on a device: some twenty of the tail."""
 
 
-class Generator(Protocol):
-    """A stream of random numbers, on some device. Each call goes on where the one before it ended."""
-
-    def words(self, count: int) -> torch.Tensor:
-        """Return the next count words of 64 random bits, as int64."""
-        ...
-
-    def normal(self, count: int, wide: bool) -> torch.Tensor:
-        """Return the next count standard normal numbers in float32, or (wide) in float64."""
-        ...
-
-
 def _philox(seed: int, key: tuple[int, ...]) -> np.random.Philox:
     return np.random.Philox(np.random.SeedSequence(entropy=seed, spawn_key=key))
 
 
 class HostGenerator:
-    """NumPy's own generator."""
+    """NumPy's own generator. Each call goes on where the one before it ended."""
 
     def __init__(self, seed: int, key: tuple[int, ...]) -> None:
         self._bits = _philox(seed, key)
         self._generator = np.random.Generator(self._bits)
 
     def words(self, count: int) -> torch.Tensor:
+        """Return the next count words of 64 random bits, as int64."""
         return torch.from_numpy(self._bits.random_raw(count).view(np.int64))
 
     def normal(self, count: int, wide: bool) -> torch.Tensor:
+        """Return the next count standard normal numbers in float32, or (wide) in float64."""
         if wide:
             return torch.from_numpy(self._generator.standard_normal(count, dtype=np.float64))
         return torch.from_numpy(self._generator.standard_normal(count, dtype=np.float32))
@@ -335,6 +325,9 @@ def _log1p(of: _Widths) -> Callable[[float], float]:
     function.argtypes, function.restype = [number], number
     found: Callable[[float], float] = function
     return found
+
+
+Generator = HostGenerator | DeviceGenerator
 
 
 @cache

@@ -95,3 +95,8 @@ def layout_of(case: Case, collective: Collective | None = None) -> Layout:
         output_starts=tuple(target * case.itemsize for _, target in starts),
         offset_bytes=case.offset * case.itemsize,
     )
+
+
+def slot_bytes(case: Case) -> int:
+    """Input and output of one slot, together; in place they are one buffer."""
+    return sum(layout_of(case).payloads_bytes)

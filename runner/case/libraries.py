@@ -1,4 +1,4 @@
-"""How libraries' own collectives are run, on slots of a case like our kernels (runner/case/slots.py). Only on GPUs.
+"""How libraries' own collectives are run, on slots of a case like our kernels (runner/case/binding.py). Only on GPUs.
 
 Which there are, and what each refuses, is in kernels/baselines.py. Memory is the library's: torch's allocator for NCCL,
 torch's symmetric memory (SGLang's, too), the fabric's symmetric heap for NVSHMEM, flashinfer's workspaces
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.dtypes import DTYPES, NONE
@@ -19,10 +19,11 @@ from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, V
 from kernels.sglang import PULL, PUSH
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
 from memory.process_group import process_group
+from runner.case.allocation import allocate_arenas
+from runner.case.binding import Slots
 from runner.case.flashinfer_slots import open_trtllm, open_vllm
-from runner.case.library_slots import InPlace, OutOfPlace, slices_of, symmetric_buffer
+from runner.case.library_slots import LibrarySlots, slices_of, symmetric_buffer
 from runner.case.sglang_slots import open_pull, open_push
-from runner.case.slots import LibrarySlots, OpenContestant
 
 if TYPE_CHECKING:
     import torch
@@ -30,39 +31,12 @@ if TYPE_CHECKING:
     from memory.pool import SymmetricPool
 
 
-class Noted:
-    """A library's slots, which tell the fabric of each call: it does not see them, and its errors name the last one."""
-
-    def __init__(self, opened: OpenContestant, fabric: DeviceFabric, name: str) -> None:
-        self._opened = opened
-        self._fabric = fabric
-        self._name = name
-
-    @property
-    def slots(self) -> int:
-        return self._opened.slots
-
-    def write(self, slot: int, data: torch.Tensor) -> None:
-        self._opened.write(slot, data)
-
-    def launch(self, slot: int) -> None:
-        self._fabric.note_queued(self._name)
-        self._opened.launch(slot)
-
-    def output(self, slot: int) -> torch.Tensor:
-        return self._opened.output(slot)
-
-    def captured(self) -> None:
-        self._opened.captured()
-
-    def trouble(self) -> str:
-        return self._opened.trouble()
-
-
 @contextlib.contextmanager
-def open_baseline(name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def open_baseline(
+    name: str, fabric: Fabric, pool: SymmetricPool, case: Case, slots: int
+) -> Iterator[LibrarySlots | Slots]:
     """Collective: the baseline of that name with its memory for `slots` slots of the case. Only on a real fabric."""
-    opened = {
+    opened: Any = {
         NCCL: _nccl,
         NCCL_SYMMETRIC: _nccl_symmetric,
         "torch/one_shot": _torch_one_shot,
@@ -78,32 +52,30 @@ def open_baseline(name: str, fabric: Fabric, pool: SymmetricPool, case: Case, sl
         PUSH: open_push,
         PULL: open_pull,
     }[name]
-    device = cast(DeviceFabric, fabric)
-    with opened(device, pool, case, slots) as contestant:
-        yield Noted(contestant, device, case.name)
+    with opened(fabric, pool, case, slots) as contestant:
+        yield contestant
 
 
 @contextlib.contextmanager
-def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     yield _nccl_slots(fabric, case, slots)
 
 
-def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> OpenContestant:
+def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> LibrarySlots:
     """NCCL's calls on slots that torch's allocator gives now."""
     import torch
 
     source, target = slices_of(case, fabric.rank)
     dtype = DTYPES[case.dtype]
     call = nccl_call(case, process_group(), fabric.rank)
-    first = torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)
-    if case.placement == "in_place":
-        return InPlace(first, source, slots, call)
-    second = torch.zeros(slots * target.stride, dtype=dtype, device=fabric.device)
-    return OutOfPlace((first, second), (source, target), slots, call)
+    buffers = [torch.zeros(slots * source.stride, dtype=dtype, device=fabric.device)]
+    if case.placement != "in_place":
+        buffers.append(torch.zeros(slots * target.stride, dtype=dtype, device=fabric.device))
+    return LibrarySlots(fabric, case, buffers, slots, call)
 
 
 @contextlib.contextmanager
-def _nccl_symmetric(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _nccl_symmetric(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """The same calls, with all slots in memory of NCCL's that is registered as symmetric windows meanwhile."""
     import torch
     from torch import distributed
@@ -176,54 +148,56 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
 
 
 @contextlib.contextmanager
-def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     import torch
 
     where = slices_of(case)
     source, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
     target = torch.zeros_like(source, memory_format=torch.contiguous_format)
     call = torch.ops.symm_mem.one_shot_all_reduce_out
-    yield OutOfPlace((source, target), where, slots, lambda one, other: call(one, "sum", group_name, other))
+    yield LibrarySlots(fabric, case, (source, target), slots, lambda one, other: call(one, "sum", group_name, other))
     fabric.barrier()  # no rank unmaps what a peer may still read
 
 
 @contextlib.contextmanager
-def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     import torch
 
     where = slices_of(case)
     buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
     if case.op == "all_reduce":
         call = torch.ops.symm_mem.two_shot_all_reduce_
-        yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
+        yield LibrarySlots(fabric, case, [buffer], slots, lambda data: call(data, "sum", group_name))
     else:
         target = torch.zeros(slots * where[1].stride, dtype=buffer.dtype, device=fabric.device)
         scatter = torch.ops.symm_mem.reduce_scatter_out
         # split_last_dim False: a rank's chunk is a piece of the whole, flat input.
-        yield OutOfPlace((buffer, target), where, slots, lambda one, other: scatter(one, group_name, False, other))
+        yield LibrarySlots(
+            fabric, case, (buffer, target), slots, lambda one, other: scatter(one, group_name, False, other)
+        )
     fabric.barrier()
 
 
 @contextlib.contextmanager
-def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     import torch
 
     where = slices_of(case)
     if case.op == "all_reduce":
         buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
         call = torch.ops.symm_mem.multimem_all_reduce_
-        yield InPlace(buffer, where[0], slots, lambda data: call(data, "sum", group_name))
+        yield LibrarySlots(fabric, case, [buffer], slots, lambda data: call(data, "sum", group_name))
     else:
         # The output is what all ranks write to; it alone has to be symmetric.
         target, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[1].stride)
         source = torch.zeros(slots * where[0].stride, dtype=target.dtype, device=fabric.device)
         gather = torch.ops.symm_mem.multimem_all_gather_out
-        yield OutOfPlace((source, target), where, slots, lambda one, other: gather(one, group_name, other))
+        yield LibrarySlots(fabric, case, (source, target), slots, lambda one, other: gather(one, group_name, other))
     fabric.barrier()
 
 
 @contextlib.contextmanager
-def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """One symmetric buffer for all slots, as one communicator of vLLM or SGLang has one for all calls."""
     import torch
 
@@ -234,7 +208,8 @@ def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: 
     is_multimem = case.algorithm == MULTIMEM_STAGED
     reduce = symm_mem.multimem_all_reduce_ if is_multimem else symm_mem.two_shot_all_reduce_
     stage = buffer[: where[0].numel]
-    yield OutOfPlace((source, target), where, slots, staged_call(stage, lambda data: reduce(data, "sum", group_name)))
+    call = staged_call(stage, lambda data: reduce(data, "sum", group_name))
+    yield LibrarySlots(fabric, case, (source, target), slots, call)
     fabric.barrier()
 
 
@@ -249,14 +224,23 @@ def staged_call(stage: torch.Tensor, reduce: Callable[[torch.Tensor], object]) -
     return call
 
 
-@contextlib.contextmanager
-def _nvshmem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+class _OnHeap(Slots):
+    """NVSHMEM's call on slots in symmetric memory."""
 
-    wanted = nvshmem_call(case)
+    def __init__(self, fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> None:
+        super().__init__(fabric, allocate_arenas(pool, None, case, slots), [case] * slots)
+        self._call = nvshmem_call(case)
+
+    def launch(self, slot: int) -> None:
+        fabric: Any = self.fabric
+        fabric.note_queued(self.cases[slot].name)
+        fabric.queue_library(self._call, self.outputs[slot].address, self.inputs[slot].address)
+
+
+@contextlib.contextmanager
+def _nvshmem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[Slots]:
     with pool.scope():
-        yield LibrarySlots(
-            fabric, pool, case, slots, lambda target, source: fabric.queue_library(wanted, target, source)
-        )
+        yield _OnHeap(fabric, pool, case, slots)
 
 
 def nvshmem_call(case: Case) -> LibraryCall:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cases.case import Case
 from cases.ops import collective
 from memory.process_group import process_group
+from runner.case.allocation import SLOT_ALIGNMENT_BYTES
 
 if TYPE_CHECKING:
     import torch
 
     from memory.fabric import DeviceFabric
-
-SLOT_ALIGNMENT_BYTES = 256
-"""Slots begin at multiples of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +57,51 @@ def symmetric_buffer(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tu
     return buffer, str(group.group_name), tuple(handle.buffer_ptrs)
 
 
-class InPlace:
-    """Slots that are both input and output: slices of one buffer of this rank, and a call that takes a slice."""
+class LibrarySlots:
+    """Slots of one buffer of this rank, which are both input and output, or of an input and an output buffer; and a
+    call that takes a slot's slices, input first.
 
-    def __init__(self, buffer: torch.Tensor, where: Slices, slots: int, call: Callable[[Any], object]) -> None:
-        self.slots = slots
-        self._call = call
-        self._views = [where.of(buffer, slot) for slot in range(slots)]
-
-    def write(self, slot: int, data: torch.Tensor) -> None:
-        self._views[slot].copy_(data)
-
-    def launch(self, slot: int) -> None:
-        self._call(self._views[slot])
-
-    def output(self, slot: int) -> torch.Tensor:
-        return self._views[slot]
-
-    def captured(self) -> None:
-        pass
-
-    def trouble(self) -> str:
-        return ""
-
-
-class OutOfPlace:
-    """Slots of one input and one output buffer of this rank, and a call that takes a slice of each, input first.
-
-    captured is what the library wants done once graphs of its calls were made; None: nothing.
+    The fabric does not see a library's calls, so each is noted there: errors name the last one. captured is what the
+    library wants done once graphs of its calls were made; None: nothing.
     """
 
     def __init__(
         self,
-        buffers: tuple[torch.Tensor, torch.Tensor],
-        where: tuple[Slices, Slices],
+        fabric: DeviceFabric,
+        case: Case,
+        buffers: Sequence[torch.Tensor],
         slots: int,
-        call: Callable[[Any, Any], object],
+        call: Callable[..., object],
         captured: Callable[[], None] | None = None,
     ) -> None:
         self.slots = slots
-        self._call = call
-        self._captured = captured
-        self._views = [(where[0].of(buffers[0], slot), where[1].of(buffers[1], slot)) for slot in range(slots)]
+        self._fabric, self._name = fabric, case.name
+        self._call, self._captured = call, captured
+        where = slices_of(case, fabric.rank)
+        self._views = [
+            [one.of(buffer, slot) for buffer, one in zip(buffers, where, strict=False)] for slot in range(slots)
+        ]
 
     def write(self, slot: int, data: torch.Tensor) -> None:
+        """Fill a slot's input (1-D, the case's dtype), and poison an output of its own."""
         import torch
 
-        source, target = self._views[slot]
+        source, *others = self._views[slot]
         source.copy_(data)
-        target.view(torch.uint8).fill_(0xFF)
+        for other in others:
+            other.view(torch.uint8).fill_(0xFF)
 
     def launch(self, slot: int) -> None:
+        """Queue one call on torch's current stream. Nothing but that: it can be captured in a CUDA graph."""
+        self._fabric.note_queued(self._name)
         self._call(*self._views[slot])
 
     def output(self, slot: int) -> torch.Tensor:
-        return self._views[slot][1]
+        """A slot's output (1-D, the case's dtype) where it lies; to be looked at."""
+        return self._views[slot][-1]
 
     def captured(self) -> None:
+        """Collective, once after graphs of its launches were made and before the first is replayed."""
         if self._captured is not None:
             self._captured()
 

@@ -1,4 +1,4 @@
-"""The symmetric heap that cases need: the programs' own allocations (allocation.py), made on a fabric that only counts.
+"""The symmetric heap that cases need: the programs' own allocations (allocation.py), made in a pool that only counts.
 
 It imports no torch. Sizes in bytes are of one rank.
 """
@@ -15,10 +15,8 @@ from cases.ops import collective
 from cases.stress import NO_STRESS
 from kernels.baselines import Baseline
 from kernels.spec import KernelSpec, cases_in_turn
-from memory.counting import CountingFabric
-from memory.placing import NVSHMEM, SIMULATED, HeapRules
-from memory.pool import SymmetricPool
-from runner.case.allocation import GUARD_BYTES, allocate_case, allocate_in_turn, allocate_slots
+from memory.placing import NVSHMEM, SIMULATED, CountingPool, HeapRules
+from runner.case.allocation import allocate, allocate_arenas
 from runner.case.contestant import spec_for
 
 
@@ -37,15 +35,13 @@ def without_data(case: Case) -> Case:
 
 @lru_cache(maxsize=1 << 16)
 def _heap_bytes_needed(case: Case, spec: KernelSpec | Baseline, rules: HeapRules) -> int:
-    def allocate(pool: SymmetricPool) -> None:
-        if isinstance(spec, KernelSpec) and case.stress != NO_STRESS:
-            allocate_in_turn(pool, spec, cases_in_turn(spec, collective(case.op), case), GUARD_BYTES)
-        elif isinstance(spec, KernelSpec):
-            allocate_case(pool, spec, case, GUARD_BYTES)
-        elif spec.uses_heap:
-            allocate_slots(pool, None, case, 1)
-
-    return _counted(case.world_size, rules, allocate)
+    pool = CountingPool(rules)
+    if isinstance(spec, KernelSpec):
+        stressed = case.stress != NO_STRESS
+        allocate(pool, spec, cases_in_turn(spec, collective(case.op), case) if stressed else [case])
+    elif spec.uses_heap:
+        allocate_arenas(pool, None, case, 1)
+    return pool.peak_bytes
 
 
 def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] = ()) -> int:
@@ -53,18 +49,12 @@ def heap_bytes_to_measure(cases: Sequence[Case], brought: Sequence[KernelSpec] =
 
     By NVSHMEM's rules: only GPUs are timed. brought: see spec_for.
     """
-
-    def allocate(pool: SymmetricPool) -> None:
-        for case in cases:
-            known = spec_for(case, brought)
-            if not takes_memory(case, known):
-                continue
-            if isinstance(known, KernelSpec):
-                allocate_slots(pool, known, case, 1)
-            elif known.uses_heap:
-                allocate_slots(pool, None, case, 1)
-
-    return _counted(cases[0].world_size, NVSHMEM, allocate)
+    pool = CountingPool(NVSHMEM)
+    for case in cases:
+        known = spec_for(case, brought)
+        if takes_memory(case, known) and (isinstance(known, KernelSpec) or known.uses_heap):
+            allocate_arenas(pool, known if isinstance(known, KernelSpec) else None, case, 1)
+    return pool.peak_bytes
 
 
 def measured_in_turns(
@@ -120,10 +110,3 @@ def takes_memory(case: Case, spec: KernelSpec | Baseline) -> bool:
 def step_bytes(op: str, dtype: str, world_size: int) -> int:
     """Return the bytes of which an op's sizes are multiples: an element's, or those of one element a rank."""
     return ITEMSIZES[dtype] * (world_size if collective(op).chunked else 1)
-
-
-def _counted(world_size: int, rules: HeapRules, allocate: Callable[[SymmetricPool], None]) -> int:
-    fabric = CountingFabric(world_size, rules)
-    with SymmetricPool(fabric) as pool:
-        allocate(pool)
-    return fabric.peak_bytes

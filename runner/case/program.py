@@ -1,31 +1,34 @@
-"""The per-rank program: allocate, fill, launch, bring home. A plain function that a World runs on every rank.
+"""The per-rank program of a case: allocate, fill, launch, bring home. A plain function that a World runs on every rank.
 
 It knows no algorithm: memory and arguments are bound from what the kernel's spec declares (runner/case/binding.py).
 Every buffer lies between two guard zones, and a kernel that writes into one, or into anything else that isn't its
 output, is reported with its result: an input out of place, what lies beside the output in place, the output of a rank
 that is given none. On a GPU inputs, outputs and their reference stay there: what comes home is what was found.
+
+A library's own collective runs in the same way, without guards, in memory that the library wants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from cases.case import Case
 from cases.ops import collective
+from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
-from memory.fabric import Deadlock, Executable, Fabric, Launch
+from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from runner.case.allocation import GUARD_BYTES
-from runner.case.binding import Binding, bind, device_of, status_report
-from runner.case.buffers import changed_guards, changed_pieces, fill
+from runner.case.binding import BoundKernel, Slots, bind, device_of
 from runner.case.check import RankCheck, check_rank, forget_references
 from runner.case.contestant import check_names
 from runner.case.inputs import digest_of, forget_inputs, make_input
-from runner.case.layout import BUFFER_ALIGNMENT_BYTES
+from runner.case.libraries import open_baseline
+from runner.case.library_slots import LibrarySlots
 
 SMALL_BYTES = 64 << 10
 """Up to here launches are cheap, on GPUs and in the simulator."""
@@ -35,18 +38,18 @@ SMALL_BYTES = 64 << 10
 class Plan:
     """What all ranks are to run: a case, its kernel's spec and what was compiled of it, how often, how it is watched.
 
-    launches are those that are checked; they follow each other with the same workspaces, and between them come others
-    on other data. guard_bytes lie before and after each buffer. check=False brings nothing home. patience_s is how long
-    a kernel on a real GPU waits for another rank before it reports that. between is how many of those others there are
-    before each checked launch but the first; None: as many as show what is wrong, 0: none. inputs, one 1-D tensor of
-    the case's dtype a rank, stand in for what make_input gives. brings_output: the ranks bring their last output home.
+    executable None: spec is a library's. launches are those that are checked; they follow each other with the same
+    workspaces, and between them come others on other data. check=False brings nothing home. patience_s is how long a
+    kernel on a real GPU waits for another rank before it reports that. between is how many of those others there are
+    before each checked launch but the first; None: as many as show what is wrong, 0: none; a library has none. inputs,
+    one 1-D tensor of the case's dtype a rank, stand in for what make_input gives. brings_output: the ranks bring their
+    last output home.
     """
 
     case: Case
-    spec: KernelSpec
-    executable: Executable
+    spec: KernelSpec | Baseline
+    executable: Executable | None = None
     launches: int = 2
-    guard_bytes: int = GUARD_BYTES
     check: bool = True
     patience_s: float = 10.0
     between: int | None = None
@@ -58,8 +61,6 @@ class Plan:
             raise ValueError(f"launches is {self.launches}: a plan needs 1 or more")
         if not self.patience_s > 0:
             raise ValueError(f"patience_s is {self.patience_s}: a plan needs more than 0 seconds")
-        if self.guard_bytes < BUFFER_ALIGNMENT_BYTES or self.guard_bytes % BUFFER_ALIGNMENT_BYTES:
-            raise ValueError(f"guard_bytes is {self.guard_bytes}, not a multiple of {BUFFER_ALIGNMENT_BYTES} above 0")
         check_names(self.case, self.spec, self.executable)
 
 
@@ -81,35 +82,36 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     """Run a plan's launches on this rank and check what came out.
 
     All ranks call it with the same plan. Raises ValueError for a plan that is not for this world, HeapFull when its
-    memory does not fit, and what the fabric raises.
+    memory does not fit, and what the fabric and the library raise.
     """
     case, spec = plan.case, plan.spec
-    if case.world_size != fabric.world_size:
-        raise ValueError(f"the case is for {case.world_size} ranks, this world has {fabric.world_size}")
+    check_world(case, fabric)
+    data = input_of(fabric, case, plan.inputs)
     outputs: list[torch.Tensor] = []
     faults: list[str] = []
-    with SymmetricPool(fabric) as pool:
-        binding = bind(fabric, pool, spec, case, plan.guard_bytes, plan.patience_s)
-        data = input_of(fabric, case, binding.input.size_bytes // case.itemsize, plan.inputs)
-        launch = spec.launch(case)
-        between = launches_between(case) if plan.between is None else plan.between
+    with SymmetricPool(fabric) as pool, _opened(fabric, pool, plan) as opened:
+        kernel = opened if isinstance(opened, BoundKernel) else None
+        between = 0 if kernel is None else launches_between(case) if plan.between is None else plan.between
         for index in range(plan.launches):
             if index:
-                _launch_on_other_data(fabric, binding, plan, launch, data, between)
-            _prepare(fabric, binding, data, index)
+                _launch_on_other_data(fabric, opened, data, between)
+            if kernel is not None:
+                kernel.prepare(index, {0: data})
+            else:
+                opened.write(0, data)
             fabric.synchronize()
-            if not index:
+            if not index or kernel is None:
                 fabric.barrier()  # no peer may reach this memory before it's ready; later the kernels see to that
-            fabric.launch(plan.executable, launch, binding.arguments)
+            opened.launch(0)
             fabric.synchronize()
-            if report := status_report(fabric, binding.workspaces):
+            if kernel is not None and (report := kernel.trouble()):
                 raise Deadlock(report, rank=fabric.rank)
             if plan.check or (plan.brings_output and index == plan.launches - 1):
-                outputs.append(binding.output.inspect(fabric).clone().view(data.dtype))
-            if plan.check:
-                faults += _faults(fabric, binding, data, index)
+                outputs.append(opened.output(0).clone())
+            if plan.check and kernel is not None:
+                faults += kernel.faults(index, {0: (case, data)})
             if between:  # a rank that was let go too early overwrites what others still read
-                fill(fabric, binding.payloads, binding.input, _complement(data))
+                opened.write(0, _complement(data))
             fabric.barrier()
     output = output_of(case, fabric.rank, outputs) if plan.brings_output else None
     if not plan.check:
@@ -119,9 +121,26 @@ def run_case(fabric: Fabric, plan: Plan) -> RankOutcome:
     return RankOutcome(fabric.rank, check, output)
 
 
-def input_of(fabric: Fabric, case: Case, numel: int, inputs: Sequence[torch.Tensor] | None) -> torch.Tensor:
+@contextlib.contextmanager
+def _opened(fabric: Fabric, pool: SymmetricPool, plan: Plan) -> Iterator[Slots | LibrarySlots]:
+    """Collective: what does the plan's case, with memory for one slot."""
+    if isinstance(plan.spec, KernelSpec):
+        assert plan.executable is not None
+        yield bind(fabric, pool, plan.spec, [plan.case], [plan.executable], plan.patience_s)
+    else:
+        with open_baseline(plan.spec.name, fabric, pool, plan.case, 1) as opened:
+            yield opened
+
+
+def check_world(case: Case, fabric: Fabric) -> None:
+    """Raise ValueError for a case of another world."""
+    if case.world_size != fabric.world_size:
+        raise ValueError(f"the case is for {case.world_size} ranks, this world has {fabric.world_size}")
+
+
+def input_of(fabric: Fabric, case: Case, inputs: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
     """Return this rank's input where its memory is: of the given ones (one 1-D tensor a rank), else make_input's."""
-    device = device_of(fabric)
+    device, numel = device_of(fabric), collective(case.op).counts(case.numel, case.world_size)[0]
     return make_input(case, fabric.rank, numel, device) if inputs is None else inputs[fabric.rank].to(device)
 
 
@@ -141,19 +160,16 @@ def _complement(data: torch.Tensor) -> torch.Tensor:
     return (~flat_bytes(data)).view(data.dtype)
 
 
-def _launch_on_other_data(
-    fabric: Fabric, binding: Binding, plan: Plan, launch: Launch, data: torch.Tensor, count: int
-) -> None:
+def _launch_on_other_data(fabric: Fabric, opened: Slots | LibrarySlots, data: torch.Tensor, count: int) -> None:
     """Unchecked launches on complemented data, run back to back between checked ones, without barriers of the hosts.
 
     They leave buffers, banks and flags different from what the next checked launch has to give. So the check finds a
     kernel that reads too early, or that lets a rank continue too early.
     """
-    other = _complement(data)
     for _ in range(count):
-        fill(fabric, binding.payloads, binding.input, other)
+        opened.write(0, _complement(data))
         fabric.synchronize()
-        fabric.launch(plan.executable, launch, binding.arguments)
+        opened.launch(0)
         fabric.synchronize()
 
 
@@ -163,34 +179,3 @@ def forget(fabric: Fabric, _: object) -> None:
     forget_inputs()
     if device_of(fabric).type == "cuda":
         torch.cuda.empty_cache()
-
-
-def _prepare(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> None:
-    """Fill the input, and make all else unlike any result.
-
-    The first launch has the fresh memory's poison in the output and, in place, beside the input, and around all buffers
-    where the fabric knows poison: it reports a kernel that reads it. Later launches have 0xFF written there, and a
-    pattern around the buffers.
-    """
-    for buffer in (*binding.payloads, *binding.workspaces):
-        buffer.fill_guards(fabric, data.device, launch)
-    if launch == 0:
-        binding.input.write(fabric, data)
-    else:
-        fill(fabric, binding.payloads, binding.input, data)
-
-
-def _faults(fabric: Fabric, binding: Binding, data: torch.Tensor, launch: int) -> list[str]:
-    """What a launch changed that was not its to change, a line each: guards, and what is kept of the payloads."""
-    faults: list[str] = []
-    for number, buffer in enumerate((*binding.payloads, *binding.workspaces)):
-        where = buffer.name
-        faults += changed_guards(fabric, buffer, where, launch)
-        if number >= len(binding.payloads):
-            continue
-        if binding.in_place:
-            where += " beside the output"
-        elif number:
-            where += " of a rank that is given none"
-        faults += changed_pieces(fabric, buffer, binding.kept[number], data, where, launch)
-    return faults

@@ -18,7 +18,7 @@ import math
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from cachetools import LRUCache
@@ -31,7 +31,7 @@ from kernels.numeric.bounds import Bound, bound
 from kernels.numeric.exact import ExactSum, exact_average, exact_sum
 from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold
-from kernels.spec import Fold
+from kernels.spec import KernelSpec
 from runner.case.digests import sha256_of
 from runner.case.inputs import CPU, make_inputs
 
@@ -58,27 +58,8 @@ LIMITS = ("exact", "low", "high", "may_be_nan")
 Made = TypeVar("Made")
 
 
-class Promise(Protocol):
-    """What a check must know of an algorithm: in which order it adds (see KernelSpec). Kernels and baselines have
-    it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fold(self) -> Fold: ...
-
-    @property
-    def owner(self) -> Callable[[Case, int], torch.Tensor] | None: ...
-
-    @property
-    def one_owner(self) -> bool: ...
-
-    @property
-    def same_order(self) -> bool: ...
-
-    @property
-    def positive_zero(self) -> str: ...
+Promise = KernelSpec | Baseline
+"""What a check must know of an algorithm: in which order it adds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ from kernels.sglang import (
 )
 from memory.fabric import DeviceFabric
 from runner.case import library_modules
-from runner.case.library_slots import InPlace, OutOfPlace, slices_of, symmetric_buffer
-from runner.case.slots import OpenContestant
+from runner.case.library_slots import LibrarySlots, slices_of, symmetric_buffer
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +41,7 @@ ADDRESS_BYTES = 8
 
 
 @contextlib.contextmanager
-def open_push(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def open_push(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: SGLang's one-shot push, in place."""
     import torch
 
@@ -69,13 +68,13 @@ def open_push(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int)
             )
         )
 
-    yield InPlace(buffer, where, slots, call)
+    yield LibrarySlots(fabric, case, [buffer], slots, call)
     fabric.synchronize()
     fabric.barrier()  # no rank gives an inbox back that a peer may still write to
 
 
 @contextlib.contextmanager
-def open_pull(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[OpenContestant]:
+def open_pull(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: SGLang's pull, in one shot out of place or in two in place, by the number of ranks."""
     import torch
 
@@ -107,9 +106,9 @@ def open_pull(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int)
 
     if shots == 1:
         outputs = torch.zeros(slots * target.stride, dtype=dtype, device=fabric.device)
-        yield OutOfPlace((inputs, outputs), (source, target), slots, call)
+        yield LibrarySlots(fabric, case, (inputs, outputs), slots, call)
     else:
-        yield InPlace(inputs, source, slots, call)
+        yield LibrarySlots(fabric, case, [inputs], slots, call)
     fabric.synchronize()
     fabric.barrier()  # no rank unmaps what a peer may still read
 

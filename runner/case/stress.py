@@ -16,20 +16,15 @@ from typing import Any
 import torch
 
 from cases.case import Case
-from cases.dtypes import DTYPES
-from cases.ops import collective
 from cases.stress import parts_of
-from kernels.spec import KernelSpec, Parameter
-from memory.fabric import Argument, Deadlock, Executable, Fabric, Launch
+from kernels.spec import KernelSpec
+from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
-from runner.case.allocation import ADDRESS_BYTES, COUNTS, GUARD_BYTES, allocate_in_turn, workspaces_of
-from runner.case.binding import arguments_of, device_of, status_report, write_counts, write_tables
-from runner.case.buffers import changed_guards, changed_pieces, fill, halves
+from runner.case.binding import bind, device_of
 from runner.case.check import RankCheck, check_rank
 from runner.case.contestant import check_names
-from runner.case.inputs import digest_of, make_input
-from runner.case.layout import layout_of
-from runner.case.program import RankOutcome, output_of
+from runner.case.inputs import digest_of
+from runner.case.program import RankOutcome, check_world, input_of, output_of
 
 LATE_S = 0.05
 """How long a late rank's host sleeps on GPUs; in the simulator it waits until the other ranks can do nothing more."""
@@ -51,7 +46,6 @@ class StressPlan:
     rounds: int = 2
     check: bool = True
     patience_s: float = 10.0
-    guard_bytes: int = GUARD_BYTES
     brings_output: bool = False
 
     def __post_init__(self) -> None:
@@ -80,134 +74,56 @@ class Instance:
     def __init__(self, fabric: Fabric, pool: SymmetricPool, plan: StressPlan) -> None:
         self.fabric, self.plan = fabric, plan
         self.streams = _streams(fabric) if "two_streams" in parts_of(plan.case.stress) else ()
-        self._memory = allocate_in_turn(pool, plan.spec, plan.cases, plan.guard_bytes)
-        for wanted, workspace in zip(workspaces_of(plan.spec, plan.cases), self._memory.workspaces, strict=True):
-            initial = wanted.initial(workspace.size_bytes)
-            if initial is not None:
-                workspace.write(fabric, torch.frombuffer(bytearray(initial), dtype=torch.uint8))
-        self.halves = [
-            halves(layout_of(case), payloads, fabric.rank)
-            for case, payloads in zip(plan.cases, self._memory.payloads, strict=True)
-        ]
-        self._arguments = self._bound()
-        self._launches = [plan.spec.launch(case) for case in plan.cases]
+        self.kernel = bind(fabric, pool, plan.spec, plan.cases, plan.executables, plan.patience_s)
         self.checks: list[RankCheck] = []
         self.faults: list[str] = []
         self.output: torch.Tensor | None = None
 
-    def _bound(self) -> list[tuple[Argument, ...]]:
-        """The arguments of each slot's launches."""
-        fabric, plan = self.fabric, self.plan
-        workspaces = {workspace.name: workspace for workspace in self._memory.workspaces}
-        slots = [{"input": source, "output": target} | workspaces for source, target in self.halves]
-        row_bytes = ADDRESS_BYTES * fabric.world_size
-        write_tables(fabric, self._memory.tables, plan.cases, slots)
-        found = []
-        for slot, (case, buffers) in enumerate(zip(plan.cases, slots, strict=True)):
-            tables = {name: table.address + row_bytes * slot for name, table in self._memory.tables.items()}
-            arguments = arguments_of(plan.spec, fabric, case, buffers, tables, plan.patience_s)
-            found.append(arguments)
-        return found
-
-    def lose_patience(self) -> None:
-        """Let later launches give up waiting in the simulator, too, where kernels otherwise wait for ever."""
-        if self.fabric.traits.simulated:
-            parameters = self.plan.spec.parameters
-            self._arguments = [tuple(map(_impatient, parameters, arguments)) for arguments in self._arguments]
-
     def prepare(self, round_number: int, slots: Sequence[int]) -> None:
         """Fill the slots' inputs, and make all else of their payloads unlike any result."""
-        fabric = self.fabric
-        device = device_of(fabric)
         for slot in slots:
-            data = self._data(round_number, slot)
-            for buffer in self._memory.payloads[slot]:
-                buffer.fill_guards(fabric, device, 1 + round_number)
-            fill(fabric, self._memory.payloads[slot], self.halves[slot][0], data)
-            if COUNTS in self._memory.tables:  # they follow from the seed
-                write_counts(fabric, self._memory.tables[COUNTS], self.plan.data(slot, round_number), slot)
-        for buffer in self._memory.workspaces:
-            buffer.fill_guards(fabric, device, 1 + round_number)
-        fabric.synchronize()
+            self.kernel.write_counts(slot, self.plan.data(slot, round_number))  # they follow from the seed
+        held = self._held(round_number, slots)
+        self.kernel.prepare(1 + round_number, {slot: data for slot, (_, data) in held.items()})
+        self.fabric.synchronize()
 
-    def _data(self, round_number: int, slot: int) -> torch.Tensor:
-        """What a slot's input holds in a round."""
-        case, source = self.plan.data(slot, round_number), self.halves[slot][0]
-        return make_input(case, self.fabric.rank, source.size_bytes // case.itemsize, device_of(self.fabric))
-
-    def launch(self, slot: int, stream: int | None = None) -> None:
-        """Queue one launch on a slot."""
-        shape = self._launches[slot]
-        if stream is not None:
-            how = (
-                shape.grid,
-                shape.block,
-                shape.shared_bytes,
-                shape.cluster,
-                stream,
-                shape.cooperative,
-                shape.dependent,
-            )
-            shape = Launch(*how)
-        self.fabric.launch(self.plan.executables[slot], shape, self._arguments[slot])
-
-    def report(self) -> str:
-        """What a kernel said of a wait that it gave up; "" if none did. Only after a synchronize."""
-        return status_report(self.fabric, self._memory.workspaces)
+    def _held(self, round_number: int, slots: Sequence[int]) -> dict[int, tuple[Case, torch.Tensor]]:
+        """By slot, the case whose data it holds in a round, and what its input holds."""
+        cases = {slot: self.plan.data(slot, round_number) for slot in slots}
+        return {slot: (case, input_of(self.fabric, case)) for slot, case in cases.items()}
 
     def done(self) -> None:
         """Wait for this rank's launches. Raises Deadlock where a kernel gave a wait up."""
         self.fabric.synchronize()
-        if text := self.report():
+        if text := self.kernel.trouble():
             raise Deadlock(text, rank=self.fabric.rank)
 
     def compare(self, round_number: int, slots: Sequence[int]) -> None:
         """Compare the slots' outputs with their references, and look at all guards."""
         plan, fabric = self.plan, self.fabric
         wants_output = plan.brings_output and not round_number and 0 in slots
-        for slot in slots if plan.check or wants_output else ():
-            case = plan.data(slot, round_number)
-            _, target = halves(layout_of(case), self._memory.payloads[slot], fabric.rank)
-            output = target.inspect(fabric).clone().view(DTYPES[case.dtype])
+        held = self._held(round_number, slots) if plan.check or wants_output else {}
+        for slot, (case, data) in held.items():
+            output = self.kernel.output(slot, case).clone()
             if wants_output and not slot:
                 self.output = output_of(case, fabric.rank, [output])
             if plan.check:
-                self._judge(round_number, slot, case, output)
+                self._judge(f"round {round_number}, slot {slot}", case, data, output)
         if plan.check:
-            self._look_at_guards(round_number, slots)
+            self.faults += self.kernel.faults(round_number + 1, held)
 
-    def _look_at_guards(self, round_number: int, slots: Sequence[int]) -> None:
-        """Note what was changed that was not to be: guards, inputs, outputs of ranks that are given none."""
-        fabric, number = self.fabric, round_number + 1
-        for slot in slots:
-            case = self.plan.data(slot, round_number)
-            kept = layout_of(case).kept(fabric.rank, collective(case.op).gives(case, fabric.rank))
-            data = self._data(round_number, slot)
-            for buffer, pieces in zip(self._memory.payloads[slot], kept, strict=True):
-                self.faults += changed_guards(fabric, buffer, buffer.name, number)
-                self.faults += changed_pieces(fabric, buffer, pieces, data, buffer.name, number)
-        for buffer in self._memory.workspaces:
-            self.faults += changed_guards(fabric, buffer, buffer.name, number)
-
-    def _judge(self, round_number: int, slot: int, case: Case, output: torch.Tensor) -> None:
+    def _judge(self, where: str, case: Case, data: torch.Tensor, output: torch.Tensor) -> None:
         """Compare an output; a wrong one of other data than the plan's case becomes a fault."""
+        found = check_rank(case, self.plan.spec, self.fabric.rank, [output], (), input_digest=digest_of(data))
         if case == self.plan.case:
-            digest = digest_of(self._data(round_number, slot))
-            self.checks.append(check_rank(case, self.plan.spec, self.fabric.rank, [output], (), input_digest=digest))
-            return
-        found = check_rank(case, self.plan.spec, self.fabric.rank, [output], ())
-        if found.wrong:
+            self.checks.append(found)
+        elif found.wrong:
             assert found.first_mismatch is not None
             at = found.first_mismatch
             self.faults.append(
-                f"round {round_number}, slot {slot} ({case.size_bytes} bytes, seed {case.seed}): {found.wrong} of "
-                f"{found.elements} elements wrong, the first at {at.index}: {at.actual_bits}, expected "
-                f"{at.expected_bits}"
+                f"{where} ({case.size_bytes} bytes, seed {case.seed}): {found.wrong} of {found.elements} elements "
+                f"wrong, the first at {at.index}: {at.actual_bits}, expected {at.expected_bits}"
             )
-
-
-def _impatient(parameter: Parameter, argument: Argument) -> Argument:
-    return parameter.argument(SIMULATED_PATIENCE_NS) if parameter.kind == "patience" else argument
 
 
 def run_stressed(fabric: Fabric, plan: StressPlan) -> RankOutcome:
@@ -216,8 +132,7 @@ def run_stressed(fabric: Fabric, plan: StressPlan) -> RankOutcome:
     All ranks call it with the same plan. Raises ValueError for a plan that is not for this world, HeapFull when its
     memory does not fit, and what the fabric raises.
     """
-    if plan.case.world_size != fabric.world_size:
-        raise ValueError(f"the case is for {plan.case.world_size} ranks, this world has {fabric.world_size}")
+    check_world(plan.case, fabric)
     with SymmetricPool(fabric) as pool:
         instance = Instance(fabric, pool, plan)
         instance.prepare(0, range(len(plan.cases)))
@@ -255,7 +170,7 @@ def _in_turn(instance: Instance, is_late: bool) -> str:
         for slot in slots:
             if is_late:
                 _be_late(fabric, number * len(slots) + slot)
-            instance.launch(slot)
+            instance.kernel.launch(slot)
             if instance.plan.meets:
                 instance.done()
                 fabric.barrier()
@@ -276,7 +191,7 @@ def _two_streams(instance: Instance, is_late: bool) -> str:
         for place, slot in enumerate(order):
             if is_late:
                 _be_late(instance.fabric, 2 * number + place)
-            instance.launch(slot, _handle(instance.streams[slot]))
+            instance.kernel.launch(slot, _handle(instance.streams[slot]))
     return ""
 
 
@@ -297,24 +212,25 @@ def _graphs(instance: Instance, is_late: bool) -> str:
 
 def _launch_all(instance: Instance, slots: Sequence[int]) -> None:
     for slot in slots:
-        instance.launch(slot)
+        instance.kernel.launch(slot)
 
 
 def _dead_rank(instance: Instance) -> str:
     """Launch all slots on all ranks and compare; then one on all but the last rank, and return what that reports."""
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     for slot in slots:
-        instance.launch(slot)
+        instance.kernel.launch(slot)
         instance.done()
         fabric.barrier()
     instance.compare(0, slots)
     fabric.barrier()
     if fabric.rank == fabric.world_size - 1:
         return ""
-    instance.lose_patience()
-    instance.launch(0)
+    if fabric.traits.simulated:  # where kernels otherwise wait for ever
+        instance.kernel.set_patience(SIMULATED_PATIENCE_NS)
+    instance.kernel.launch(0)
     fabric.synchronize()
-    return instance.report()
+    return instance.kernel.trouble()
 
 
 def _launched(instance: Instance, stress: Collection[str]) -> str:

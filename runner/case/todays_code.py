@@ -109,12 +109,11 @@ def _have_todays_code(spec: KernelSpec, records: Iterable[Record], cache_dir: Pa
     """Return whether one kernel's cases compile here to what they ran. Raises RuntimeError if one can't be compiled."""
     from cases.code_digest import code_digest
     from kernels.compile import executable
-    from runner.case.recorded import case_of
 
     here: dict[tuple[str, str], str] = {}
     for record in records:
         assert record.kernel is not None
-        case, arch = case_of(record.case), record.kernel.arch
+        case, arch = record.case, record.kernel.arch
         variant = spec.variant(case), arch
         if variant not in here:
             here[variant] = code_digest(executable(spec, case, arch, cache_dir).ptx)

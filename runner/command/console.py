@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from cases.case import Case
-    from cases.record.case import RecordedCase
     from cases.record.record import Record
 
 PASSED, REFUSED, WRONG = "PASSED", "REFUSED", "WRONG"
@@ -301,7 +300,7 @@ def _in_text(override: str) -> bool:
     return override.lstrip("+").partition("=")[0] in ("algorithms", "world_size", "sizes.list")
 
 
-def _case_text(case: Case | RecordedCase) -> str:
+def _case_text(case: Case) -> str:
     place = f" {place_text(case.placement)}" if case.placement == "in_place" else ""
     return f"{case.algorithm} {format_bytes(case.size_bytes)} n{case.world_size}{place}"
 

@@ -31,7 +31,6 @@ from cases.record.record import (
     KernelInfo,
     LinkLimit,
     Record,
-    RecordedRefusal,
     Status,
     Timing,
 )
@@ -45,7 +44,6 @@ from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.memory_needed import measured_in_turns
 from runner.case.nccl_settings import refuses_settings
-from runner.case.recorded import recorded_case
 from runner.command.kernel_info import custom_kernel_info, kernel_info
 from runner.command.means import Job, Means, patience_s, read_traits, usual_means
 from runner.command.without_hanging import Ended, timed_without_hanging
@@ -282,7 +280,7 @@ class _Attempt:
         self.contestant: Contestant | None = None
         self.timing: Timing | None = None
         self.prediction: RecordedPrediction | None = None
-        self.refusal: RecordedRefusal | None = None
+        self.refusal: Refusal | None = None
         self.library = ""
         self.custom: CompiledCustom | None = None
         self._check: Check | None = None
@@ -382,7 +380,7 @@ class _Attempt:
 
     def _refuse(self, refusal: Refusal) -> None:
         self.fail(Status.REFUSED, str(refusal))
-        self.refusal = RecordedRefusal(refusal.key, refusal.reason, refusal.hint)
+        self.refusal = refusal
 
     def _judge(self, check: Check | None) -> None:
         """Let the check (None: it was off) and the race checker decide how it ended."""
@@ -403,7 +401,7 @@ class _Attempt:
         return Record(
             id=self.case.id,
             status=self.status,
-            case=recorded_case(self.case),
+            case=self.case,
             started=self._started.isoformat(timespec="milliseconds"),
             ended=ended.isoformat(timespec="milliseconds"),
             duration_s=round(time.monotonic() - self._started_s, 6),

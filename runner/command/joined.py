@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 PROGRAMS = frozenset(
     {
         "runner.case.library_modules:bring_module",
-        "runner.case.library_program:run_baseline",
         "runner.case.program:run_case",
         "runner.case.stress:run_stressed",
         "runner.command.means:read_traits",
         "runner.custom.program:run_custom",
         "runner.environment.gpus:rank_facts",
-        "runner.timing.custom:measure_custom",
         "runner.timing.measure:measure",
     }
 )
@@ -53,7 +51,6 @@ MODULES = frozenset(
         "runner.case.check",
         "runner.case.contestant",
         "runner.case.library_modules",
-        "runner.case.library_program",
         "runner.case.program",
         "runner.case.reference",
         "runner.case.stress",

@@ -20,7 +20,6 @@ from cases.record.record import (
 )
 from cases.refusal import Refusal
 from cases.stress import NO_STRESS, Stress
-from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
 from memory.fabric import Executable, Fabric, FabricError, Traits
 from memory.held_interrupts import uninterrupted
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
+    from runner.timing.custom import CustomContestant
     from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
@@ -105,7 +105,6 @@ def usual_means() -> Means:
     with uninterrupted():
         import cases.code_digest  # noqa: F401
         import runner.case.check
-        import runner.case.library_program
         import runner.case.program  # noqa: F401
         from kernels.compile import executable
         from kernels.spec import refuses
@@ -132,20 +131,22 @@ def outcomes_of(
     brings_output: bool = False,
 ) -> list[RankOutcome]:
     """Run a contestant on a world; what each rank brought home, by rank. inputs, brings_output: as Plan's."""
-    from runner.case.library_program import BaselinePlan, run_baseline
     from runner.case.program import Plan, run_case
 
-    case, spec, compiled = contestant.case, contestant.spec, contestant.executable
-    watched: dict[str, Any] = {"launches": request.launches, "check": request.check}
-    data: dict[str, Any] = {"inputs": inputs, "brings_output": brings_output}
-    if isinstance(spec, Baseline):
-        return world.run(run_baseline, BaselinePlan(case, spec, **watched, **data), request.deadline_s)
-    assert compiled is not None
-    if case.stress != NO_STRESS:
+    if contestant.case.stress != NO_STRESS and isinstance(contestant.spec, KernelSpec):
         from runner.command.exploration import explored
 
         return explored(world, contestant, request, patience_s(request), brings_output)
-    plan = Plan(case, spec, compiled, patience_s=patience_s(request), **watched, **data)
+    plan = Plan(
+        contestant.case,
+        contestant.spec,
+        contestant.executable,
+        launches=request.launches,
+        check=request.check,
+        patience_s=patience_s(request),
+        inputs=inputs,
+        brings_output=brings_output,
+    )
     return world.run(run_case, plan, request.deadline_s)
 
 
@@ -171,7 +172,18 @@ def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: R
 def _measured(
     world: World, contestants: Sequence[Contestant], request: ResolvedRequest, limit: LinkLimit | None
 ) -> tuple[list[TimedResult], LinkLimit | None]:
-    """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
+    """Time contestants of one size together."""
+    return _timed(world, contestants, request, limit)
+
+
+def _timed(
+    world: World,
+    contestants: Sequence[Contestant | CustomContestant],
+    request: ResolvedRequest,
+    limit: LinkLimit | None,
+    custom: CustomJob | None = None,
+) -> tuple[list[TimedResult], LinkLimit | None]:
+    """Time together. The deadline: deadline_s and SLOWER times what the samples should take."""
     from runner.timing.measure import MeasurePlan, combine, expected_s, measure
 
     plan = MeasurePlan(
@@ -181,22 +193,20 @@ def _measured(
         link=limit is None and request.timing.limit == Limit.measured,
     )
     ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
-    return combine(plan, ranks, limit)
+    return combine(plan, ranks, limit, custom)
 
 
 def _measured_custom(
     world: World, custom: CustomJob, compiled: CompiledCustom, request: ResolvedRequest, limit: LinkLimit | None
 ) -> tuple[TimedResult, LinkLimit | None]:
-    """Time a custom kernel alone. The deadline is as that of others."""
+    """Time a custom kernel alone."""
     from runner.custom.running import plan_of
-    from runner.timing.custom import CustomMeasurePlan, combine_custom, expected_s, measure_custom
+    from runner.timing.custom import CustomContestant
 
     assert custom.expected is not None
     run = plan_of(custom, compiled, seed=request.seed, launches=1, is_checked=True)
-    is_link_timed = limit is None and request.timing.limit == Limit.measured
-    plan = CustomMeasurePlan(run, custom.expected, request.timing, link=is_link_timed)
-    rows = world.run(measure_custom, plan, request.deadline_s + SLOWER * expected_s(plan))
-    return combine_custom(plan, custom.spec, custom.inputs, rows, limit, custom.moved_bytes)
+    (timed,), limit = _timed(world, [CustomContestant(run, custom.expected)], request, limit, custom)
+    return timed, limit
 
 
 def _brought(world: World, module: str) -> Brought:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
 
     from cases.case import Case
-    from cases.record.case import RecordedCase
 
 LEAST_TIMED = 2
 """Minimum number of cases that ran before their times say anything."""
@@ -25,7 +24,7 @@ OVERHEAD = 1 << 20
 BAR_WIDTH = 20
 
 
-def work_of(case: Case | RecordedCase) -> int:
+def work_of(case: Case) -> int:
     """Return the work of a case: the bytes of all its ranks, and its overhead."""
     return case.size_bytes * case.world_size + OVERHEAD
 
@@ -48,7 +47,7 @@ class Progress:
         works = list(map(work_of, cases))
         return cls(total=len(works), _left=sum(works))
 
-    def finish(self, case: Case | RecordedCase, elapsed_s: float, is_refused: bool, is_failed: bool) -> None:
+    def finish(self, case: Case, elapsed_s: float, is_refused: bool, is_failed: bool) -> None:
         """A case is done. elapsed_s: since the one before it."""
         self.done += 1
         self.failed += is_failed

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from cases.documents import decoded
 from cases.record.record import Record, RecordedEnvironment, Status, load
 from cases.record.request import as_today
 from cases.record.shared import Known, SharedError
@@ -144,7 +145,9 @@ def _resumed(
         _wait_for_mirror(folder)
     environment = _environment(tools)
     cache_dir = command.jobs[0].request.cache_dir
-    changed = _changed(left, folder, RecordedEnvironment.read(environment), cache_dir, is_quiet, code)
+    changed = _changed(
+        left, folder, decoded(RecordedEnvironment, environment, "environment"), cache_dir, is_quiet, code
+    )
     document = left.document.resuming(
         Resumption(
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from omegaconf import OmegaConf
 
+from cases.documents import decoded
 from cases.record.record import RecordedRequest
 from runner.command.plan import PreparedJob, is_isolated
 from runner.environment.capture import capture
@@ -174,7 +175,7 @@ class JobRunner:
                 **self._asked.extra,
             }
         )
-        return RecordedRequest.read(said)
+        return decoded(RecordedRequest, said, "request")
 
     def close(self) -> None:
         """Close the world that is kept."""

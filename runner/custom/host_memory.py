@@ -26,10 +26,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cases.dtypes import FLOATS, ITEMSIZES
-from memory.counting import CountingFabric
 from memory.fabric import Launch
-from memory.placing import NVSHMEM, SIMULATED
-from memory.pool import SymmetricPool
+from memory.placing import NVSHMEM, SIMULATED, CountingPool
 from runner.case.host_memory import (
     ADDING_LANE_BYTES,
     BASE_BYTES,
@@ -99,10 +97,9 @@ def check_memory(
 
 def custom_heap_bytes(spec: CustomSpec, world_size: int, is_simulated: bool) -> int:
     """Return the smallest symmetric heap of a rank that holds a custom kernel's buffers."""
-    fabric = CountingFabric(world_size, SIMULATED if is_simulated else NVSHMEM)
-    with SymmetricPool(fabric) as pool:
-        allocate_custom(pool, spec, world_size)
-    return fabric.peak_bytes
+    pool = CountingPool(SIMULATED if is_simulated else NVSHMEM)
+    allocate_custom(pool, spec, world_size)
+    return pool.peak_bytes
 
 
 def custom_host_bytes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,9 @@ import torch
 from cases.dtypes import FLOATS
 from cases.record.record import Check, Mismatch
 from kernels.numeric.bounds import Bound
-from kernels.numeric.formats import FORMATS, bits_of, is_nan, to_float64
+from kernels.numeric.formats import FORMATS, is_nan, to_float64
 from memory.tensor import flat_bytes
+from runner.case.check import merged, mismatch_of, rank_check
 from runner.case.reference import Comparison, Reference
 from runner.custom.nouns import Contents, CustomSpec, Tolerance
 from runner.custom.program import CustomOutcome
@@ -38,6 +39,9 @@ class _Finding:
     output: torch.Tensor
     comparison: Comparison
 
+    def mismatch(self) -> Mismatch:
+        return mismatch_of(self.reference, self.rank, self.launch, self.comparison.first_index, self.output)
+
 
 def judged(
     spec: CustomSpec, inputs: Sequence[Contents], expected: Sequence[Contents], outcomes: Sequence[CustomOutcome]
@@ -48,36 +52,30 @@ def judged(
     to agree is unknown, so nothing is promised of them; launches have the same inputs, so bit for bit they are equal,
     and within a tolerance they need not be.
     """
-    findings = [one for outcome in outcomes for one in _findings(spec, expected[outcome.rank], outcome)]
-    wrong = [one for one in findings if one.comparison.wrong]
-    launches = max(len(outcome.outputs) for outcome in outcomes)
-    digests = tuple(_digests(outcome, expected[outcome.rank]) for outcome in outcomes)
-    limits = [one.reference for one in findings if one.reference.limit is not None]
-    elements = sum(one.output.numel() for one in findings)
-    shares = [one.comparison.bound_used for one in findings if one.comparison.bound_used is not None]
-    check = Check(
-        method="bound" if limits else "bitwise",
-        elements=elements,
-        wrong=sum(one.comparison.wrong for one in wrong),
-        max_absolute_error=_largest(one.comparison.max_absolute_error for one in findings),
-        max_ulp_error=max(one.comparison.max_ulp_error for one in findings),
-        rms_ulp_error=math.sqrt(sum(one.comparison.squared_ulp_error for one in findings) / max(elements, 1)),
-        ranks_equal=len({row[0] for row in digests if row}) <= 1,
-        launches=launches,
-        launches_equal=all(len(set(row)) <= 1 for row in digests),
+    by_rank = [_findings(spec, expected[outcome.rank], outcome) for outcome in outcomes]
+    wrong = [one for findings in by_rank for one in findings if one.comparison.wrong]
+    limits = [one.reference for findings in by_rank for one in findings if one.reference.limit is not None]
+    checks = [
+        rank_check(
+            outcome.rank,
+            [one.comparison for one in findings],
+            method="bound" if limits else "bitwise",
+            elements=sum(one.output.numel() for one in findings),
+            first_mismatch=next((one.mismatch() for one in findings if one.comparison.wrong), None),
+            digests=_digests(outcome, expected[outcome.rank]),
+            launches=len(outcome.outputs),
+            guard_faults=(*outcome.guard_faults, *_unwritten(outcome, expected[outcome.rank])),
+            bound=spec.tolerance.formula if limits else "",
+            bound_value=max((one.bound_value or 0.0 for one in limits), default=None),
+            input_digest=digest_of(inputs[outcome.rank]),
+        )
+        for outcome, findings in zip(outcomes, by_rank, strict=True)
+    ]
+    check = merged(
+        checks,
+        ranks_equal=len({one.digest for one in checks if one.digests}) <= 1,
         ranks_equal_promised=False,
         launches_equal_promised=not limits,
-        first_mismatch=_mismatch(wrong[0]) if wrong else None,
-        bound=spec.tolerance.formula if limits else "",
-        bound_value=max(one.bound_value or 0.0 for one in limits) if limits else None,
-        bound_used=max(shares) if shares else None,
-        guard_faults=tuple(
-            f"rank {one.rank}: {fault}"
-            for one in outcomes
-            for fault in (*one.guard_faults, *_unwritten(one, expected[one.rank]))
-        ),
-        input_digests=tuple(digest_of(contents) for contents in inputs),
-        output_digests=digests,
     )
     return Judged(check, wrong[0].buffer if wrong else "")
 
@@ -123,7 +121,7 @@ def _reference(expected: torch.Tensor, dtype: str, tolerance: Tolerance) -> Refe
     if tolerance.is_bitwise or dtype not in FLOATS:
         return Reference("bitwise", expected, expected)
     limit = _limit(expected, tolerance)
-    return Reference("bound", expected, None, limit, limit.exact, limit.largest_error)
+    return Reference("bound", expected, None, limit, to_float64(expected), limit.largest_error)
 
 
 def _limit(expected: torch.Tensor, tolerance: Tolerance) -> Bound:
@@ -145,29 +143,3 @@ def _digests(outcome: CustomOutcome, expected: Contents) -> tuple[str, ...]:
     if not expected:
         return ()
     return tuple(digest_of({name: outputs[name] for name in expected}) for outputs in outcome.outputs)
-
-
-def _mismatch(one: _Finding) -> Mismatch:
-    reference, index = one.reference, one.comparison.first_index
-    nearest = reference.nearest[index : index + 1]
-    actual = one.output[index : index + 1]
-    return Mismatch(
-        rank=one.rank,
-        launch=one.launch,
-        index=index,
-        expected=float(to_float64(nearest)),
-        actual=float(to_float64(actual)),
-        expected_bits=_bit_text(nearest),
-        actual_bits=_bit_text(actual),
-    )
-
-
-def _bit_text(value: torch.Tensor) -> str:
-    width = 8 * value.dtype.itemsize
-    return f"0x{int(bits_of(value)) & ((1 << width) - 1):0{width // 4}x}"
-
-
-def _largest(values: Iterable[float]) -> float:
-    """The largest value; NaN when there is one."""
-    listed = list(values)
-    return math.nan if any(math.isnan(value) for value in listed) else max(listed)

@@ -245,16 +245,3 @@ class CustomSpec:
     def tables(self) -> tuple[str, ...]:
         """The buffers of which the kernel gets a table of peers, each once."""
         return tuple(dict.fromkeys(one.buffer for one in self.arguments if one.kind == "peers"))
-
-
-def refuses_parameters(spec: CustomSpec, sizes_bytes: Sequence[int]) -> str:
-    """Return why the arguments don't fit kernel parameters of these sizes, in one line; "" if they do."""
-    if len(sizes_bytes) != len(spec.arguments):
-        return f"{spec.name} has {len(sizes_bytes)} parameters, and {len(spec.arguments)} arguments are given"
-    for number, (argument, size_bytes) in enumerate(zip(spec.arguments, sizes_bytes, strict=True)):
-        if argument.size_bytes != size_bytes:
-            return (
-                f"parameter {number} of {spec.name} has {size_bytes} bytes, and argument {number} ({argument.kind}) "
-                f"has {argument.size_bytes}"
-            )
-    return ""

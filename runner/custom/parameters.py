@@ -6,9 +6,10 @@ So arguments are checked before anything runs, whatever instructions the body ha
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.custom.nouns import CustomSpec, refuses_parameters
+from runner.custom.nouns import CustomSpec
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
@@ -56,14 +57,27 @@ def _parameter(entry: str, text: str) -> PtxParameter:
     return PtxParameter(found[1] + found[2], int(found[2]) // 8 * (int(length[1]) if length else 1))
 
 
+def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequence[tuple[str, int]]) -> str:
+    """Return why values, each of a kind and a number of bytes, don't fit a kernel's parameters, in one line; "" if they
+    do."""
+    if len(parameters) != len(values):
+        return f"{name} has {len(parameters)} parameters, and {len(values)} arguments are given"
+    for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
+        if parameter.size_bytes != size_bytes:
+            return (
+                f"parameter {number} of {name} is .{parameter.type} of {parameter.size_bytes} bytes, and argument "
+                f"{number} ({kind}) has {size_bytes}"
+            )
+        if not fits(kind, parameter.type):
+            takes = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
+            declared = f"is .{parameter.type}, which takes {takes}"
+            return f"parameter {number} of {name} {declared}, and argument {number} is {kind}"
+    return ""
+
+
 def refuses_entry(spec: CustomSpec, entry: PtxEntry) -> str:
     """Return why the arguments don't fit an entry's parameters, in one line; "" if they do."""
-    if unfit := refuses_parameters(spec, [one.size_bytes for one in entry.parameters]):
-        return unfit
-    for number, (argument, parameter) in enumerate(zip(spec.arguments, entry.parameters, strict=True)):
-        if not fits(argument.kind, parameter.type):
-            return f"parameter {number} of {spec.name} is .{parameter.type}, and argument {number} is {argument.kind}"
-    return ""
+    return refuses_values(spec.name, entry.parameters, [(one.kind, one.size_bytes) for one in spec.arguments])
 
 
 def fits(kind: str, declared: str) -> bool:

@@ -6,13 +6,13 @@ too, but no other rank gets their addresses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from memory.fabric import Argument, Executable, Fabric, Launch
-from memory.pool import SymmetricPool
+from memory.pool import Pool, SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
@@ -74,14 +74,26 @@ class CustomMemory:
     tables: dict[str, Buffer]
 
 
-def allocate_custom(pool: SymmetricPool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
+def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
     """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
-    buffers = {one.name: guarded(pool, prefix + one.name, one.size_bytes, GUARD_BYTES) for one in spec.buffers}
+    return allocate_buffers(pool, spec.buffers, spec.tables, world_size, GUARD_BYTES, prefix)
+
+
+def allocate_buffers(
+    pool: Pool,
+    buffers: Sequence[BufferSpec],
+    tables: Iterable[str],
+    world_size: int,
+    guard_bytes: int,
+    prefix: str = "",
+) -> CustomMemory:
+    """Collective: allocate buffers, guard_bytes on either side, and tables of peers of some of them."""
+    placed = {one.name: guarded(pool, prefix + one.name, one.size_bytes, guard_bytes) for one in buffers}
     row_bytes = ADDRESS_BYTES * world_size
-    tables = {
-        name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes) for name in spec.tables
-    }
-    return CustomMemory(buffers, tables)
+    return CustomMemory(
+        placed,
+        {name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes) for name in tables},
+    )
 
 
 def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
@@ -133,22 +145,27 @@ def bound_launch(
 ) -> tuple[Launch, tuple[Argument, ...]]:
     """Collective: write the tables of peers, declare what is local, and return the launch on this rank with its
     arguments."""
-    for name, table in memory.tables.items():
-        write_peers(fabric, table, [memory.buffers[name]])
-        fabric.declare_local(table.tensor.region)
-    for buffer in spec.buffers:
-        if not buffer.symmetric:
-            fabric.declare_local(memory.buffers[buffer.name].tensor.region)
+    publish(fabric, spec.buffers, memory)
     function = compiled.function
     if function is not None:
-        arguments = function.arguments(fabric.rank, lambda one: _address(one, memory))
+        arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
         return function.by_rank[fabric.rank].launch, arguments
     return compiled.launch, tuple(
-        one.bound(fabric.rank, fabric.world_size, _address(Input(one), memory)) for one in spec.arguments
+        one.bound(fabric.rank, fabric.world_size, address_of(Input(one), memory)) for one in spec.arguments
     )
 
 
-def _address(one: Input, memory: CustomMemory) -> int:
+def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: CustomMemory) -> None:
+    """Write the tables of peers, and declare what is local."""
+    for name, table in memory.tables.items():
+        write_peers(fabric, table, [memory.buffers[name]])
+        fabric.declare_local(table.tensor.region)
+    for buffer in buffers:
+        if not buffer.symmetric:
+            fabric.declare_local(memory.buffers[buffer.name].tensor.region)
+
+
+def address_of(one: Input, memory: CustomMemory) -> int:
     """The address that an input is on this rank; 0 of a number."""
     argument = one.argument
     if not argument.buffer:

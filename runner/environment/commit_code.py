@@ -48,34 +48,37 @@ def code_of(said: str, folder: Path) -> CommitCode:
             values.setdefault(name, []).append(ast.literal_eval(text))
         except (ValueError, SyntaxError):
             values.setdefault(name, []).append(None)
+    files, on_nvshmem = _files(folder / "kernels" / "catalogue.py")
     schema, digested = (values[name][0] if len(values.get(name, ())) == 1 else None for name in _SAID)
     return CommitCode(
         schema=schema if type(schema) is int else None,
         digested=tuple(map(str, digested)) if isinstance(digested, tuple) else (),
-        kernels=_kernels(folder),
-        names=_names(folder / "kernels" / "catalogue.py"),
+        kernels=_kernels(folder, files | on_nvshmem),
+        names=tuple(files),
     )
 
 
 _SAID = ("SCHEMA_VERSION", "DIGESTED")
 
 
-def _names(path: Path) -> tuple[str, ...]:
-    """Return the names that a catalogue lists, () if it does not as today's does."""
+def _files(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the kernels that a catalogue lists by name, each with its file in kernels/ without .py, and those on
+    NVSHMEM; {} where it does not list them as today's, or as one did whose names were the files."""
+    found: dict[str, dict[str, str]] = {"FILES": {}, "NVSHMEM_FILES": {}}
     try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        (value,) = (
-            one.value
-            for one in body
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.target.id == "NAMES"
-        )
-        found = ast.literal_eval(value) if value is not None else ()
-    except (OSError, ValueError, SyntaxError):
-        return ()
-    return tuple(map(str, found)) if isinstance(found, tuple) else ()
+        for one in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
+                key = one.target.id.replace("NAMES", "FILES")
+                if key in found:
+                    value = ast.literal_eval(one.value)
+                    is_older = isinstance(value, tuple)
+                    found[key] = {name: name if is_older else f"ways/{value[name]}" for name in value}
+    except (OSError, ValueError, SyntaxError, TypeError):
+        return {}, {}
+    return found["FILES"], found["NVSHMEM_FILES"]
 
 
-def _kernels(folder: Path) -> dict[str, str]:
+def _kernels(folder: Path, files: Mapping[str, str]) -> dict[str, str]:
     """Return the digest of each kernel's sources in a folder of a project, by today's rules if these are its own."""
     here = todays_sources.ROOT
     try:
@@ -83,10 +86,8 @@ def _kernels(folder: Path) -> dict[str, str]:
             return {}
         rules = _rules_of(folder.resolve())
         family = str(folder.resolve() / _FAMILY)
-        return {
-            f"{path.parent.name}/{path.stem}": f"sha256:{rules.digest_of((str(path.resolve()), family))}"
-            for path in sorted((folder / "kernels").glob("*/*.py"))
-        }
+        paths = {name: folder.resolve() / "kernels" / f"{file}.py" for name, file in files.items()}
+        return {name: f"sha256:{rules.digest_of((str(path), family))}" for name, path in paths.items()}
     except (OSError, ValueError):
         return {}
 

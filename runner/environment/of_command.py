@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from cases.documents import decoded
 from cases.record.record import RecordedEnvironment
 from runner.environment.gpus import rank_facts
 from runner.environment.repository import configurations_digest
-from runner.records.store import StoreError
+from runner.records.store import Store, StoreError
 from runner.request.validate import CONF
 
 if TYPE_CHECKING:
@@ -27,18 +28,12 @@ def added_digest(folder: Path) -> str:
     return configurations_digest(folder, groups)
 
 
-class DifferenceStore(Protocol):
-    """Where the difference of the sources from their commit is kept: runner.records.store.Store."""
-
-    def write_difference(self, text: str) -> dict[str, Any]:
-        """Keep the text, and return what a record says of it. Raises StoreError if it can't be kept."""
-        ...
-
-
 class Surroundings:
-    """The environment of one command. It never costs a result: what is unavailable becomes a reason in the records."""
+    """The environment of one command. It never costs a result: what is unavailable becomes a reason in the records.
 
-    def __init__(self, capture: Callable[[Path], dict[str, Any]], store: DifferenceStore) -> None:
+    store: keeps the difference of the sources from their commit; None: it is not kept."""
+
+    def __init__(self, capture: Callable[[Path], dict[str, Any]], store: Store | None) -> None:
         self._capture = capture
         self._store = store
         self._found: dict[str, Any] = {}
@@ -53,7 +48,9 @@ class Surroundings:
     def now(self) -> RecordedEnvironment:
         """The environment of a record that is made now."""
         self.look()
-        return RecordedEnvironment.read(self._found | ({"world": self._world} if self._world else {}))
+        return decoded(
+            RecordedEnvironment, self._found | ({"world": self._world} if self._world else {}), "environment"
+        )
 
     def ask(self, world: World) -> bool:
         """Let the ranks of a new world say what only they know. False if that has hurt the world: then never again."""
@@ -79,6 +76,8 @@ class Surroundings:
         git = dict(found.get("git") or {})
         if difference := git.pop("diff", ""):
             try:
+                if self._store is None:
+                    raise StoreError("a record of the Python API lies in no folder")
                 git["kept_diff"] = self._store.write_difference(difference)
             except StoreError as error:
                 found["not_captured"] = found.get("not_captured", {}) | {"kept_diff": str(error)}

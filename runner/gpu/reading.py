@@ -21,27 +21,20 @@ from yaml import YAMLError
 
 from runner.gpu.gpu_type import (
     FLOOR_NAMES,
-    Clocks,
     Floors,
     GpuType,
-    Links,
-    Memory,
     Origin,
     Source,
     SourceKind,
-    Switch,
     impossible,
 )
 from runner.gpu.names import CONF, SUFFIX, gpu_names
-from runner.gpu.schema import FloorsSchema, GpuTypeSchema
+from runner.gpu.schema import SECTIONS, GpuTypeSchema
 from runner.request_error import RequestError, first_line, near
 from simulator.gpu import Gpu
 
 KEY = "fabric.gpu"
 """The key of a request that names a type."""
-
-SECTIONS: Mapping[str, type] = {"limits": Gpu, "clocks": Clocks, "memory": Memory, "links": Links, "switch": Switch}
-"""The sections of a file whose values have a source each, and the nouns that they become."""
 
 _MAY_BE_ZERO = ("reserved_shared_bytes_per_block",)
 _DATE = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])(-\d\d)?\b")
@@ -244,7 +237,7 @@ def _floors(given: DictConfig, origin: Origin, named: Mapping[str, Source], part
     if missing := sorted(OmegaConf.missing_keys(given)):
         key = missing[0].rpartition(".")[2]
         raise RequestError(f"{place}: {part} has no {key} ({part}.{key}), give it")
-    values = typing.cast(FloorsSchema, OmegaConf.to_object(given))
+    values: Any = OmegaConf.to_object(given)
     source = _source(values.source, f"{part}.source", place, named)
     if source.kind is not SourceKind.measured:
         raise RequestError(f"{place}: floors are measured, and '{source}' is not ({part}.source), leave {part} out")

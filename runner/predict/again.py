@@ -18,7 +18,6 @@ from cases.documents import decoded
 from cases.record.prediction import PredictedTime
 from cases.record.record import Record
 from kernels.catalogue import find, is_known
-from runner.case.recorded import case_of
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import KEY, gpu_type, type_of_device
 from runner.predict.beside import digest_of_constants, digest_of_rates, predicted_beside, recorded_work
@@ -199,7 +198,7 @@ def _simulated_otherwise(one: _Asked, found: dict[str, Any], cache_dir: Path, en
     if isinstance(runnable, str):
         return ""
     try:
-        work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)).clock)
+        work = profiled(runnable, H200_TRIAL, clock=Budget(max(ends_s - time.monotonic(), 1.0)))
     except _FAILED:  # it is the record's word then
         return ""
     found["simulated"] += 1
@@ -213,7 +212,7 @@ def _as_recorded(record: Record, cache_dir: Path) -> Runnable | str:
     if (record.environment.sources or {}).get("simulator") != simulator_digest():
         return "it was made with another simulator"
     try:
-        case = case_of(record.case)
+        case = record.case
         runnable = runnable_of(case, find(case.name), record.kernel.arch, cache_dir)
     except _FAILED as error:
         return f"its kernel can't be compiled here ({first_line(error)})"

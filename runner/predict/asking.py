@@ -22,7 +22,7 @@ from runner.predict.predictable import DEPENDENT, check_predictable, check_ranks
 from runner.predict.predicting import HEAP_BYTES, Prediction, predicted
 from runner.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from runner.predict.rates import rates_of
-from runner.predict.shown import Series
+from runner.predict.shown import MISSING, Series
 from runner.predict.stored_score import Stored
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.gpu_types import arch_of
@@ -39,10 +39,9 @@ simulator, and sizes are predicted that its usual heap does not hold."""
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job's request, the lines that asked for it, and the type of GPU that it is of."""
+    """A job's request, and the type of GPU that it is of."""
 
     request: Request
-    lines: tuple[str, ...]
     type: GpuType
 
     @property
@@ -56,13 +55,12 @@ def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None
     given = {line.partition("=")[0].lstrip("+~") for line in overrides}
     assumed = [f"{key}={value}" for key, value in ASSUMED if key not in given]
     with hydra_over(config_dir):
-        jobs = compose_jobs((*assumed, *overrides), multirun)
-        return [replace(_asked(job), lines=_without(assumed, job.overrides)) for job in jobs]
+        return [_asked(job) for job in compose_jobs((*assumed, *overrides), multirun)]
 
 
-def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = False) -> Series:
-    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths, and if
-    keeps_spans with the timelines of all blocks. A simulation may take the request's deadline_s, at least DEADLINE_S.
+def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
+    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths.
+    A simulation may take the request's deadline_s, at least DEADLINE_S.
     RequestError for a job that has no cases."""
     known = rates_of(asked.type)
     limit_s = max(DEADLINE_S, asked.request.deadline_s)
@@ -70,9 +68,8 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
     request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
     check_against_catalogue(request)
     cases = cases_of(request)
-    refused: dict[Case, str] = {}
-    unfinished: dict[Case, str] = {}
-    failed: dict[Case, str] = {}
+    missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
+    refused = missing["refused"]
     for case in cases:
         refusal = expected_refusal(case, request.fabric)
         if refusal is not None or is_dependent(case.algorithm):
@@ -89,17 +86,17 @@ def series_of(asked: Asked, score: Stored, explain: bool, keeps_spans: bool = Fa
         try:
             one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                path = explained(case, known, request.cache_dir, asked.arch, keeps_spans, limit_s)
+                path = explained(case, known, request.cache_dir, asked.arch, limit_s)
                 paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
-            unfinished[case] = f"{first_line(error)}; deadline_s gives it more"
+            missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
             continue
         except (CompilationError, WorldFailure) as error:
-            failed[case] = first_line(error)
+            missing["failed"][case] = first_line(error)
             continue
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
         predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
-    return Series(known, tuple(predictions), refused, paths, unfinished, failed)
+    return Series(known, tuple(predictions), missing, paths)
 
 
 def libraries_beside(case: Case) -> tuple[str, ...]:
@@ -128,8 +125,4 @@ def _asked(job: ComposedJob) -> Asked:
     assert limits is not None, "check_predictable wants a type of GPU"
     found = job.gpu.type(limits)
     check_ranks(found, job.request.world_size)
-    return Asked(job.request, job.overrides, found)
-
-
-def _without(assumed: Sequence[str], lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(line for line in lines if line not in assumed)
+    return Asked(job.request, found)

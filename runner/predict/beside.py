@@ -20,12 +20,11 @@ from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.gpu.gpu_type import GpuType
-from runner.predict.assumptions import corners
 from runner.predict.budget import Budget
-from runner.predict.case_work import CaseWork, weighed
-from runner.predict.model import REGIMES, Rates, terms_of
+from runner.predict.case_work import CaseWork
+from runner.predict.model import Rates
 from runner.predict.predictable import DEPENDENT, check_ranks, is_dependent
-from runner.predict.predicting import FORM, added_up, compiled_already, kept_work, remarks_of
+from runner.predict.predicting import FORM, compiled_already, kept_work, weighed
 from runner.predict.rates import Known, rates_of
 from runner.predict.stored_score import Stored, stored
 from runner.request_error import RequestError, first_line
@@ -48,7 +47,7 @@ def beside_measured(
         spec, code = contestant.spec, contestant.executable
         assert isinstance(spec, KernelSpec)
         assert code is not None
-        work = kept_work(compiled_already(contestant.case, spec, code), cache_dir, Budget(limit_s).clock)
+        work = kept_work(compiled_already(contestant.case, spec, code), cache_dir, Budget(limit_s))
         known, score, ranks = rates_of(type_), stored(), contestant.case.world_size
         return predicted_beside(work, timing.footprint_bytes, timing.median_us, known, score, ranks)
     except TimeoutError as error:
@@ -70,26 +69,23 @@ def predicted_beside(
 
     footprint_bytes, measured_us: the timing's, its median. known, score: what the model takes. ranks: of the case.
     """
-    terms = terms_of(work, known.rates, float(footprint_bytes))
-    time_us, regime = terms.time_us(score.constants), terms.regime(score.constants)
-    if not known.is_calibrated and regime != REGIMES[2]:
+    found = weighed(work, float(footprint_bytes), known, score, ranks)
+    if not found.is_worth_telling:
         return RecordedPrediction(reason=f"{known.name} has no floors, and the links do not decide this case's time")
-    times = [terms_of(work, rates, float(footprint_bytes)).time_us(score.constants) for rates in corners(known)]
-    low, high = score.intervals[regime]
     return RecordedPrediction(
         PredictedTime(
             gpu=known.name,
             floors_digest=digest_of_rates(known.rates),
             constants_digest=digest_of_constants(score),
-            time_us=time_us,
-            low_us=min(times) * low,
-            high_us=max(times) * high,
-            regime=regime,
-            ratio=measured_us / time_us,
-            terms=added_up(terms, score.constants),
-            path_us={kind: weighed({kind: count}, known.rates.costs_us) for kind, count in sorted(work.steps.items())},
+            time_us=found.time_us,
+            low_us=found.low_us,
+            high_us=found.high_us,
+            regime=found.regime,
+            ratio=measured_us / found.time_us,
+            terms=found.terms,
+            path_us={kind: count * known.rates.costs_us[kind] for kind, count in sorted(work.steps.items())},
             work=recorded_work(work),
-            remarks=tuple(remarks_of(work, known, score, ranks)),
+            remarks=found.remarks,
         )
     )
 

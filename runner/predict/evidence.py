@@ -1,12 +1,14 @@
-"""What was measured: published cases of our kernels with their times, their profiles and what stood beside them."""
+"""What was measured: timed cases of our kernels in records, the worlds of a case pooled."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
+from cases.case import Case
 from cases.record.record import Record
 from reports.table.text import counted
 from runner.gpu.reading import type_of_device
@@ -16,34 +18,25 @@ from runner.predict.model import Rates, Terms, terms_of
 COMMAND = "symlab publish --derive"
 """What makes everything that follows from published bundles, profiles too."""
 
+Member = TypeVar("Member")
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A case of a published set. published: the set's folder. gpu: the type, as conf/gpu names it. day: on which its
-    first world began, in UTC. time_us: the median over its worlds. blocks, threads: of its launch. footprint_bytes: of
-    all buffers that it and what was measured in turns with it used in turn, on a GPU. bus_bytes: the bus factor times
-    the size."""
+    """A timed case. published: the set's folder, "" for other records. gpu: the type, as conf/gpu names it. time_us:
+    the median over its worlds. terms: by the footprint of the measurement."""
 
-    id: str
     published: str
     gpu: str
-    day: str
-    op: str
-    algorithm: str
-    dtype: str
-    world_size: int
-    size_bytes: int
+    case: Case
     time_us: float
-    blocks: int
-    threads: int
-    footprint_bytes: float
-    bus_bytes: float
     terms: Terms
 
     @property
-    def series(self) -> tuple[str, str, str, int]:
-        """Return op, algorithm, dtype and number of ranks: what the cases of one curve share."""
-        return self.op, self.algorithm, self.dtype, self.world_size
+    def choice(self) -> tuple[object, ...]:
+        """Return what the cases have in common of which one is chosen: all but the algorithm."""
+        case = self.case
+        return self.published, self.gpu, case.op, case.dtype, case.world_size, case.placement, case.size_bytes
 
 
 def profile_key(record: Record) -> str:
@@ -77,6 +70,14 @@ def _type_of(device: str) -> str:
     return type_of_device(device)
 
 
+def grouped(members: Iterable[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
+    """Return members with equal keys together, in the order of the first ones."""
+    found: dict[Hashable, list[Member]] = {}
+    for one in members:
+        found.setdefault(key(one), []).append(one)
+    return list(found.values())
+
+
 def measured(
     published: str, records: Iterable[Record], profiles: Mapping[str, CaseWork], rates: Mapping[str, Rates]
 ) -> tuple[Measured, ...]:
@@ -84,46 +85,18 @@ def measured(
 
     profiles: by profile_key. rates: by type of GPU. ValueError for a case without a profile.
     """
-    worlds: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if is_evidence(record):
-            worlds.setdefault((profile_key(record), gpu_of(record)), []).append(record)
-    if missing := sorted({key for key, _ in worlds} - set(profiles)):
+    worlds = grouped(filter(is_evidence, records), lambda one: (profile_key(one), gpu_of(one)))
+    if missing := sorted({profile_key(one[0]) for one in worlds} - set(profiles)):
         raise ValueError(
             f"{published}: {counted(len(missing), 'timed case')} without a profile, such as {missing[0]}; run {COMMAND}"
         )
-    return tuple(_measured(published, worlds[key, gpu], profiles[key], rates[gpu], gpu) for key, gpu in sorted(worlds))
+    worlds.sort(key=lambda one: (profile_key(one[0]), gpu_of(one[0])))
+    return tuple(pooled(one, profiles[profile_key(one[0])], rates[gpu_of(one[0])], published) for one in worlds)
 
 
-def _measured(published: str, worlds: Sequence[Record], profile: CaseWork, rates: Rates, gpu: str) -> Measured:
-    first = worlds[0]
-    timing, kernel, case = first.timing, first.kernel, first.case
-    assert timing is not None
-    assert kernel is not None
-    footprint_bytes = float(timing.footprint_bytes)
-    return Measured(
-        id=first.id,
-        published=published,
-        gpu=gpu,
-        day=min(one.started for one in worlds)[:10],
-        op=case.op,
-        algorithm=case.algorithm,
-        dtype=case.dtype,
-        world_size=case.world_size,
-        size_bytes=case.size_bytes,
-        time_us=statistics.median(one.timing.median_us for one in worlds if one.timing is not None),
-        blocks=_product(kernel.grid),
-        threads=_product(kernel.block),
-        footprint_bytes=footprint_bytes,
-        bus_bytes=timing.bus_factor * case.size_bytes,
-        terms=terms_of(profile, rates, footprint_bytes),
-    )
-
-
-def _product(extent: int | Sequence[int]) -> int:
-    if isinstance(extent, int):
-        return extent
-    product = 1
-    for one in extent:
-        product *= one
-    return product
+def pooled(worlds: Sequence[Record], work: CaseWork, rates: Rates, published: str = "") -> Measured:
+    """Return the worlds of a timed case as one, with what the model makes of its work."""
+    times = [one.timing for one in worlds if one.timing is not None]
+    terms = terms_of(work, rates, float(times[0].footprint_bytes))
+    time_us = statistics.median(one.median_us for one in times)
+    return Measured(published, gpu_of(worlds[0]), worlds[0].case, time_us, terms)

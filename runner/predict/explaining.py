@@ -22,8 +22,8 @@ class Explanation:
     """A case's path by the floors of a type of GPU.
 
     size_bytes and blocks: what was simulated for it; whole_blocks: of the case itself. gpu: whose floors weigh the
-    path. is_timed: whether they are its own; without, the steps have an order and no times. profile: of the launch,
-    with the timelines of its blocks if these were asked for. terms: what the predicted time is the sum of; None without
+    path. is_timed: whether they are its own; without, the steps have an order and no times. profile: of the launch.
+    terms: what the predicted time is the sum of; None without
     a time. The path has steps alone: what links and memory take for all bytes is in the terms.
     """
 
@@ -86,10 +86,8 @@ class Explanation:
         }
 
 
-def explained(
-    case: Case, known: Known, cache_dir: File, arch: str, keeps_spans: bool = False, limit_s: float = DEADLINE_S
-) -> Explanation:
-    """Return a case's path; keeps_spans: with the timelines of all blocks; limit_s: seconds that simulating may take.
+def explained(case: Case, known: Known, cache_dir: File, arch: str, limit_s: float = DEADLINE_S) -> Explanation:
+    """Return a case's path; limit_s: seconds that simulating may take.
 
     Of a message larger than most_whole_bytes the path is that of the same code with as much for each block on fewer
     blocks, or of a smaller message.
@@ -102,7 +100,7 @@ def explained(
     is_whole = (size_bytes, blocks) == (case.size_bytes, runnable.blocks)
     costs = Costs.of(dict(known.rates.costs_us))
     simulated = runnable if is_whole else runnable.resized(size_bytes, blocks)
-    found = clocked(simulated, costs, limit_s, keeps_spans=keeps_spans)
+    found = clocked(simulated, costs, limit_s)
     return Explanation(case, size_bytes, blocks, runnable.blocks, known.name, known.is_calibrated, found)
 
 

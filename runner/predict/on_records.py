@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from cases.case import Case
 from cases.record.record import Record
@@ -19,15 +16,12 @@ from kernels.catalogue import is_known
 from kernels.tuned_name import has_tuning
 from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
-from runner.predict.case_work import CaseWork
-from runner.predict.evidence import gpu_of, is_evidence
-from runner.predict.model import Floats, Rates, terms_of
+from runner.predict.evidence import gpu_of, grouped, is_evidence, pooled
 from runner.predict.predictable import is_dependent
 from runner.predict.profiles import Found, Profiles, Unprofiled
 from runner.predict.rates import rates_of
-from runner.predict.score import TIE
+from runner.predict.score import Pair, errors_of, regret_of
 from runner.predict.stored_score import Stored
 
 MEDIAN, RANKS = 0.08, 0.9
@@ -38,36 +32,6 @@ FEWEST = 5
 
 LINES = 10
 """Number of lines that tell how far the simulator is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A measured case. time_us: the median over its worlds; footprint_bytes: as in evidence.Measured."""
-
-    gpu: str
-    arch: str
-    case: Case
-    time_us: float
-    footprint_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A measured case and its predicted time, in microseconds."""
-
-    asked: Asked
-    predicted_us: float
-
-    @property
-    def error(self) -> float:
-        """Return |predicted / measured - 1|."""
-        return abs(self.predicted_us / self.asked.time_us - 1)
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """Return what the cases that a choice is made among have in common."""
-        case = self.asked.case
-        return self.asked.gpu, case.op, case.dtype, case.world_size, case.placement, case.size_bytes
 
 
 Profiled = Callable[[str, Sequence[Case]], Iterable[Found]]
@@ -87,145 +51,101 @@ def profiled_in(cache_dir: Path, processes: int) -> Profiled:
     return profiled
 
 
-def asked_of(records: Iterable[Record]) -> list[Asked]:
-    """Return the timed cases of the catalogue's kernels among records. ValueError without any."""
-    worlds: dict[tuple[str, str, Case], list[Record]] = {}
-    for one in records:
-        name = f"{one.case.op}/{one.case.algorithm}"
-        if is_evidence(one) and is_known(name) and not is_dependent(one.case.algorithm) and one.kernel is not None:
-            worlds.setdefault((gpu_of(one), one.kernel.arch, case_of(one.case)), []).append(one)
-    if not worlds:
+def worlds_of(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the timed cases of the catalogue's kernels among records, the worlds of each together. ValueError without
+    any."""
+    ours = [one for one in records if is_evidence(one) and is_known(f"{one.case.op}/{one.case.algorithm}")]
+    ours = [one for one in ours if not is_dependent(one.case.algorithm)]
+    if not ours:
         raise ValueError("no record has a time of the catalogue's kernels that the model is of")
-    return [_asked(*key, members) for key, members in worlds.items()]
+    return grouped(ours, lambda one: (gpu_of(one), arch_of(one), one.case))
+
+
+def arch_of(record: Record) -> str:
+    """Return the architecture that a record's kernel was compiled for."""
+    assert record.kernel is not None, "evidence has a kernel"
+    return record.kernel.arch
 
 
 def scored(
-    asked: Sequence[Asked], profiled: Profiled, score: Stored, say: Callable[[str], None]
-) -> tuple[list[Scored], dict[Case, str]]:
-    """Return the model's word on measured cases, and of those that it has none on why."""
-    found: list[Scored] = []
+    worlds: Sequence[Sequence[Record]], profiled: Profiled, score: Stored, say: Callable[[str], None]
+) -> tuple[list[Pair], dict[Case, str]]:
+    """Return measured cases with their predicted times, and why others have none."""
+    found: list[Pair] = []
     problems: dict[Case, str] = {}
-    by_arch: dict[str, list[Asked]] = {}
-    for one in asked:
-        by_arch.setdefault(one.arch, []).append(one)
-    rates = {name: rates_of(gpu_type(name)).rates for name in {one.gpu for one in asked}}
-    step = max(len(asked) // LINES, 1)
+    rates = {name: rates_of(gpu_type(name)).rates for name in {gpu_of(one[0]) for one in worlds}}
+    step = max(len(worlds) // LINES, 1)
     done = 0
-    for arch, members in by_arch.items():
-        of: dict[Case, list[Asked]] = {}
-        for one in members:
-            of.setdefault(one.case, []).append(one)
-        for case, work in profiled(arch, list(of)):
+    for members in grouped(worlds, lambda one: arch_of(one[0])):
+        of = {same[0][0].case: same for same in grouped(members, lambda one: one[0].case)}
+        for case, work in profiled(arch_of(members[0][0]), list(of)):
             if isinstance(work, Unprofiled):
                 problems[case] = work.reason
             else:
-                found += [Scored(one, predicted_us(work, one, rates[one.gpu], score)) for one in of[case]]
+                cases = [pooled(one, work, rates[gpu_of(one[0])]) for one in of[case]]
+                found += [(one, one.terms.time_us(score.constants)) for one in cases]
             done += 1
             if done % step == 0:
-                say(f"{done} of {counted(len(asked), 'case')} simulated")
+                say(f"{done} of {counted(len(worlds), 'case')} simulated")
     return found, problems
 
 
-def predicted_us(work: CaseWork, one: Asked, rates: Rates, score: Stored) -> float:
-    """Return the model's time of a measured case, in microseconds."""
-    return terms_of(work, rates, one.footprint_bytes).time_us(score.constants)
-
-
-def report(found: Sequence[Scored], problems: Mapping[Case, str], width: int | None) -> str:
+def report(found: Sequence[Pair], problems: Mapping[Case, str], width: int | None) -> str:
     """Return the errors as a table, by op and number of ranks, with a line for tunings and a verdict."""
-    groups: dict[str, list[Scored]] = {}
-    for one in found:
-        case = one.asked.case
-        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {one.asked.gpu}", []).append(one)
-    tunings = [one for one in found if has_tuning(one.asked.case.algorithm)]
+    groups: dict[str, list[Pair]] = {}
+    for pair in found:
+        case = pair[0].case
+        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {pair[0].gpu}", []).append(pair)
+    tunings = [pair for pair in found if has_tuning(pair[0].case.algorithm)]
     groups["tunings on trial"] = tunings
-    groups["the catalogue's own"] = [one for one in found if not has_tuning(one.asked.case.algorithm)]
+    groups["the catalogue's own"] = [pair for pair in found if pair not in tunings]
     groups["all"] = list(found)
-    columns = (
-        "measured",
-        "cases",
-        "median",
-        "p95",
-        "largest",
-        "sizes",
-        "rank correlation",
-        "lowest",
-        "regret",
-        "right",
-    )
-    lines = tuple(Line(_cells(title, members)) for title, members in groups.items() if members)
+    lines = tuple(Line({"measured": title, **_cells(members)}) for title, members in groups.items() if members)
+    columns = tuple(lines[0].cells)
     title = "Errors of the model, |predicted / measured - 1|, and of its order within a size"
     table = text([Sheet(title, columns, (lines,), frozenset(columns[1:]))], [], width).rstrip()
     said = [f"{case.id}: not predicted: {reason}" for case, reason in problems.items()]
     return "\n".join([table, "", *said, _verdict(tunings or found, found)])
 
 
-def correlations(found: Sequence[Scored]) -> list[float]:
-    """Return Spearman's correlation of predicted and measured times within each size of FEWEST cases at least."""
-    groups: dict[tuple[object, ...], list[Scored]] = {}
-    for one in found:
-        groups.setdefault(one.group, []).append(one)
-    return [
-        spearman([one.predicted_us for one in members], [one.asked.time_us for one in members])
-        for members in groups.values()
-        if len(members) >= FEWEST
-    ]
+def correlations(found: Sequence[Pair]) -> list[float]:
+    """Return Spearman's rank correlation of predicted and measured times within each size of FEWEST cases at least;
+    equal values share a rank, and where all of one side are equal it is 0.0."""
+    from scipy import stats
+
+    orders = []
+    for members in grouped(found, lambda pair: pair[0].choice):
+        measured_us, predicted_us = [one.time_us for one, _ in members], [us for _, us in members]
+        if len(members) >= FEWEST:
+            is_flat = len(set(measured_us)) < 2 or len(set(predicted_us)) < 2
+            orders.append(0.0 if is_flat else float(stats.spearmanr(measured_us, predicted_us).statistic))
+    return orders
 
 
-def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return Spearman's rank correlation of two rows of values, -1 to 1; equal values share a rank. 0.0 for a row
-    whose values are all equal."""
-    first, second = _ranks(one), _ranks(other)
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def _asked(gpu: str, arch: str, case: Case, worlds: Sequence[Record]) -> Asked:
-    times = [one.timing for one in worlds if one.timing is not None]
-    time_us = statistics.median(one.median_us for one in times)
-    return Asked(gpu, arch, case, time_us, float(times[0].footprint_bytes))
-
-
-def _ranks(values: Sequence[float]) -> Floats:
-    row = np.asarray(values, np.float64)
-    below = (row[None, :] < row[:, None]).sum(axis=1)
-    equal = (row[None, :] == row[:, None]).sum(axis=1)
-    ranks: Floats = below + (equal - 1) / 2
-    return ranks
-
-
-def _cells(title: str, members: Sequence[Scored]) -> dict[str, str]:
-    errors = np.array([one.error for one in members])
-    found = correlations(members)
-    groups: dict[tuple[object, ...], list[Scored]] = {}
-    for one in members:
-        groups.setdefault(one.group, []).append(one)
-    regrets = [
-        min(among, key=lambda one: one.predicted_us).asked.time_us / min(one.asked.time_us for one in among) - 1
-        for among in groups.values()
-        if len(among) > 1
-    ]
+def _cells(members: Sequence[Pair]) -> dict[str, str]:
+    errors, regret, orders = errors_of(members), regret_of(members), correlations(members)
+    assert errors is not None, "members are not empty"
     return {
-        "measured": title,
-        "cases": str(len(members)),
-        "median": f"{np.median(errors):.1%}",
-        "p95": f"{np.quantile(errors, 0.95):.1%}",
-        "largest": f"{errors.max():.1%}",
-        "sizes": str(len(groups)),
-        "rank correlation": f"{statistics.mean(found):.3f}" if found else "",
-        "lowest": f"{min(found):.3f}" if found else "",
-        "regret": f"{statistics.mean(regrets):.1%}" if regrets else "",
-        "right": f"{sum(one <= TIE for one in regrets) / len(regrets):.0%}" if regrets else "",
+        "cases": str(errors.cases),
+        "median": f"{errors.median:.1%}",
+        "p95": f"{errors.p95:.1%}",
+        "largest": f"{errors.largest:.1%}",
+        "sizes": str(len(grouped(members, lambda pair: pair[0].choice))),
+        "rank correlation": f"{statistics.mean(orders):.3f}" if orders else "",
+        "lowest": f"{min(orders):.3f}" if orders else "",
+        "regret": f"{regret.mean:.1%}" if regret else "",
+        "right": f"{regret.right:.0%}" if regret else "",
     }
 
 
-def _verdict(members: Sequence[Scored], found: Sequence[Scored]) -> str:
+def _verdict(members: Sequence[Pair], found: Sequence[Pair]) -> str:
     """The goals, reached or not: the error of tunings on trial where there are any, and the order of all cases."""
-    median, orders = statistics.median(one.error for one in members), correlations(found)
+    errors, orders = errors_of(members), correlations(found)
+    assert errors is not None, "members are not empty"
     mean = statistics.mean(orders) if orders else 0.0
-    is_met = median <= MEDIAN and mean >= RANKS
+    is_met = errors.median <= MEDIAN and mean >= RANKS
     return (
-        f"{counted(len(members), 'tuning')}: median error {median:.1%}; mean rank correlation {mean:.3f} of all cases "
-        f"within {counted(len(orders), 'size')}; goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
+        f"{counted(len(members), 'tuning')}: median error {errors.median:.1%}; mean rank correlation {mean:.3f} of all "
+        f"cases within {counted(len(orders), 'size')}; "
+        f"goals of {MEDIAN:.0%} and {RANKS}: {'' if is_met else 'not '}reached"
     )

@@ -16,7 +16,7 @@ from reports.html.document import page_of
 from runner.predict import ranges
 from runner.predict.explaining import Explanation
 from runner.predict.predicting import Prediction
-from runner.predict.shown import Series, captions, heading_of, tables
+from runner.predict.shown import MISSING, Series, captions, heading_of, tables
 from runner.predict.stored_score import Stored
 
 VERDICT = "Predicted, not measured: every time and bandwidth on this page is a model's."
@@ -73,7 +73,7 @@ def _job(number: int, series: Series, with_ranges: bool, svgs: dict[str, str]) -
     blocks += [Table(one) for one in tables(series)]
     if with_ranges:
         blocks += [Table(one) for one in ranges.sheet(series)]
-    case = next(iter([*(one.case for one in series.predictions), *series.refused, *series.unfinished, *series.failed]))
+    case = next(iter([*(one.case for one in series.predictions), *(case for _, case, _ in series.without())]))
     arithmetic = "" if case.reduction == "none" else f", {case.accumulator}"
     title = f"Predicted: {case.op} {case.dtype}{arithmetic}, {case.world_size} ranks of {series.known.name}"
     return Part(f"job-{number + 1}", title, tuple(blocks))
@@ -133,9 +133,7 @@ def _facts(found: Sequence[Series], score: Stored) -> Facts:
         ("constants", f"fitted to {score.cases} measured cases of {score.gpu}"),
         ("begin, cold", f"{constants.begin_us:.3f} us, {constants.cold_us:.3f} us"),
         ("cases predicted", str(sum(len(one.predictions) for one in found))),
-        ("cases refused", str(sum(len(one.refused) for one in found))),
-        ("cases unfinished", str(sum(len(one.unfinished) for one in found))),
-        ("cases failed", str(sum(len(one.failed) for one in found))),
+        *((f"cases {kind}", str(sum(len(list(one.without(kind))) for one in found))) for kind in MISSING),
         ("measured values on this page", "none"),
     ]
     return Facts(tuple(rows))

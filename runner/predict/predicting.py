@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kernels.shares import VECTOR_BYTES
 from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
-from runner.case.slots import slot_bytes
+from runner.case.layout import slot_bytes
 from runner.environment.repository import source_digests
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
@@ -29,7 +29,7 @@ from runner.predict.profiling import Clock, Runnable, least_steps, profiled
 from runner.predict.rates import Known, rates_of
 from runner.predict.splits import SCORED_RANKS
 from runner.predict.stored_score import Stored
-from runner.timing.measure import HEAP_SHARE, calls_for, slots_for
+from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
 from simulator.clock.costs import H200_TRIAL
 
 HEAP_BYTES = 8 << 30
@@ -40,26 +40,22 @@ FORM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """A case's predicted time on a type of GPU, never measured.
+class Weighed:
+    """What the model makes of a case's work on a type of GPU.
 
     time_us with the interval low_us to high_us: error, measured / predicted (from, to) of 90 % of the cases of its
     regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
-    assumptions.py's corners, in their order; the first is time_us. busbw_gbps as records have it. regime: of
-    model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the type has floors of
-    its own. work: what it was computed from; terms: what time_us is the sum of.
+    assumptions.py's corners, in their order; the first is time_us. regime: of model.REGIMES. remarks: why it is worth
+    less than its interval says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum
+    of.
     """
 
-    case: Case
-    gpu: str
     time_us: float
     low_us: float
     high_us: float
-    busbw_gbps: float
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
-    work: CaseWork
     corners_us: tuple[float, ...]
     error: tuple[float, float]
     terms: PredictedTerms
@@ -68,6 +64,35 @@ class Prediction:
     def is_worth_telling(self) -> bool:
         """Whether the time itself says something: on an uncalibrated type only where the links decide."""
         return self.is_calibrated or self.regime == REGIMES[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction(Weighed):
+    """A case's predicted time on a type of GPU, never measured. busbw_gbps as records have it."""
+
+    case: Case
+    gpu: str
+    busbw_gbps: float
+
+
+def weighed(work: CaseWork, footprint_bytes: float, known: Known, score: Stored, ranks: int) -> Weighed:
+    """Return what the model makes of a case's work. footprint_bytes: of all buffers that are used in turn, on a GPU.
+    known: the type of GPU; score: constants and intervals; ranks: of the case."""
+    all_terms = [terms_of(work, rates, footprint_bytes) for rates in corners(known)]
+    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
+    regime = all_terms[0].regime(score.constants)
+    low, high = score.intervals[regime]
+    return Weighed(
+        time_us=times[0],
+        low_us=min(times) * low,
+        high_us=max(times) * high,
+        regime=regime,
+        remarks=tuple(_remarks(work, known, score, ranks)),
+        is_calibrated=known.is_calibrated,
+        corners_us=times,
+        error=(low, high),
+        terms=added_up(all_terms[0], score.constants),
+    )
 
 
 def predicted(
@@ -88,34 +113,23 @@ def predicted(
     the simulator.
     """
     work = work_of(case, spec, arch, cache_dir, clock)
-    all_terms = [terms_for(case, work, rates, contestants) for rates in corners(known)]
-    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
-    time_us, regime = times[0], all_terms[0].regime(score.constants)
-    low, high = score.intervals[regime]
+    found = weighed(work, footprint_bytes(case, known.rates, contestants), known, score, case.world_size)
     moved = collective(case.op).bus_factor(case.world_size) * case.size_bytes
-    return Prediction(
-        case=case,
-        gpu=known.name,
-        time_us=time_us,
-        low_us=min(times) * low,
-        high_us=max(times) * high,
-        busbw_gbps=moved / time_us / 1e3,
-        regime=regime,
-        remarks=tuple(remarks_of(work, known, score, case.world_size)),
-        is_calibrated=known.is_calibrated,
-        work=work,
-        corners_us=times,
-        error=(low, high),
-        terms=added_up(all_terms[0], score.constants),
-    )
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
+    return Prediction(**values, case=case, gpu=known.name, busbw_gbps=moved / found.time_us / 1e3)
+
+
+def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
+    """Return what the slots of all contestants have together, on a GPU. contestants: see predicted."""
+    calls = calls_for(case.size_bytes, None)
+    budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
+    slots = slots_for(slot_bytes(case), "rotate", rates.l2_bytes, calls, budget_bytes)
+    return float(slots * slot_bytes(case) * contestants)
 
 
 def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Terms:
     """Return the terms of a case whose profile is known, by a type's rates. contestants: see predicted."""
-    calls = calls_for(case.size_bytes, None)
-    budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
-    slots = slots_for(slot_bytes(case), "rotate", rates.l2_bytes, calls, budget_bytes)
-    return terms_of(work, rates, float(slots * slot_bytes(case) * contestants))
+    return terms_of(work, rates, footprint_bytes(case, rates, contestants))
 
 
 def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
@@ -177,7 +191,7 @@ def simulator_digest() -> str:
     return source_digests(CONF.parent)["simulator"]
 
 
-def remarks_of(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
+def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
     """Yield why a prediction is worth less than its interval says."""
     if not known.is_calibrated:
         yield f"uncalibrated: no floors of {known.name}, launches and waits are those of {score.gpu}"

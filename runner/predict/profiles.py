@@ -6,7 +6,6 @@ sizes often come down to the same launch, which is then clocked once.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import multiprocessing
 import time
@@ -14,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -23,15 +22,11 @@ from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
-from kernels.tuned_name import base_of
 from memory.worker_process import end_with_parent
 from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import runnable_of, work_of
-from runner.predict.profiling import Runnable
 from runner.request_error import first_line
-from simulator.clock.costs import Costs
-from simulator.clock.profile import LaunchProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +44,6 @@ FAILURES = (RuntimeError, ValueError, OSError, ArithmeticError, LookupError, Mem
 """What may go wrong with one candidate and costs only itself; a WorldFailure is a RuntimeError."""
 
 Found = tuple[Case, CaseWork | Unprofiled]
-
-
-@dataclass(slots=True)
-class SharedClock:
-    """The simulator's clock, asked once for each launch of a code on a message, whatever the tuning's name is.
-
-    Tunings that differ in their blocks alone have one code. Their flags have room for other numbers of blocks, which
-    changes no path (tests/runner/predict/test_profiles.py holds profiles made so against those made one by one).
-    """
-
-    budget: Budget = field(default_factory=lambda: Budget(math.inf))
-    known: dict[tuple[object, ...], LaunchProfile] = field(default_factory=dict)
-
-    def __call__(self, runnable: Runnable, costs: Costs) -> LaunchProfile:
-        """Return what the clock says of a launch. Raises WorldFailure if the kernel fails in the simulator,
-        TimeoutError if the budget ends."""
-        case = dataclasses.replace(runnable.case, algorithm=base_of(runnable.case.algorithm))
-        key = (runnable.executable.digest, case, runnable.launch, costs)
-        if key not in self.known:
-            self.known[key] = self.budget.clock(runnable, costs)
-        return self.known[key]
 
 
 class Profiles:
@@ -151,7 +125,7 @@ def _begin() -> None:
 
 def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
     """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
-    clock, found = SharedClock(Budget(max(stop_at - time.time(), 0.0))), []
+    clock, found = Budget(max(stop_at - time.time(), 0.0)), []
     for case in cases:
         if time.time() >= stop_at:
             break
@@ -162,7 +136,7 @@ def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_a
     return found
 
 
-def _profile(case: Case, arch: str, cache_dir: Path, clock: SharedClock) -> CaseWork | Unprofiled:
+def _profile(case: Case, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
     spec = find(case.name)
     try:
         runnable_of(case, spec, arch, cache_dir)

@@ -154,21 +154,17 @@ def extended(low: Mapping[str, float], high: Mapping[str, float], times: float) 
     return {kind: count for kind, count in found.items() if count > 0}
 
 
-def clocked(
-    runnable: Runnable, costs: Costs, limit_s: float = DEADLINE_S, *, keeps_spans: bool = False
-) -> LaunchProfile:
+def clocked(runnable: Runnable, costs: Costs, limit_s: float = DEADLINE_S) -> LaunchProfile:
     """Return what the simulator's clock says of the last of some launches in a row.
 
-    limit_s: seconds for all of them; keeps_spans: with timelines. Raises NotSimulated if they take longer, another
+    limit_s: seconds for all of them. Raises NotSimulated if they take longer, another
     WorldFailure if the kernel fails.
     """
     case = runnable.case
     payload_bytes = sum(layout_of(case).payloads_bytes)
     spaces = sum(-(-one.size_bytes // 512) * 512 + 2 * GUARD_BYTES for one in runnable.spec.workspaces(case))
     heap_bytes = -(-(payload_bytes + spaces + 6 * GUARD_BYTES + _SPARE_BYTES) // 4096) * 4096
-    options = SimulatorOptions(
-        arch=runnable.executable.arch, heap_bytes=heap_bytes, clock=costs, keeps_spans=keeps_spans
-    )
+    options = SimulatorOptions(arch=runnable.executable.arch, heap_bytes=heap_bytes, clock=costs)
     machine = SimulatedWorld(case.world_size, options)
     simulated = ThreadWorld(case.world_size, machine=machine)
     began_s = time.monotonic()
@@ -241,14 +237,14 @@ def _launch_in_a_row(fabric: Fabric, runnable: Runnable) -> None:
     """A per-rank program: launches of a case one after another, as a graph has them."""
     case = runnable.case
     with SymmetricPool(fabric) as pool:
-        binding = bind(fabric, pool, runnable.spec, case, GUARD_BYTES, patience_s=10.0)
-        numel = binding.input.size_bytes // case.itemsize
+        kernel = bind(fabric, pool, runnable.spec, [case], [runnable.executable], patience_s=10.0)
+        numel = kernel.inputs[0].size_bytes // case.itemsize
         data = make_input(case, fabric.rank, numel, CPU) if numel else torch.empty(0)
-        binding.input.write(fabric, data)
+        kernel.inputs[0].write(fabric, data)
         fabric.synchronize()
         fabric.barrier()
         for _ in range(LAUNCHES):
-            fabric.launch(runnable.executable, runnable.launch, binding.arguments)
+            fabric.launch(runnable.executable, runnable.launch, kernel.arguments[0])
         fabric.synchronize()
         fabric.barrier()
 
@@ -258,4 +254,4 @@ def _profile(least: Mapping[str, float], found: LaunchProfile, times: float, how
 
 
 def _steps(profile: LaunchProfile) -> dict[str, float]:
-    return {kind: float(count) for kind, count in profile.path.counts.items() if kind != "instruction"}
+    return {kind: float(count) for kind, count in profile.path.counts.items()}

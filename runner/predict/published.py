@@ -7,12 +7,9 @@ digest of its PTX. Scoring reads these and the bundles, and simulates nothing. T
 
 from __future__ import annotations
 
-import json
-import lzma
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from cases.record.record import Record
 from memory.fabric import Launch
@@ -23,14 +20,15 @@ from runner.predict.case_work import CaseWork
 from runner.predict.evidence import Measured, is_evidence, measured, profile_key
 from runner.predict.profiling import Runnable, least_steps, profiled
 from runner.predict.rates import known_rates
-from runner.predict.recorded_kernels import RecordedKernels, RecordedLaunch
+from runner.predict.recorded_kernels import (
+    PROFILES,
+    RecordedKernels,
+    RecordedLaunch,
+    read_profiles,
+    write_profiles,
+)
 from runner.predict.splits import FITTED_TO
 from simulator.clock.costs import H200_TRIAL
-
-PROFILES = "profiles.json.xz"
-FORM = 3
-OLDER_FORMS = (1, 2)
-MOST_BYTES = 1 << 26
 
 SAID_EVERY = 50
 """Number of simulated cases after which progress is said: some half a minute."""
@@ -59,7 +57,7 @@ def evidence(root: Path, sets: Mapping[str, Sequence[Record]] | None = None) -> 
                 f"{PLACE.as_posix()}/{name} has other records than the model's constants are fitted to (FITTED_TO): "
                 f"give what was measured later a folder of its own, such as {name}-{records[0].started[:10]}"
             )
-        found += measured(name, records, profiles(root / PLACE / name / PROFILES), known_rates())
+        found += measured(name, records, read_profiles(root / PLACE / name / PROFILES), known_rates())
     return tuple(found)
 
 
@@ -69,38 +67,8 @@ def missing(place: Path, records: Iterable[Record]) -> list[str]:
     wanted = {profile_key(one) for one in records if is_evidence(one)}
     kernels = place / recorded_kernels.NAME
     compiled_keys = set(recorded_kernels.read(kernels).launches) if kernels.is_file() else set()
-    there = {recorded_kernels.NAME: compiled_keys, PROFILES: set(profiles(place / PROFILES))}
+    there = {recorded_kernels.NAME: compiled_keys, PROFILES: set(read_profiles(place / PROFILES))}
     return [name for name, keys in there.items() if wanted and keys != wanted]
-
-
-def profiles(path: Path) -> dict[str, CaseWork]:
-    """Return the profiles in a file by profile_key; {} if there is no file, or one of an older form, which is made
-    anew. ValueError, naming it, for another one."""
-    if not path.is_file():
-        return {}
-    try:
-        unpacker = lzma.LZMADecompressor()
-        document = json.loads(unpacker.decompress(path.read_bytes(), MOST_BYTES))
-        if document["form"] in OLDER_FORMS:
-            return {}
-        if document["form"] != FORM:
-            raise ValueError(f"its form is {document['form']}, this version reads {FORM}")
-        return {key: CaseWork.of(one) for key, one in document["profiles"].items()}
-    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not a file of profiles ({error})") from error
-
-
-def write_profiles(found: Mapping[str, CaseWork], path: Path) -> None:
-    """Write profiles, compressed: the same ones give the same bytes."""
-    document: dict[str, Any] = {"form": FORM, "profiles": {key: one.document() for key, one in found.items()}}
-    text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-    write_file(path, lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
-
-
-def make(root: Path, say: Callable[[str], None]) -> None:
-    """Compile and simulate what is missing beside the published records. RequestError if a commit can't be compiled."""
-    for name, records in machines(root).items():
-        make_set(root / PLACE / name, records, root, say)
 
 
 def make_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
@@ -113,7 +81,9 @@ def make_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[
     if not missing(place, records):
         return
     kernels = _kernels(place / recorded_kernels.NAME, records, root, say)
-    known = {key: work for path in sorted(place.parent.glob(f"*/{PROFILES}")) for key, work in profiles(path).items()}
+    known = {
+        key: work for path in sorted(place.parent.glob(f"*/{PROFILES}")) for key, work in read_profiles(path).items()
+    }
     wanted = sorted({profile_key(record) for record in records})
     known = {key: known[key] for key in wanted if key in known}
     left = [key for key in wanted if key not in known]

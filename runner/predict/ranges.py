@@ -8,15 +8,13 @@ the two tie. Sizes at which a simulation is unfinished or failed are left out: t
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reports.table.sheet import Line, Sheet
+from runner.predict import shown
 from runner.predict.predicting import Prediction, ranking
 from runner.predict.shown import Series, heading_of
 from runner.request.sizes import format_bytes
@@ -52,7 +50,8 @@ def ranges(series: Series) -> tuple[Range, ...]:
     """Return the ranges of a job, by placement and size."""
     found: list[Range] = []
     for placement in dict.fromkeys(one.case.placement for one in series.predictions):
-        late = {case.size_bytes for case in (*series.unfinished, *series.failed) if case.placement == placement}
+        without = series.without("unfinished", "failed")
+        late = {case.size_bytes for _, case, _ in without if case.placement == placement}
         here = [one for one in series.predictions if one.case.placement == placement]
         table = _by_size([one for one in here if one.case.size_bytes not in late])
         found += _ranges(placement, table)
@@ -116,13 +115,9 @@ def lines(series: Series) -> Iterator[dict[str, Any]]:
 def written(found: Sequence[Series], form: str) -> str:
     """Return the ranges of jobs as "csv" or "json". In CSV ties are names, joined by blanks."""
     every = [line for one in found for line in lines(one)]
-    if form == "json":
-        return f"{json.dumps(every, indent=1)}\n"
-    file = io.StringIO()
-    writer = csv.DictWriter(file, _KEYS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**line, "ties": " ".join(line["ties"])} for line in every)
-    return file.getvalue()
+    if form == "csv":
+        every = [{**line, "ties": " ".join(line["ties"])} for line in every]
+    return shown.written(every, _KEYS, form)
 
 
 _Table = Mapping[int, Mapping[str, Prediction]]

@@ -24,14 +24,17 @@ from cases.record.record import Record
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 from reports.record.bundle import write_file
-from runner.case.recorded import case_of
 from runner.environment.worktree import SAME, recorded_commit, worktree
+from runner.predict.case_work import CaseWork
 from runner.request_error import RequestError
 
 NAME = "kernels.json.xz"
 
-FORM = 1
-"""The number of the file's form."""
+PROFILES = "profiles.json.xz"
+"""Beside them: the work of each case, by the record's id and the digest of its PTX (evidence.profile_key)."""
+
+FORM, PROFILES_FORM = 1, 3
+"""The numbers of the files' forms."""
 
 MOST_BYTES = 1 << 28
 """Maximum size of the text: 108 kernels have 6 MB."""
@@ -93,8 +96,8 @@ class RecordedKernels:
 
 def read(path: Path) -> RecordedKernels:
     """Return what a file holds. ValueError, naming it, if it holds anything else, or PTX of another digest."""
-    try:
-        document = json.loads(_unpacked(path))
+    with _named(path, "recorded kernels"):
+        document = unpacked(path)
         if document["form"] != FORM:
             raise ValueError(f"its form is {document['form']}, this version reads {FORM}")
         texts = {digest: one["ptx"] for digest, one in document["kernels"].items()}
@@ -108,14 +111,46 @@ def read(path: Path) -> RecordedKernels:
             entries={digest: one["entry"] for digest, one in document["kernels"].items()},
             launches={key: _launch(one) for key, one in document["launches"].items()},
         )
-    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a file of recorded kernels ({error})") from error
+
+
+def read_profiles(path: Path) -> dict[str, CaseWork]:
+    """Return the profiles in a file by profile_key; {} if there is no file, or one of another form, which is made anew.
+    ValueError, naming it, if it holds anything else."""
+    if not path.is_file():
+        return {}
+    with _named(path, "profiles"):
+        document = unpacked(path)
+        found = document["profiles"] if document["form"] == PROFILES_FORM else {}
+        return {key: CaseWork.of(one) for key, one in found.items()}
+
+
+def write_profiles(found: Mapping[str, CaseWork], path: Path) -> None:
+    """Write profiles, compressed: the same ones give the same bytes."""
+    write({"form": PROFILES_FORM, "profiles": {key: one.document() for key, one in found.items()}}, path)
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """Write the document that compiled gives, compressed: the same document gives the same bytes."""
+    """Write a document, compressed: the same one gives the same bytes."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     write_file(path, lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
+
+
+def unpacked(path: Path) -> Any:
+    """Return the document of a compressed file. ValueError or LZMAError if it holds none."""
+    unpacker = lzma.LZMADecompressor()
+    text = unpacker.decompress(path.read_bytes(), MOST_BYTES)
+    if not unpacker.eof:
+        raise ValueError(f"more than {MOST_BYTES:,} bytes of text, or cut short")
+    return json.loads(text)
+
+
+@contextlib.contextmanager
+def _named(path: Path, what: str) -> Iterator[None]:
+    """Within, whatever is wrong with a file is a ValueError that names it."""
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not a file of {what} ({error})") from error
 
 
 def compiled(records: Sequence[Record], root: Path, cache_dir: Path) -> dict[str, Any]:
@@ -171,7 +206,7 @@ def digest_of(text: str) -> str:
 def _asked(record: Record) -> dict[str, Any]:
     """Return what the commit's code has to know of a record."""
     assert record.kernel is not None
-    case = case_of(record.case)
+    case = record.case
     # Commits of before know neither; nothing is timed under stress, and most ops have no counts per peer.
     left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ())}
     values = {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}
@@ -191,15 +226,6 @@ def _launch(one: Mapping[str, Any]) -> RecordedLaunch:
         tuple(Parameter(kind, of) for kind, of in one["parameters"]),
         workspaces,
     )
-
-
-def _unpacked(path: Path) -> bytes:
-    """Return the text of a compressed file. ValueError if it is longer than MOST_BYTES."""
-    unpacker = lzma.LZMADecompressor()
-    text = unpacker.decompress(path.read_bytes(), MOST_BYTES)
-    if not unpacker.eof:
-        raise ValueError(f"more than {MOST_BYTES:,} bytes of text, or cut short")
-    return text
 
 
 def _not_built(case: Case) -> object:

@@ -1,26 +1,26 @@
-"""The model's score: errors on exact splits, the regret of its choice, and the same of its rivals."""
+"""The model's score: its errors on cases that its constants were not fitted to, and the regret of its choice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
 
-from runner.predict import rivals
-from runner.predict.evidence import Measured
-from runner.predict.model import REGIMES, Fitted, Floats
+from runner.predict.evidence import Measured, grouped
+from runner.predict.fitting import fitted
+from runner.predict.model import REGIMES, Fitted, Floats, columns, times_us
 from runner.predict.splits import APART, FITTED_TO, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, Split, known_cases
 
 TIE = 0.02
 """A choice is right if it is at most so much slower than the best: two worlds of one run differ by as much."""
 
-MIDDLE_BYTES = (64 << 10, 1 << 20)
-"""Sizes at which the line through a series' ends is held against the model: it has no end there."""
-
 INTERVAL = (0.05, 0.95)
 """Quantiles of measured over predicted time that an interval reaches from and to."""
+
+Pair = tuple[Measured, float]
+"""A measured case and its predicted time, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,9 @@ class Regret:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one predictor reached on one split; errors are None without records, regret where nothing is chosen."""
+    """What the model reached on one split; errors are None without records, regret where nothing is chosen."""
 
     split: str
-    predictor: str
     errors: Errors | None
     regret: Regret | None = None
 
@@ -75,44 +74,37 @@ class Score:
         return document
 
 
-def scored(cases: Sequence[Measured], learners: Mapping[str, rivals.Learner] = rivals.LEARNERS) -> Score:
-    """Return the score of learners on the cases of all published sets. ValueError if one of FITTED_TO has none.
+def scored(cases: Sequence[Measured]) -> Score:
+    """Return the score on the cases of all published sets. ValueError if one of FITTED_TO has none.
 
-    Nothing is fitted to a set that is not in FITTED_TO, neither constants nor intervals nor what learners know.
+    Nothing is fitted to a set that is not in FITTED_TO, neither constants nor intervals.
     """
     known = known_cases(cases)
     found = {one.published for one in cases}
     if missing := sorted(set(FITTED_TO) - found):
         raise ValueError(f"no timed case of {' and '.join(missing)}, which the model's constants are fitted to")
-    rows = [
-        _row(split, name, learner, cases if split in APART else known)
-        for split in SPLITS
-        for name, learner in learners.items()
-    ]
-    rows += _line_rows(known)
-    constants = Fitted(*rivals.fit_model(known))
+    rows = tuple(_row(split, cases if split in APART else known) for split in SPLITS)
     apart = tuple(sorted(found - set(FITTED_TO)))
-    return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, constants, intervals(known), tuple(rows))
+    return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, fitted(known), intervals(known), rows)
 
 
-def left_out(cases: Sequence[Measured], split: Split, learner: rivals.Learner) -> dict[str, float]:
-    """Return the predicted time of each case by constants that did not see its group, in microseconds,
-    by its id and its set."""
-    found: dict[str, float] = {}
+def left_out(cases: Sequence[Measured], split: Split) -> list[Pair]:
+    """Return each case that a split leaves out with the time by constants that did not see its group, in
+    microseconds."""
+    found: list[Pair] = []
     for known, unknown in split.folds(cases):
-        found |= dict(zip([_key(one) for one in unknown], map(float, learner(known, unknown)), strict=True))
+        times = times_us(columns([one.terms for one in unknown]), astuple(fitted(known)))
+        found += zip(unknown, times.tolist(), strict=True)
     return found
 
 
 def intervals(cases: Sequence[Measured]) -> dict[str, tuple[float, float]]:
     """Return by regime between which quantiles of measured / predicted 90 % of the cases lie, their op and algorithm
     left out. A regime with fewer than ten cases has the widest of all."""
-    predicted = left_out(cases, UNSEEN_ALGORITHM, rivals.model)
-    fitted = Fitted(*rivals.fit_model(cases))
+    constants = fitted(cases)
     ratios: dict[str, list[float]] = {name: [] for name in REGIMES}
-    for one in cases:
-        if _key(one) in predicted:
-            ratios[one.terms.regime(fitted)].append(one.time_us / predicted[_key(one)])
+    for one, predicted_us in left_out(cases, UNSEEN_ALGORITHM):
+        ratios[one.terms.regime(constants)].append(one.time_us / predicted_us)
     every = [ratio for members in ratios.values() for ratio in members]
     return {
         name: _quantiles(members if len(members) >= 10 else [min(every), max(every)])
@@ -121,28 +113,22 @@ def intervals(cases: Sequence[Measured]) -> dict[str, tuple[float, float]]:
     }
 
 
-def errors_of(cases: Sequence[Measured], predicted: Mapping[str, float]) -> Errors | None:
-    """Return the errors of the cases that were predicted; None without any."""
-    found = [abs(predicted[_key(one)] / one.time_us - 1) for one in cases if _key(one) in predicted]
-    if not found:
+def errors_of(pairs: Sequence[Pair]) -> Errors | None:
+    """Return the errors of cases; None without any."""
+    if not pairs:
         return None
-    values: Floats = np.array(found)
-    return Errors(len(found), float(np.median(values)), float(np.quantile(values, 0.95)), float(values.max()))
+    values: Floats = np.array([abs(predicted_us / one.time_us - 1) for one, predicted_us in pairs])
+    return Errors(len(pairs), float(np.median(values)), float(np.quantile(values, 0.95)), float(values.max()))
 
 
-def regret_of(cases: Sequence[Measured], predicted: Mapping[str, float]) -> Regret | None:
-    """Return the regret of choosing the algorithm with the shortest predicted time; None where nothing is chosen.
-
-    A choice needs two algorithms of one op, dtype, number of ranks and size at least, all of them predicted.
-    """
-    groups: dict[tuple[object, ...], list[Measured]] = {}
-    for one in cases:
-        groups.setdefault((one.published, one.op, one.dtype, one.world_size, one.size_bytes), []).append(one)
-    shares = []
-    for members in groups.values():
-        if len(members) > 1 and all(_key(one) in predicted for one in members):
-            chosen = min(members, key=lambda one: predicted[_key(one)])
-            shares.append(chosen.time_us / min(one.time_us for one in members) - 1)
+def regret_of(pairs: Sequence[Pair]) -> Regret | None:
+    """Return the regret of choosing the shortest predicted time wherever there are two algorithms or more; None where
+    nothing is chosen."""
+    shares = [
+        min(members, key=lambda pair: pair[1])[0].time_us / min(one.time_us for one, _ in members) - 1
+        for members in grouped(pairs, lambda pair: pair[0].choice)
+        if len(members) > 1
+    ]
     if not shares:
         return None
     values: Floats = np.array(shares)
@@ -150,28 +136,10 @@ def regret_of(cases: Sequence[Measured], predicted: Mapping[str, float]) -> Regr
     return Regret(len(shares), float(values.mean()), float(np.quantile(values, 0.95)), right)
 
 
-def _row(split: Split, name: str, learner: rivals.Learner, cases: Sequence[Measured]) -> Row:
-    predicted = left_out(cases, split, learner)
+def _row(split: Split, cases: Sequence[Measured]) -> Row:
+    predicted = left_out(cases, split)
     is_choice = split in (UNSEEN_SERIES, UNSEEN_ALGORITHM)
-    return Row(split.title, name, errors_of(cases, predicted), regret_of(cases, predicted) if is_choice else None)
-
-
-def _line_rows(cases: Sequence[Measured]) -> list[Row]:
-    """The model, its op and algorithm left out, against the line through a series' own ends, which sees both."""
-    low, high = MIDDLE_BYTES
-    middle = [one for one in cases if low <= one.size_bytes <= high]
-    on_line = rivals.line(cases)
-    lines = {_key(one): on_line[one.id] for one in cases if one.id in on_line}
-    both = [one for one in middle if _key(one) in lines]
-    title = "64 KiB to 1 MiB, unseen op x algorithm"
-    return [
-        Row(title, "model", errors_of(both, left_out(cases, UNSEEN_ALGORITHM, rivals.model))),
-        Row(title, "the line through a series' own ends", errors_of(both, lines)),
-    ]
-
-
-def _key(one: Measured) -> str:
-    return f"{one.id} {one.published}"
+    return Row(split.title, errors_of(predicted), regret_of(predicted) if is_choice else None)
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float]:

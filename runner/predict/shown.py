@@ -16,16 +16,21 @@ from cases.case import Case
 from reports.table.sheet import Line, Sheet, markdown, room_here, text
 from reports.table.timed_table import time_text
 from runner.predict.assumptions import SAID
+from runner.predict.evidence import grouped
 from runner.predict.explaining import Explanation
 from runner.predict.predicting import Prediction, ranking
 from runner.predict.rates import Known
 from runner.request.sizes import format_bytes
 
+MISSING = ("refused", "unfinished", "failed")
+"""Why a case has no prediction: the kernel refuses it; there was no time, so that a second call or another host may
+predict it; it could not be compiled or simulated, which is a defect of the kernel or of this program."""
+
 FORMATS = ("text", "markdown", "csv", "json")
 _KEYS = (
     "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
-    "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed", "refused",
-    "unfinished", "failed",
+    "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed",
+    *MISSING,
 )  # fmt: skip
 
 
@@ -33,44 +38,31 @@ _KEYS = (
 class Series:
     """The predictions of one job, in the job's order of cases.
 
-    refused: why cases have none; paths: what --explain tells of a case; unfinished: why there was no time for others,
-    which may be predicted by a second call or on another host; failed: why others could not be compiled or simulated,
-    which is a defect of the kernel or of this program.
+    missing: by kind of MISSING the cases that have none, with the reason; paths: what --explain tells of a case.
     """
 
     known: Known
     predictions: tuple[Prediction, ...]
-    refused: Mapping[Case, str]
+    missing: Mapping[str, Mapping[Case, str]] = field(default_factory=dict)
     paths: Mapping[Case, Explanation] = field(default_factory=dict)
-    unfinished: Mapping[Case, str] = field(default_factory=dict)
-    failed: Mapping[Case, str] = field(default_factory=dict)
 
-    @property
-    def refusals(self) -> tuple[str, ...]:
-        """A line for each kernel and size that is refused."""
-        return _reasons(self.refused)
+    def without(self, *kinds: str) -> Iterator[tuple[str, Case, str]]:
+        """Yield the cases without a prediction: kind, case and reason. kinds: of MISSING, all if none are named."""
+        for kind in kinds or MISSING:
+            yield from ((kind, case, reason) for case, reason in self.missing.get(kind, {}).items())
 
-    @property
-    def omissions(self) -> tuple[str, ...]:
-        """A line for each kernel and size that there was no time for."""
-        return _reasons(self.unfinished)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """A line for each kernel and size that could not be compiled or simulated."""
-        return _reasons(self.failed)
+    def reasons(self, *kinds: str) -> list[tuple[str, str]]:
+        """Return kind and reason for each kernel and size without a prediction. kinds: as in without."""
+        lines = (
+            (kind, f"{case.name} {format_bytes(case.size_bytes)}: {said}") for kind, case, said in self.without(*kinds)
+        )
+        return list(dict.fromkeys(lines))
 
     def ranked(self) -> Iterator[tuple[int, Prediction]]:
         """Yield the predictions by size and placement, the shortest first, each with its rank from 1."""
-        for group in dict.fromkeys(map(_group, self.predictions)):
-            order = ranking([one for one in self.predictions if _group(one) == group])
-            for one in order:
-                yield 1 + sum(other.time_us < one.time_us for other in order), one
-
-
-def _reasons(cases: Mapping[Case, str]) -> tuple[str, ...]:
-    lines = (f"{case.name} {format_bytes(case.size_bytes)}: {reason}" for case, reason in cases.items())
-    return tuple(dict.fromkeys(lines))
+        for group in grouped(self.predictions, lambda one: (one.case.size_bytes, one.case.placement)):
+            for one in ranking(group):
+                yield 1 + sum(other.time_us < one.time_us for other in group), one
 
 
 def document(found: Sequence[Series], form: str, more: Sequence[Sheet] = (), said: Sequence[str] = ()) -> str:
@@ -79,13 +71,17 @@ def document(found: Sequence[Series], form: str, more: Sequence[Sheet] = (), sai
     if form in ("text", "markdown"):
         sheets = [one for series in found for one in tables(series)]
         return _page([*sheets, *more], [*captions(found), *said], list(_path_lines(found)), form)
-    lines_of_all = [line for one in found for line in _lines(one)]
+    return written([line for one in found for line in _lines(one)], _KEYS, form)
+
+
+def written(lines: Sequence[Mapping[str, object]], keys: Sequence[str], form: str) -> str:
+    """Return lines of plain values as "csv" or "json"."""
     if form == "json":
-        return f"{json.dumps(lines_of_all, indent=1)}\n"
+        return f"{json.dumps(lines, indent=1)}\n"
     file = io.StringIO()
-    writer = csv.DictWriter(file, _KEYS, lineterminator="\n")
+    writer = csv.DictWriter(file, keys, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines_of_all)
+    writer.writerows(lines)
     return file.getvalue()
 
 
@@ -164,9 +160,7 @@ def captions(found: Sequence[Series]) -> list[str]:
             remarks[SAID] = None
         if not one.known.is_calibrated:
             remarks["no. N: the order alone; times where the links decide; symlab calibrate would give floors"] = None
-        remarks |= {f"refused: {line}": None for line in one.refusals}
-        remarks |= {f"unfinished: {line}": None for line in one.omissions}
-        remarks |= {f"failed: {line}": None for line in one.failures}
+        remarks |= {f"{kind}: {line}": None for kind, line in one.reasons()}
     return list(remarks)
 
 
@@ -179,24 +173,13 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
         if one.case in series.paths:
             line["path"] = series.paths[one.case].document()
         yield line
-    for case, reason in series.refused.items():
-        yield _line(series.known, case, (None,) * 6 + ("",), reason)
-    for case, reason in series.unfinished.items():
-        yield _line(series.known, case, (None,) * 6 + ("",), unfinished=reason)
-    for case, reason in series.failed.items():
-        yield _line(series.known, case, (None,) * 6 + ("",), failed=reason)
+    for kind, case, reason in series.without():
+        yield _line(series.known, case, (None,) * 6 + ("",)) | {kind: reason}
 
 
-def _line(
-    known: Known, case: Case, found: Sequence[object], refused: str = "", unfinished: str = "", failed: str = ""
-) -> dict[str, object]:
+def _line(known: Known, case: Case, found: Sequence[object]) -> dict[str, object]:
     values = (
         True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
-        case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), refused,
-        unfinished, failed,
+        case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), *[""] * len(MISSING),
     )  # fmt: skip
     return dict(zip(_KEYS, values, strict=True))
-
-
-def _group(one: Prediction) -> tuple[int, str]:
-    return one.case.size_bytes, one.case.placement

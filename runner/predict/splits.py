@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from runner.predict.evidence import Measured
+from runner.predict.evidence import Measured, grouped
 
 FITTED_TO: Mapping[str, str] = {
     "h200-x2": "sha256:1f2dbeec469b609e5723bc8bf4d404420dcb34f149fb03e01da93cee00caabf3",
@@ -30,27 +31,22 @@ class Split:
     folds: Callable[[Sequence[Measured]], tuple[Fold, ...]]
 
 
-def leaving_out(group: Callable[[Measured], object]) -> Callable[[Sequence[Measured]], tuple[Fold, ...]]:
-    """Return folds that leave out one group after another."""
+def leaving_out(*names: str) -> Callable[[Sequence[Measured]], tuple[Fold, ...]]:
+    """Return folds that leave out one group after another: cases with equal fields of these names."""
+    group = attrgetter(*(f"case.{name}" for name in names))
 
     def folds(cases: Sequence[Measured]) -> tuple[Fold, ...]:
-        groups = list(dict.fromkeys(group(one) for one in cases))
+        groups = grouped(cases, group)
         if len(groups) < 2:
             return ()
-        return tuple(
-            (
-                tuple(one for one in cases if group(one) != left_out),
-                tuple(one for one in cases if group(one) == left_out),
-            )
-            for left_out in groups
-        )
+        return tuple((tuple(one for one in cases if one not in left_out), tuple(left_out)) for left_out in groups)
 
     return folds
 
 
 def _to_more_ranks(cases: Sequence[Measured]) -> tuple[Fold, ...]:
-    fewer = tuple(one for one in cases if one.world_size == 2)
-    more = tuple(one for one in cases if one.world_size == 4)
+    fewer = tuple(one for one in cases if one.case.world_size == 2)
+    more = tuple(one for one in cases if one.case.world_size == 4)
     return ((fewer, more),) if fewer and more else ()
 
 
@@ -73,12 +69,12 @@ def known_cases(cases: Sequence[Measured]) -> tuple[Measured, ...]:
     return tuple(one for one in cases if one.published in FITTED_TO)
 
 
-UNSEEN_SERIES = Split("unseen algorithm x ranks", leaving_out(lambda one: (one.op, one.algorithm, one.world_size)))
-UNSEEN_ALGORITHM = Split("unseen op x algorithm", leaving_out(lambda one: (one.op, one.algorithm)))
+UNSEEN_SERIES = Split("unseen algorithm x ranks", leaving_out("op", "algorithm", "world_size"))
+UNSEEN_ALGORITHM = Split("unseen op x algorithm", leaving_out("op", "algorithm"))
 
 APART = (
-    Split("another day", _apart(lambda one, gpu: one.gpu == gpu and one.world_size in SCORED_RANKS)),
-    Split("other numbers of GPUs", _apart(lambda one, gpu: one.gpu == gpu and one.world_size not in SCORED_RANKS)),
+    Split("another day", _apart(lambda one, gpu: one.gpu == gpu and one.case.world_size in SCORED_RANKS)),
+    Split("other numbers of GPUs", _apart(lambda one, gpu: one.gpu == gpu and one.case.world_size not in SCORED_RANKS)),
     Split("another GPU type, floors only", _apart(lambda one, gpu: one.gpu != gpu)),
 )
 """Splits of the sets that no constant is fitted to: all of a set is predicted by constants of FITTED_TO."""
@@ -86,7 +82,7 @@ APART = (
 SPLITS = (
     UNSEEN_SERIES,
     UNSEEN_ALGORITHM,
-    Split("unseen op", leaving_out(lambda one: one.op)),
+    Split("unseen op", leaving_out("op")),
     Split("2 to 4 GPUs", _to_more_ranks),
     *APART,
 )

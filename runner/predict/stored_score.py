@@ -17,7 +17,7 @@ from runner.predict.score import Score
 PLACE = Path(__file__).with_name("score.json")
 README = Path(__file__).with_name("README.md")
 _SECTION = re.compile(r"(<!-- score -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-_COLUMNS = ("left out", "predictor", "cases", "median", "p95", "max", "regret mean", "regret p95", "right")
+_COLUMNS = ("left out", "cases", "median", "p95", "max", "regret mean", "regret p95", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +77,19 @@ def captions(document: Mapping[str, Any]) -> list[str]:
 
 def sheet(document: Mapping[str, Any]) -> Sheet:
     """Return a score's rows as a table: relative errors in percent, regret in percent."""
-    groups: dict[str, list[Line]] = {}
+    lines = []
     for row in document["rows"]:
         errors, regret = row["errors"], row["regret"]
-        cells = {"left out": row["split"], "predictor": row["predictor"]}
-        if errors is None:
-            cells["cases"] = "no records"
-        else:
+        cells = dict.fromkeys(_COLUMNS, "") | {"left out": row["split"], "cases": "no records"}
+        if errors is not None:
             cells |= {"cases": str(errors["cases"])}
             cells |= {name: _percent(errors[key]) for name, key in _ERRORS.items()}
         if regret is not None:
             cells |= {"regret mean": _percent(regret["mean"]), "regret p95": _percent(regret["p95"])}
             cells["right"] = f"{100 * regret['right']:.0f} %"
-        groups.setdefault(row["split"], []).append(Line({name: cells.get(name, "") for name in _COLUMNS}))
+        lines.append(Line(cells))
     heading = f"Errors and regret of predictions, {document['gpu']}"
-    return Sheet(heading, _COLUMNS, tuple(map(tuple, groups.values())), frozenset(_COLUMNS[2:]))
+    return Sheet(heading, _COLUMNS, (tuple(lines),), frozenset(_COLUMNS[1:]))
 
 
 _ERRORS = {"median": "median", "p95": "p95", "max": "largest"}

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from runner.request.options import Overrides, words
-from runner.verb import NamedFolder, argument, called, option, verb
+from runner.verb import argument, called, option, verb
 
 EPILOG = """\
 Nothing is measured, and no record is made: today's kernels are compiled, simulated with a clock, and weighed by the
@@ -18,14 +18,14 @@ floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.y
 first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
 dependent launch, stress and libraries; a request for anything else is refused.
 
-Exit codes: 0 predicted, compared or scored; 1 a case failed in the simulator or was not finished in time; 2 the request
-is wrong, or nothing can be predicted or compared; 130 Ctrl-C.
+Exit codes: 0 predicted or scored; 1 a case failed in the simulator or was not finished in time; 2 the request is wrong,
+or nothing can be predicted; 130 Ctrl-C.
 """
 
 
 def _words_or_records(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Files behind --kept, which takes records; else the words that an override can go on with."""
-    if ctx.params.get("kept") is not None:
+    """Files behind --score, which takes records; else the words that an override can go on with."""
+    if ctx.params.get("score"):
         return [CompletionItem(incomplete, type="file")]
     return words(ctx, parameter, incomplete)
 
@@ -50,25 +50,9 @@ class Options(Overrides):
     page: Path | None = option(
         "Write a page with figures, tables and, with --explain, critical paths, too: a name that ends in .html."
     )
-    trace: Path | None = option(
-        "Write the timelines of all ranks and blocks, too, for Perfetto: a name that ends in .json."
-    )
-    keep: Path | None = option(
-        "Write the predictions into the folder, too, with what they were made of; no file there is replaced.",
-        type=NamedFolder(path_type=Path),
-        metavar="DIR",
-    )
-    kept: Path | None = option(
-        "Compare the records that follow, files, folders or bundles, with the predictions kept in the folder.",
-        type=NamedFolder(path_type=Path),
-        metavar="DIR",
-    )
     score: bool = option(
-        "Print the model's errors on the published records beside those of others, or on the records that follow.",
+        "Print the model's errors on the published records, or on the records that follow.",
         default=False,
-    )
-    write: bool = option(
-        "With --score: compile and simulate what published records lack, and write the score.", default=False
     )
 
 

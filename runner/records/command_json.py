@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cases.documents import parsed, plain
+from cases.documents import decoded, parsed, plain
 from cases.record.reading import contents
 from cases.record.record import Record
 
@@ -290,22 +290,7 @@ def _decoded(document: dict[str, Any]) -> CommandDocument:
         started=document["started"],
         jobs=jobs,
         end=end,
-        resumed=tuple(_resumption(one) for one in document.get("resumed", ())),
+        resumed=tuple(decoded(Resumption, one, "resumed") for one in document.get("resumed", ())),
         launcher=tuple(document.get("launcher", ())),
-        workers=tuple(_worker(one) for one in document.get("workers", ())),
-    )
-
-
-def _worker(one: Mapping[str, Any]) -> RecordedWorker:
-    return RecordedWorker(**{**one, "jobs": tuple(one["jobs"]), "lost": tuple(one["lost"])})
-
-
-def _resumption(one: Mapping[str, Any]) -> Resumption:
-    return Resumption(
-        at=one["at"],
-        after=one["after"],
-        commit=one["commit"],
-        changed=tuple(one["changed"]),
-        cases_left=one["cases_left"],
-        set_aside=tuple(one["set_aside"]),
+        workers=tuple(decoded(RecordedWorker, one, "workers") for one in document.get("workers", ())),
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cases.documents import decoded, encoded
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest
 
 Plain = TypeVar("Plain")
@@ -122,8 +123,8 @@ def scrubbed_record(record: Record) -> Record:
         check=check,
         timing=timing,
         prediction=prediction,
-        environment=RecordedEnvironment.read(_walked(record.environment.document(), known)),
-        request=RecordedRequest.read(_walked(record.request.document(), known)),
+        environment=decoded(RecordedEnvironment, _walked(encoded(record.environment), known), "environment"),
+        request=decoded(RecordedRequest, _walked(encoded(record.request), known), "request"),
     )
 
 

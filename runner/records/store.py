@@ -12,19 +12,19 @@ One process writes (the parent); readers may look at any time.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cases.record.record import Record
-from cases.record.shared import SHARED, References, is_shared_file, shared_path
+from cases.record.shared import SHARED, References, shared_path
 from memory.atomic_file import replacing
-from reports.record.bundle import NOT_RECORDS
 from reports.record.seal import MANIFEST, sealed
 from runner.records.command_json import COMMAND_JSON, CommandDocument
 from runner.records.lock import LOCK_NAME, MIRROR_LOCK_NAME
@@ -86,12 +86,7 @@ class Store:
     def write(self, record: Record, job: str = "") -> Path:
         """Keep a record, without secrets, as [<job>-]<id>.json. A case that is run again in one folder gets .2, .3:
         nothing is replaced."""
-        stem = file_stem(job, record.id)
-        path = self.folder / f"{stem}.json"
-        count = 1
-        while path.exists():
-            count += 1
-            path = self.folder / f"{stem}.{count}.json"
+        path = next(path for path in self._names(file_stem(job, record.id), ".json") if not path.exists())
         text = scrubbed_record(record).referring(self._references)
         self._write_shared(record.id)  # first: a record never refers to what is not there
         self._write(path, text, f"the record of {record.id}")
@@ -132,11 +127,8 @@ class Store:
         left_out = len(data) - len(kept)
         if left_out:
             kept += f"# cut here: {left_out} more bytes were not kept\n".encode()
-        path = self.folder / DIFFERENCE_NAME
-        count = 1
-        while path.exists() and path.read_bytes() != kept:
-            count += 1
-            path = self.folder / f"source.{count}.diff"
+        names = self._names(*os.path.splitext(DIFFERENCE_NAME))
+        path = next(path for path in names if not path.exists() or path.read_bytes() == kept)
         self._write(path, kept.decode(), f"the difference {path.name}")
         digest = f"sha256:{hashlib.sha256(kept).hexdigest()}"
         return {"file": path.name, "digest": digest, "bytes": len(kept), "left_out_bytes": left_out}
@@ -196,19 +188,14 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what killed workers had not finished writing."""
-        for path in [path for inner in (".", "ptx", SHARED) for path in (self.folder / inner).glob(".*.tmp")]:
-            if path.name not in (LOCK_NAME, MIRROR_LOCK_NAME):
-                with suppress(OSError):
-                    path.unlink()
+        for path in self._unfinished():
+            with suppress(OSError):
+                path.unlink()
 
     def set_aside(self, name: str) -> None:
         """Rename a file to <name>.set_aside, so that it no longer counts as a record. An earlier one with that name is
         left: this is <name>.2.set_aside, <name>.3.set_aside."""
-        path = self.folder / f"{name}.set_aside"
-        count = 1
-        while path.exists():
-            count += 1
-            path = self.folder / f"{name}.{count}.set_aside"
+        path = next(path for path in self._names(name, ".set_aside") if not path.exists())
         try:
             os.rename(self.folder / name, path)
         except OSError as error:
@@ -219,9 +206,8 @@ class Store:
         holds, and files that a killed process had not finished writing."""
         try:
             (self.folder / MANIFEST).unlink(missing_ok=True)
-            for path in [path for inner in (".", "ptx", SHARED) for path in (self.folder / inner).glob(".*.tmp")]:
-                if path.name not in (LOCK_NAME, MIRROR_LOCK_NAME):
-                    path.unlink()
+            for path in self._unfinished():
+                path.unlink()
         except OSError as error:
             raise StoreError(_sentence("records", self.folder, error)) from error
 
@@ -234,6 +220,16 @@ class Store:
             raise StoreError(f"the folder's {MANIFEST} can't be made: {error}") from error
         self._write(path, text, f"the folder's {MANIFEST}")
         return path
+
+    def _names(self, stem: str, suffix: str) -> Iterator[Path]:
+        """<stem><suffix>, <stem>.2<suffix>, <stem>.3<suffix> and so on."""
+        yield self.folder / f"{stem}{suffix}"
+        yield from (self.folder / f"{stem}.{count}{suffix}" for count in itertools.count(2))
+
+    def _unfinished(self) -> list[Path]:
+        """What was not finished writing."""
+        found = [path for inner in (".", "ptx", SHARED) for path in (self.folder / inner).glob(".*.tmp")]
+        return [path for path in found if path.name not in (LOCK_NAME, MIRROR_LOCK_NAME)]
 
     def _write(self, path: Path, text: str, what: str) -> None:
         """Replace path by text in one step: a full file beside it, flushed to the disk, then renamed."""
@@ -267,19 +263,6 @@ def _text_of(content: bytes) -> str | None:
 def file_stem(job: str, case: str) -> str:
     """The name of a case's record without its suffix; job is "" in a command of one job."""
     return re.sub(r"[^A-Za-z0-9_.+=-]", "-", f"{job}-{case}" if job else case)
-
-
-def record_paths(places: list[Path]) -> list[Path]:
-    """The record files among places: a file itself, or every .json in a folder and below, sorted, but for those that
-    say what a command was. ValueError if none."""
-    found: list[Path] = []
-    for place in places:
-        here = sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.is_file() else []
-        here = [path for path in here if path.name not in NOT_RECORDS and not is_shared_file(path)]
-        if not here:
-            raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
-        found += here
-    return list(dict.fromkeys(found))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cases.documents import decoded
 from cases.record.record import KernelInfo, Record, RecordedEnvironment
 from kernels.baselines import Baseline
 from runner.request.validate import CONF
@@ -32,7 +33,7 @@ def as_here(
     They are no results, only what a record of here would say beside them. A kernel that can't be compiled here has no
     digests, and the reason for a compiler's version.
     """
-    environment = RecordedEnvironment.read(capture(CONF.parent))
+    environment = decoded(RecordedEnvironment, capture(CONF.parent), "environment")
     if git := environment.git:
         environment = replace(environment, git={key: value for key, value in git.items() if key != "diff"})
     known = {case.id: (job, case) for job in command.jobs for case in job.cases}

@@ -15,7 +15,6 @@ from runner.case.bringing import recorded_place
 from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import spec_for
 from runner.case.inputs import CPU, digest_of, make_input
-from runner.case.recorded import case_of
 from runner.case.reference import Promise, reference_of
 from runner.request.validate import CUSTOM
 
@@ -30,7 +29,7 @@ def check_by_reference(record: Record) -> Check:
     """Return the check of a record whose outputs are the reference's. ValueError where there is no reference here: of a
     custom kernel, of a kernel that was brought, and of a case under stress."""
     assert record.check is not None
-    case = case_of(record.case)
+    case = record.case
     if record.check.launches > MOST_LAUNCHES:
         raise ValueError(f"{record.check.launches} launches; at most {MOST_LAUNCHES} are compared here")
     if case.op == CUSTOM or recorded_place(record):

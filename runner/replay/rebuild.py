@@ -315,10 +315,6 @@ def _the_same(cases: Sequence[Case], wanted: Sequence[Record]) -> tuple[tuple[Ca
         if case is None:
             different.append((record.id, "its configuration gives no such case here"))
             continue
-        if record.case.other:  # all that is known here is in the id
-            keys = ", ".join(record.case.other)
-            different.append((record.id, f"it would be another case: {keys} unknown here"))
-            continue
         run.add(record.id)
         if record.timing is not None:
             names = {*record.timing.interleaved_with}

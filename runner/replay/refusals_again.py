@@ -14,7 +14,6 @@ from kernels.spec import refuses
 from memory.fabric import Traits
 from runner.case.contestant import spec_for
 from runner.case.nccl_settings import refuses_settings
-from runner.case.recorded import case_of
 from runner.case.todays_code import MALFORMED
 from runner.request.validate import CUSTOM
 from runner.request_error import first_line
@@ -59,7 +58,7 @@ def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str,
 
 
 def _is_refused(record: Record, fabric: FabricInfo) -> bool:
-    case = case_of(record.case)
+    case = record.case
     traits = Traits(
         fabric.name,
         fabric.arch,

@@ -18,8 +18,8 @@ like everything else.)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -27,35 +27,29 @@ import torch
 from cases import ops
 from cases.case import Case
 from cases.record.record import Check, LinkLimit, Timing
-from cases.record.timing import L2State
 from kernels.baselines import Baseline
 from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from runner.case.binding import device_of
+from runner.case.binding import Slots, device_of, open_kernel
 from runner.case.buffers import POISON
 from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import Contestant
-from runner.case.inputs import make_input
-from runner.case.layout import layout_of
+from runner.case.layout import layout_of, slot_bytes
 from runner.case.libraries import open_baseline
-from runner.case.slots import OpenContestant, open_kernel, slot_bytes
+from runner.case.library_slots import LibrarySlots
+from runner.case.program import input_of
+from runner.custom.program import CustomOutcome
+from runner.timing.calls import HEAP_SHARE, calls_for, expected_us, slots_for, whole_turns
+from runner.timing.custom import CustomContestant, CustomMeasurement, custom_wrong, open_custom
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
-from runner.timing.sampling import WRONG_BEFORE, Sampling
-from runner.timing.stopwatch import Stopwatch, TorchStopwatch
+from runner.timing.sampling import WRONG_BEFORE, Measured, Sampling
+from runner.timing.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from runner.custom.description import CustomJob
     from runner.request.schema import TimingRequest
-
-SAMPLE_US = 750.0
-"""What a sample should last, where its number of calls is not given."""
-
-FEWEST_CALLS, MOST_CALLS = 4, 50
-
-HEAP_SHARE = 0.9
-"""How much of the symmetric heap the slots of all contestants may take together."""
-
 
 REPEATABLE = ("none", "min", "max", "and", "or")
 """Reductions (and none) of which a second call in place changes nothing more."""
@@ -63,9 +57,10 @@ REPEATABLE = ("none", "min", "max", "and", "or")
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlan:
-    """What all ranks measure together: contestants of one size, and how. link says whether to time the links, too."""
+    """What all ranks measure together: contestants of one size, or a custom kernel alone, and how. link says whether to
+    time the links, too."""
 
-    contestants: tuple[Contestant, ...]
+    contestants: tuple[Contestant | CustomContestant, ...]
     timing: TimingRequest
     patience_s: float = 10.0
     link: bool = False
@@ -73,8 +68,8 @@ class MeasurePlan:
     def __post_init__(self) -> None:
         if not self.contestants:
             raise ValueError("a plan to measure needs at least one contestant")
-        names = [f"{contestant.case.name} {contestant.case.placement}" for contestant in self.contestants]
-        if len({contestant.case.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
+        names = [contestant.title for contestant in self.contestants]
+        if len({contestant.size_bytes for contestant in self.contestants}) > 1 or len(set(names)) < len(names):
             raise ValueError(
                 f"what is measured together has one size and different names or placements: {', '.join(names)}"
             )
@@ -82,15 +77,19 @@ class MeasurePlan:
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What one rank found of one contestant. samples_us are per call; problem says why there are none. kernels are
-    those of its graph."""
+    """What one rank found of one contestant. samples_us are per call; problem says why there are none. elements were
+    compared before the samples, and after them. kernels are those of its graph.
+
+    checks are a case's, the first before the samples; wrong is the first slot of a custom kernel that was not right.
+    """
 
     slots: int
     slot_bytes: int
     calls_per_sample: int
     samples_us: tuple[float, ...]
-    before: RankCheck
-    after: tuple[RankCheck, ...]
+    elements: tuple[int, int]
+    checks: tuple[RankCheck, ...] = ()
+    wrong: CustomOutcome | None = None
     problem: str = ""
     kernels: tuple[CapturedKernel, ...] = ()
 
@@ -107,39 +106,11 @@ class RankMeasurement:
     l2_bytes: int = 0
 
 
-def expected_us(size_bytes: int) -> float:
-    """A rough guess of what a call takes: the start of a collective, and the bytes at 200 GB/s."""
-    return 15.0 + size_bytes / 200e3
-
-
-def calls_for(size_bytes: int, given: int | None) -> int:
-    """Calls a sample: as given, or as many as make it about SAMPLE_US long."""
-    if given is not None:
-        return given
-    return min(max(round(SAMPLE_US / expected_us(size_bytes)), FEWEST_CALLS), MOST_CALLS)
-
-
-def slots_for(one_slot_bytes: int, l2: str, l2_bytes: int, calls: int, budget_bytes: int) -> int:
-    """Slots of a contestant: enough to be twice the L2 cache together, no more than calls or than the heap permits."""
-    if l2 == L2State.hot:
-        return 1
-    one_slot_bytes = max(one_slot_bytes, 1)
-    wanted = -(-2 * l2_bytes // one_slot_bytes)
-    return max(1, min(wanted, calls, budget_bytes // (-(-one_slot_bytes // 512) * 512)))
-
-
-def whole_turns(calls: int, slots: int, given: int | None) -> int:
-    """The calls of a sample, changed so that every slot has as many, unless their number was given."""
-    if given is not None or calls % slots == 0:
-        return calls
-    up = -(-calls // slots) * slots
-    return up if up <= MOST_CALLS else calls // slots * slots
-
-
 def expected_s(plan: MeasurePlan) -> float:
     """A rough guess of what all samples take; see expected_us."""
-    calls = calls_for(plan.contestants[0].case.size_bytes, plan.timing.calls) + plan.timing.lead_in_calls
-    per_round_us = len(plan.contestants) * (calls * expected_us(plan.contestants[0].case.size_bytes) + 200)
+    size_bytes = plan.contestants[0].size_bytes
+    calls = calls_for(size_bytes, plan.timing.calls) + plan.timing.lead_in_calls
+    per_round_us = len(plan.contestants) * (calls * expected_us(size_bytes) + 200)
     return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
 
 
@@ -152,83 +123,83 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
     if stopwatch is None:
         if fabric.traits.simulated:
             raise ValueError(f"the fabric {fabric.traits.name} is simulated: there is no clock of real hardware")
-        stopwatch = TorchStopwatch(device_of(fabric))
+        stopwatch = Stopwatch(device_of(fabric))
     device = cast(DeviceFabric, fabric)
+    budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.contestants)
     with SymmetricPool(fabric) as pool:
         link = measure_link(device, pool, stopwatch) if plan.link else None
         with contextlib.ExitStack() as stack:
-            measurements = [_open(stack, device, pool, plan, contestant) for contestant in plan.contestants]
+            measurements: list[Measurement | CustomMeasurement] = [
+                open_custom(device, pool, one, plan.timing, budget_bytes)
+                if isinstance(one, CustomContestant)
+                else _open(stack, device, pool, plan, one, budget_bytes)
+                for one in plan.contestants
+            ]
             before, after = Sampling(device, plan.timing, stopwatch, measurements).run()
-            found = tuple(measurement.times() for measurement in measurements)
+            found = tuple(_times(measurement) for measurement in measurements)
             del measurements
     return RankMeasurement(fabric.rank, found, link, before, after, fabric.traits.l2_bytes)
 
 
+def _times(one: Measurement | CustomMeasurement) -> RankTimes:
+    return RankTimes(
+        slots=one.slots,
+        slot_bytes=one.slot_bytes,
+        calls_per_sample=one.calls,
+        samples_us=tuple(one.samples_us),
+        elements=one.elements,
+        checks=tuple(one.checks) if isinstance(one, Measurement) else (),
+        wrong=one.wrong if isinstance(one, CustomMeasurement) else None,
+        problem=one.problem,
+        kernels=one.kernels,
+    )
+
+
 def _open(
-    stack: contextlib.ExitStack, fabric: DeviceFabric, pool: SymmetricPool, plan: MeasurePlan, contestant: Contestant
+    stack: contextlib.ExitStack,
+    fabric: DeviceFabric,
+    pool: SymmetricPool,
+    plan: MeasurePlan,
+    contestant: Contestant,
+    budget_bytes: int,
 ) -> Measurement:
     """Open one contestant with as many slots as it is to have."""
     case, timing = contestant.case, plan.timing
     calls = calls_for(case.size_bytes, timing.calls)
-    budget_bytes = int(fabric.traits.heap_bytes * HEAP_SHARE) // len(plan.contestants)
     slots = slots_for(slot_bytes(case), timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)
     if isinstance(contestant.spec, Baseline):
         opened = stack.enter_context(open_baseline(contestant.spec.name, fabric, pool, case, slots))
     else:
         opened = stack.enter_context(open_kernel(fabric, pool, contestant, slots, plan.patience_s))
-    count = ops.collective(case.op).counts(case.numel, case.world_size)[0]
-    data = make_input(case, fabric.rank, count, device_of(fabric))
+    data = input_of(fabric, case)
     return Measurement(
-        contestant,
-        opened,
-        whole_turns(calls, slots, timing.calls),
-        data,
+        name=case.name,
+        label=case.id,
+        slots=slots,
+        slot_bytes=slot_bytes(case),
+        calls=whole_turns(calls, slots, timing.calls),
+        accumulates=accumulates(case),
+        contestant=contestant,
+        opened=opened,
+        data=data,
         before_call=before_call(case, fabric.rank, data),
         has_output=ops.collective(case.op).gives(case, fabric.rank),
     )
 
 
-@dataclass(slots=True)
-class Measurement:
+@dataclass(slots=True, kw_only=True)
+class Measurement(Measured):
     """One contestant on its way: its contestant, its data, and what was found so far.
 
-    before_call is what a slot's output holds before a call, has_output whether the op gives this rank anything;
-    changes says that a call changes the output, as far as one right call showed it. queue queues one sample's calls,
-    once one call on every slot; None: by launching them.
+    before_call is what a slot's output holds before a call, has_output whether the op gives this rank anything.
     """
 
     contestant: Contestant
-    opened: OpenContestant
-    calls: int
+    opened: Slots | LibrarySlots
     data: torch.Tensor
     before_call: torch.Tensor
     has_output: bool = True
-    changes: bool = True
-    queue: Callable[[], None] | None = None
-    once: Callable[[], None] | None = None
-    before: RankCheck | None = None
-    after: list[RankCheck] = field(default_factory=list)
-    samples_us: list[float] = field(default_factory=list)
-    kernels: tuple[CapturedKernel, ...] = ()
-    problem: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.contestant.case.name
-
-    @property
-    def label(self) -> str:
-        return self.contestant.case.id
-
-    @property
-    def slots(self) -> int:
-        return self.opened.slots
-
-    @property
-    def accumulates(self) -> bool:
-        """Whether calls in place go on from the results of those before them."""
-        case = self.contestant.case
-        return case.placement == "in_place" and case.reduction not in REPEATABLE
+    checks: list[RankCheck] = field(default_factory=list)
 
     def write(self, slot: int) -> None:
         self.opened.write(slot, self.data)
@@ -243,31 +214,32 @@ class Measurement:
         return self.opened.trouble()
 
     def look_before(self, rank: int) -> None:
-        self.before = self.checked(rank)
+        check = self._look(rank)
         # xor goes back and forth: an even number of calls may leave what was there.
         self.changes = self.contestant.case.reduction != "xor" and not self.is_as_before(self.opened.output(0))
-        if self.before.wrong or self.before.guard_faults:
+        if check.wrong or check.guard_faults:
             self.problem = WRONG_BEFORE
 
-    def look_again(self, rank: int) -> bool:
-        raise AssertionError(f"{self.name}: its case says whether its calls accumulate")
-
-    def agree(self, is_right_again: bool) -> None:
-        raise AssertionError(f"{self.name}: its case says whether its calls accumulate")
-
     def look_after(self, rank: int) -> None:
-        self.after.append(self.checked(rank))
+        self._look(rank)
 
     def is_unchanged(self) -> bool:
         return any(map(self.is_as_before, self.outputs()))
 
     def outputs(self) -> list[torch.Tensor]:
         """What lies in the outputs of all slots; to be looked at."""
-        return [self.opened.output(slot) for slot in range(self.opened.slots)]
+        return [self.opened.output(slot) for slot in range(self.slots)]
 
     def is_as_before(self, output: torch.Tensor) -> bool:
         """Whether an output holds what it held before any call."""
         return torch.equal(flat_bytes(output), self.before_call)
+
+    def _look(self, rank: int) -> RankCheck:
+        check = self.checked(rank)
+        before, after = self.elements
+        self.elements = (before, after + check.elements) if self.checks else (check.elements, 0)
+        self.checks.append(check)
+        return check
 
     def checked(self, rank: int) -> RankCheck:
         """What is wrong with the outputs; for a rank that is given none, that one of them was changed."""
@@ -278,18 +250,10 @@ class Measurement:
             faults = [f"the output of a rank that is given none changed in slot {slot}" for slot in touched]
         return check_rank(self.contestant.case, self.contestant.spec, rank, outputs, faults)
 
-    def times(self) -> RankTimes:
-        assert self.before is not None
-        return RankTimes(
-            slots=self.opened.slots,
-            slot_bytes=slot_bytes(self.contestant.case),
-            calls_per_sample=self.calls,
-            samples_us=tuple(self.samples_us),
-            before=self.before,
-            after=tuple(self.after),
-            problem=self.problem,
-            kernels=self.kernels,
-        )
+
+def accumulates(case: Case) -> bool:
+    """Whether calls of a case go on from the results of those before them."""
+    return case.placement == "in_place" and case.reduction not in REPEATABLE
 
 
 def before_call(case: Case, rank: int, data: torch.Tensor) -> torch.Tensor:
@@ -316,57 +280,65 @@ class TimedResult:
 
 
 def combine(
-    plan: MeasurePlan, ranks: Sequence[RankMeasurement], limit: LinkLimit | None
+    plan: MeasurePlan, ranks: Sequence[RankMeasurement], limit: LinkLimit | None, custom: CustomJob | None = None
 ) -> tuple[list[TimedResult], LinkLimit | None]:
     """One TimedResult for each contestant of the plan, from all ranks' measurements, and the links' limit.
 
-    limit is what an earlier measurement of the same job found; it stands where this one did not measure it.
+    limit is what an earlier measurement of the same job found; it stands where this one did not measure it. custom is
+    the job of a custom contestant.
     """
     ranks = sorted(ranks, key=lambda one: one.rank)
     limit = link_limit([one.link for one in ranks]) or limit
-    names = [contestant.case.algorithm for contestant in plan.contestants]
     devices = tuple({"before": one.device_before, "after": one.device_after} for one in ranks)
     found = []
-    for index in range(len(names)):
-        others = tuple(dict.fromkeys(names[:index] + names[index + 1 :]))
-        timed = _timed(plan, index, [one.contestants[index] for one in ranks])
-        if timed.timing is not None:
-            timing = replace(
-                timed.timing, interleaved_with=others, limit=limit, devices=devices, l2_bytes=ranks[0].l2_bytes
-            )
-            timed = replace(timed, timing=timing)
-        found.append(timed)
+    for index, contestant in enumerate(plan.contestants):
+        rows = [one.contestants[index] for one in ranks]
+        if isinstance(contestant, CustomContestant):
+            assert custom is not None
+            wrong = custom_wrong(contestant, custom.inputs, [row.wrong for row in rows])
+            more: dict[str, Any] = {"bus_factor": 1.0, "moved_bytes": custom.moved_bytes}
+        else:
+            wrong, more = _wrong(contestant, rows), _of_case(plan, contestant, rows)
+        problem = next((row.problem for row in rows if row.problem), "")
+        if isinstance(contestant, Contestant) and len(rows[0].checks) < 2:
+            problem = problem or "its results were not checked after timing"
+        if wrong is not None or problem:
+            found.append(TimedResult(wrong=wrong, problem="" if wrong is not None else problem))
+            continue
+        timing = Timing(
+            mode=str(plan.timing.mode),
+            window=str(plan.timing.window),
+            l2=str(plan.timing.l2),
+            slots=rows[0].slots,
+            slot_bytes=rows[0].slot_bytes,
+            warmup_calls=plan.timing.warmup * rows[0].calls_per_sample,
+            calls_per_sample=rows[0].calls_per_sample,
+            samples_us=tuple(row.samples_us for row in rows),
+            checked_before=sum(row.elements[0] for row in rows),
+            checked_after=sum(row.elements[1] for row in rows),
+            limit=limit,
+            devices=devices,
+            l2_bytes=ranks[0].l2_bytes,
+            **more,
+        )
+        found.append(TimedResult(timing=timing))
     return found, limit
 
 
-def _timed(plan: MeasurePlan, index: int, rows: Sequence[RankTimes]) -> TimedResult:
-    """One contestant's TimedResult from its rows, one a rank; what belongs to all contestants is not in it yet."""
-    case, spec = plan.contestants[index].case, plan.contestants[index].spec
-    rounds = [
-        [row.before for row in rows],
-        *(list(checks) for checks in zip(*(row.after for row in rows), strict=True)),
-    ]
-    for checks in rounds:
-        check = merge(case, spec, checks)
-        if check.faults:
-            return TimedResult(wrong=check)
-    problem = next((row.problem for row in rows if row.problem), "")
-    if problem or len(rounds) < 2:
-        return TimedResult(problem=problem or "its results were not checked after timing")
-    ran = rows[0].kernels if isinstance(spec, Baseline) else ()
-    timing = Timing(
-        mode=str(plan.timing.mode),
-        window=str(plan.timing.window),
-        l2=str(plan.timing.l2),
-        slots=rows[0].slots,
-        slot_bytes=rows[0].slot_bytes,
-        warmup_calls=plan.timing.warmup * rows[0].calls_per_sample,
-        calls_per_sample=rows[0].calls_per_sample,
-        bus_factor=ops.collective(case.op).bus_factor(case.world_size),
-        samples_us=tuple(row.samples_us for row in rows),
-        checked_before=sum(check.elements for check in rounds[0]),
-        checked_after=sum(check.elements for checks in rounds[1:] for check in checks),
-        kernels=tuple(one.name for one in ran) or None,
-        kernel_blocks=tuple(one.blocks for one in ran) or None,
-    )
-    return TimedResult(timing=timing)
+def _wrong(contestant: Contestant, rows: Sequence[RankTimes]) -> Check | None:
+    """The first check of all ranks that found something wrong; None if all was right."""
+    rounds = zip(*(row.checks for row in rows), strict=True)
+    merged = (merge(contestant.case, contestant.spec, checks) for checks in rounds)
+    return next((check for check in merged if check.faults), None)
+
+
+def _of_case(plan: MeasurePlan, contestant: Contestant, rows: Sequence[RankTimes]) -> dict[str, Any]:
+    """What a timing says of a case beside its samples: what it was interleaved with, the kernels of a library."""
+    names = [one.case.algorithm for one in plan.contestants if isinstance(one, Contestant) and one is not contestant]
+    ran = rows[0].kernels if isinstance(contestant.spec, Baseline) else ()
+    return {
+        "bus_factor": ops.collective(contestant.case.op).bus_factor(contestant.case.world_size),
+        "interleaved_with": tuple(dict.fromkeys(names)),
+        "kernels": tuple(one.name for one in ran) or None,
+        "kernel_blocks": tuple(one.blocks for one in ran) or None,
+    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from cases.record.timing import Window
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
@@ -27,73 +28,60 @@ LONGEST_DELAY_S = 10e-3
 WRONG_BEFORE = "its results were wrong right before timing"
 
 
-class Measured(Protocol):
+@dataclass(slots=True, kw_only=True)
+class Measured:
     """Something to be timed, on slots of its own, and what was found of it so far.
 
-    problem says why it is not timed; changes that a call changes the outputs; queue queues one sample's calls, once one
-    call on every slot (None: by launching them). accumulates: whether calls go on from the results of those before
-    them; None: unknown before look_again.
+    label: what no other one measured with it is called. calls: of a sample. problem says why it is not timed; changes
+    that a call changes the outputs; queue queues one sample's calls, once one call on every slot (None: by launching
+    them). accumulates: whether calls go on from the results of those before them; None: unknown before look_again.
+    elements are those compared before the samples, and after them.
     """
 
-    problem: str
-    changes: bool
-    queue: Callable[[], None] | None
-    once: Callable[[], None] | None
-    samples_us: list[float]
-    kernels: tuple[CapturedKernel, ...]
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def label(self) -> str:
-        """What no other one measured with it is called."""
-        ...
-
-    @property
-    def slots(self) -> int: ...
-
-    @property
-    def calls(self) -> int: ...
-
-    @property
-    def accumulates(self) -> bool | None: ...
+    name: str
+    label: str
+    slots: int
+    slot_bytes: int
+    calls: int
+    accumulates: bool | None = None
+    problem: str = ""
+    changes: bool = True
+    queue: Callable[[], None] | None = None
+    once: Callable[[], None] | None = None
+    samples_us: list[float] = field(default_factory=list)
+    kernels: tuple[CapturedKernel, ...] = ()
+    elements: tuple[int, int] = (0, 0)
 
     def write(self, slot: int) -> None:
         """Write the inputs of a slot, and poison into all else of it."""
-        ...
+        raise NotImplementedError
 
     def launch(self, slot: int) -> None:
         """Queue one call on the current stream, and nothing else."""
-        ...
+        raise NotImplementedError
 
     def captured(self) -> None:
         """Collective, once after its graphs were made: do what they need before the first is replayed."""
-        ...
 
     def trouble(self) -> str:
         """Return what it reports about its calls so far, such as a wait it gave up; "" for nothing."""
-        ...
+        return ""
 
     def look_before(self, rank: int) -> None:
         """Check the outputs of one call on every slot; a fault is its problem."""
-        ...
+        raise NotImplementedError
 
     def look_again(self, rank: int) -> bool:
         """Return whether the outputs are right after a second call on every slot, with nothing written between."""
-        ...
-
-    def agree(self, is_right_again: bool) -> None:
-        """Take note of what look_again returned on all ranks together."""
-        ...
+        raise NotImplementedError
 
     def look_after(self, rank: int) -> None:
         """Check what the timed calls left, or what calls after them gave."""
-        ...
+        raise NotImplementedError
 
     def is_unchanged(self) -> bool:
         """Return whether the outputs of some slot are what they were before any call."""
-        ...
+        raise NotImplementedError
 
 
 class Sampling:
@@ -233,7 +221,7 @@ class Sampling:
         mine = [measurement.look_again(self._fabric.rank) for measurement in unknown]
         notes = [json.loads(note) for note in self._fabric.exchange(json.dumps(mine))]
         for measurement, same in zip(unknown, zip(*notes, strict=True), strict=True):
-            measurement.agree(all(same))
+            measurement.accumulates = not all(same)
 
     def _agree(self) -> None:
         """What one rank found wrong, no rank times."""

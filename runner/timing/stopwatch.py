@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import torch
 
@@ -17,36 +16,9 @@ CYCLES_PER_S = 1.8e9
 """About an H200's clock; where a GPU's is faster, a delay is that much shorter."""
 
 
-class Stopwatch(Protocol):
-    """What timing needs of a device. All but passed and elapsed_us queue on the current stream and return at once."""
-
-    def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
-        """Make a graph of what queue() queues; gives what replays it. Nothing of it runs yet."""
-        ...
-
-    def kernels(self) -> tuple[CapturedKernel, ...]:
-        """The kernels in the graph that was made last, each once; none where the driver doesn't tell."""
-        ...
-
-    def delay(self, seconds: float = DELAY_S) -> None:
-        """Keep the device busy for about that while, so that the host can queue what comes next."""
-        ...
-
-    def mark(self) -> Any:
-        """Note the time when the device gets here."""
-        ...
-
-    def passed(self, mark: Any) -> bool:
-        """Whether the device has got to a mark; asks, and waits for nothing."""
-        ...
-
-    def elapsed_us(self, start: Any, end: Any) -> float:
-        """Microseconds between two marks that the device has passed."""
-        ...
-
-
-class TorchStopwatch:
-    """CUDA events and graphs, through torch."""
+class Stopwatch:
+    """CUDA events and graphs, through torch. All but passed and elapsed_us queue on the current stream and return at
+    once."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -54,6 +26,7 @@ class TorchStopwatch:
         self._kernels: tuple[CapturedKernel, ...] = ()
 
     def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
+        """Make a graph of what queue() queues; gives what replays it. Nothing of it runs yet."""
         # Not torch.cuda.graph(): that synchronises the whole device, and a hang there would have no deadline.
         graph = torch.cuda.CUDAGraph()
         current = torch.cuda.current_stream(self._device)
@@ -74,17 +47,21 @@ class TorchStopwatch:
         return replay
 
     def kernels(self) -> tuple[CapturedKernel, ...]:
+        """The kernels in the graph that was made last, each once; none where the driver doesn't tell."""
         return self._kernels
 
     def delay(self, seconds: float = DELAY_S) -> None:
+        """Keep the device busy for about that while, so that the host can queue what comes next."""
         torch.cuda._sleep(round(seconds * CYCLES_PER_S))  # type: ignore[no-untyped-call]
 
     def mark(self) -> torch.cuda.Event:
+        """Note the time when the device gets here."""
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 
     def passed(self, mark: torch.cuda.Event) -> bool:
+        """Whether the device has got to a mark; asks, and waits for nothing."""
         return bool(mark.query())  # type: ignore[no-untyped-call]
 
     def elapsed_us(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:

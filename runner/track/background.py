@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from cases.documents import decoded, encoded
 from cases.record.record import RecordedRequest, load
 from cases.record.shared import Known
 from reports.second_process import module_command
@@ -70,7 +71,7 @@ class Mirror:
         opening = {
             "uri": track.uri,
             "experiment": track.experiment,
-            "request": request.document(),
+            "request": encoded(request),
             "folder": str(folder),
         }
         resumed = {} if earlier is None else {"earlier": [str(path) for path in earlier]}
@@ -171,7 +172,7 @@ def follow(messages: IO[str], answers: IO[str]) -> None:
             if "open" in message:
                 opening = message["open"]
                 uri = str(opening["uri"])
-                request = RecordedRequest.read(opening["request"])
+                request = decoded(RecordedRequest, opening["request"], "request")
                 run = CommandRun(**opening | {"request": request})
                 if "earlier" in message:
                     some = _loaded(message["earlier"])

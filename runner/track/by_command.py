@@ -11,38 +11,37 @@ from cases.record.shared import Known, SharedError
 from reports.record import bundle
 from reports.table.text import counted
 from runner.records.command_json import command_document_of
-from runner.records.store import Store, record_paths
+from runner.records.store import file_stem
 from runner.track.names import Kept
 
 
-def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kept]], list[str]]:
+def by_command(places: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]]:
     """The records in these files, bundles and folders of them, by command and in the order in which they were begun;
-    and what is wrong with those files that can't be taken. What comes from bundles is kept in folder.
-
-    ValueError, naming it, for a place without records.
-    """
+    and what is wrong with those files that can't be taken."""
     commands: dict[str, list[Kept]] = {}
     problems: list[str] = []
     missing: dict[str, list[Path]] = {}
     seen: set[tuple[object, ...]] = set()
     known = Known()
-    for path in record_paths(_unpacked(places, folder)):
+    for path in [path for place in places for path in _files(place)]:
         try:
-            record = load(path, known)
+            kept = _kept(path, known)
         except SharedError as error:
             missing.setdefault(error.what, []).append(path)
             continue
         except ValueError as error:
             problems.append(str(error))
             continue
-        key = (record.request.command, record.request.job, record.id, record.started)
-        if key in seen:
-            continue  # in a bundle, and beside it
-        seen.add(key)
-        if record.request.command:
-            commands.setdefault(record.request.command, []).append(Kept(path.absolute(), record))
-        else:
-            problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
+        for one in kept:
+            record = one.record
+            key = (record.request.command, record.request.job, record.id, record.started)
+            if key in seen:
+                continue  # in a bundle, and beside it
+            seen.add(key)
+            if record.request.command:
+                commands.setdefault(record.request.command, []).append(one)
+            else:
+                problems.append(f"{path}: the record does not say which command it belongs to, it can't be sent")
     for what, paths in missing.items():  # of all records of a command: one sentence
         more = f" and {counted(len(paths) - 1, 'more record')}" if len(paths) > 1 else ""
         problems.append(f"{paths[0]}{more}: {what}")
@@ -57,27 +56,17 @@ def by_command(places: Sequence[Path], folder: Path) -> tuple[dict[str, list[Kep
     return commands, problems
 
 
-def _unpacked(places: Sequence[Path], folder: Path) -> list[Path]:
-    """The places, with the records of each bundle among them, or in a folder or below, in a folder of their own, under
-    the names that a command gives them."""
-    found: list[Path] = []
-    for place in places:
-        packed = sorted(place.rglob(f"*{bundle.SUFFIX}")) if place.is_dir() else []
-        packed += [place] if place.name.endswith(bundle.SUFFIX) else []
-        for path in packed:
-            found.append(folder / str(len(found)))
-            _unpack(path, found[-1])
-        if not packed or any(place.rglob("*.json")):
-            found.append(place)
+def _files(place: Path) -> list[Path]:
+    """The records and bundles of a place. ValueError, naming it, if there are none."""
+    if not place.exists() or not (found := bundle.record_files(place)):
+        raise ValueError(f"{place}: no records here; give a record file or a folder that holds some")
     return found
 
 
-def _unpack(path: Path, folder: Path) -> None:
-    """The records of a bundle as files, one folder a command."""
-    stores: dict[str, Store] = {}
-    for record in bundle.unpacked(path):
-        command = record.request.command
-        if command not in stores:
-            stores[command] = Store(folder / str(len(stores)))
-        is_sweep = (record.request.jobs or 1) > 1
-        stores[command].write(record, f"{record.request.job:02d}" if is_sweep else "")
+def _kept(path: Path, known: Known) -> list[Kept]:
+    """The records of a file; of a bundle each as if it were a file below it. ValueError for any other file."""
+    here = path.absolute()
+    if not path.name.endswith(bundle.SUFFIX):
+        return [Kept(here, load(path, known))]
+    records = enumerate(bundle.unpacked(path, known))
+    return [Kept(here / f"{file_stem(f'{number:05d}', record.id)}.json", record) for number, record in records]

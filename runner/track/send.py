@@ -527,15 +527,9 @@ def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
     """
     check_uri(uri, "--uri")
     check_database_folder(uri, "--uri")
-    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-        commands, problems = by_command(places, Path(folder))
-        if not commands:
-            raise RequestError(problems[0])
-        return _send_all(commands, problems, uri, experiment)
-
-
-def _send_all(commands: dict[str, list[Kept]], problems: Sequence[str], uri: str, experiment: str) -> int:
-    """Send all commands, and say how it went. Gives the exit code."""
+    commands, problems = by_command(places)
+    if not commands:
+        raise RequestError(problems[0])
     for problem in problems:
         print(f"symlab: warning: left out: {problem}", file=sys.stderr)
     place = ""

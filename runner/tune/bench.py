@@ -1,7 +1,5 @@
-"""Where a search measures: on a world of GPUs by their clocks, or in the simulator by what it counts.
-
-Both check every result, with a world that is replaced once a candidate has broken it.
-"""
+"""Where a search measures: on a world of GPUs by their clocks. Every result is checked, and a world is replaced once a
+candidate has broken it."""
 
 from __future__ import annotations
 
@@ -12,15 +10,15 @@ from typing import TYPE_CHECKING
 from cases.case import Case
 from kernels.catalogue import find
 from kernels.compile_error import CompilationError
-from kernels.tuned.table import INSTRUCTIONS, MICROSECONDS
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_to_measure
-from runner.command.means import check_of, outcomes_of, read_traits
+from runner.command.means import read_traits
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
-from runner.timing.measure import HEAP_SHARE, MeasurePlan, calls_for, combine, expected_s, measure
+from runner.timing.calls import HEAP_SHARE, calls_for
+from runner.timing.measure import MeasurePlan, combine, expected_s, measure
 from runner.tune.search import BenchFailure, Measured
 from runner.world.fabrics import WorldMaker, make_world
 from runner.world.world import World, WorldFailure
@@ -71,8 +69,8 @@ class Worlds:
             world.close()
 
 
-class _Bench:
-    """What both kinds of benches share: compiled contestants on a world."""
+class DeviceBench:
+    """Times on GPUs, by runner.timing: results are checked before the samples and after them."""
 
     def __init__(self, worlds: Worlds, request: ResolvedRequest, compiler: Compiler) -> None:
         self._worlds = worlds
@@ -81,25 +79,6 @@ class _Bench:
         traits = worlds.traits()
         self._arch = traits.arch
         self._heap_bytes = traits.heap_bytes
-
-    def _contestants(self, cases: Sequence[Case]) -> tuple[list[Contestant], dict[str, str]]:
-        """The candidates that can be compiled, and by name why the others can't be."""
-        found, problems = [], {}
-        for case in cases:
-            try:
-                made: Executable = self._compiler.executable(find(case.name), case, self._arch)
-            except (CompilationError, RuntimeError, ValueError) as error:
-                problems[case.algorithm] = f"can't be compiled: {' '.join(str(error).split())}"
-            else:
-                found.append(Contestant(case, find(case.name), made))
-        return found, problems
-
-
-class DeviceBench(_Bench):
-    """Times on GPUs, by runner.timing: results are checked before the samples and after them."""
-
-    unit = MICROSECONDS
-    is_exact = False
 
     def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
         room = int(self._heap_bytes * HEAP_SHARE)
@@ -116,8 +95,14 @@ class DeviceBench(_Bench):
         return found
 
     def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
-        contestants, problems = self._contestants(cases)
-        rows = {name: Measured(problem=problem) for name, problem in problems.items()}
+        contestants, rows = [], {}
+        for case in cases:
+            try:
+                made: Executable = self._compiler.executable(find(case.name), case, self._arch)
+            except (CompilationError, RuntimeError, ValueError) as error:
+                rows[case.algorithm] = Measured(problem=f"can't be compiled: {' '.join(str(error).split())}")
+            else:
+                contestants.append(Contestant(case, find(case.name), made))
         if contestants:
             rows |= self._timed(contestants, samples)
         return [rows[case.algorithm] for case in cases]
@@ -139,35 +124,8 @@ class DeviceBench(_Bench):
         rows = {}
         for contestant, one in zip(contestants, found, strict=True):
             if one.timing is not None:
-                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us())
+                rows[contestant.case.algorithm] = Measured(one.timing.per_iteration_us)
             else:
                 wrong = "; ".join(one.wrong.faults) if one.wrong is not None else one.problem
                 rows[contestant.case.algorithm] = Measured(problem=wrong)
         return rows
-
-
-class SimulatedBench(_Bench):
-    """Executed instructions in the simulator: the same again in each run, and no times."""
-
-    unit = INSTRUCTIONS
-    is_exact = True
-
-    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
-        return [[case] for case in cases]
-
-    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
-        contestants, problems = self._contestants(cases)
-        rows = {name: Measured(problem=problem) for name, problem in problems.items()}
-        for one in contestants:
-            rows[one.case.algorithm] = self._counted(one)
-        return [rows[case.algorithm] for case in cases]
-
-    def _counted(self, contestant: Contestant) -> Measured:
-        world = self._worlds.world()
-        try:
-            check = check_of(contestant, outcomes_of(world, contestant, self._request), self._request)
-        except WorldFailure as failure:
-            raise BenchFailure(failure.message) from failure
-        if check is None or check.faults:
-            return Measured(problem="; ".join(check.faults) if check is not None else "its results were not checked")
-        return Measured((float(world.counters()["instructions"]),))

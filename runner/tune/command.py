@@ -2,9 +2,7 @@
 
 Three parts: the search, which can be cut short and goes on; then one ordinary command that runs the finalists of every
 size side by side, with records like any other's; then the table, whose figures are those of these records. The search
-asks the model which candidates to measure (model_first.py), or measures all of them by halving (search.py). In the
-simulator it counts instructions of all, which say nothing about times: a table of them is written only on request
-(--simulated), and GPUs refuse to choose by it.
+asks the model which candidates to measure (model_first.py), or measures all of them by halving (search.py).
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import functools
 import math
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,9 +24,8 @@ from cases.stress import NO_STRESS
 from kernels.catalogue import SPECS
 from kernels.tuned.table import (
     EXHAUSTIVE,
-    INSTRUCTIONS,
-    MICROSECONDS,
     MODEL,
+    UNIT,
     Entry,
     Table,
     digest_of,
@@ -39,11 +36,11 @@ from memory.atomic_file import replacing
 from memory.fabric import Traits
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
-from runner.case.best import SIMULATED
 from runner.command.plan import PreparedJob, prepare
 from runner.command.start import run_quietly
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
+from runner.predict.evidence import grouped
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.overrides import config_folders
@@ -52,7 +49,7 @@ from runner.request.sizes import format_bytes
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
-from runner.tune.entries import GAIN, Kept, chosen_names, crossed, entry_of, kept_in, merged, options_of, ranges_in
+from runner.tune.entries import Kept, kept_in, merged, ranges_in, series_of
 from runner.tune.finals import Final, Point, finals_of, parts, points_of
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
@@ -60,16 +57,13 @@ from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
 from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Found, Search
 from runner.tune.state import State, searched_in, state_key
-from runner.tune.ties import TIE
 from runner.tune.verb import Options as Options
-from runner.world.fabrics import HostOffer, resolve
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
 
 SIZES = tuple(1 << power for power in range(10, 29, 2))
-SIMULATED_SIZES = SIZES[:4]
-"""Sizes that are searched where none are given: 1K, 4K, .. 256M; in the simulator up to 64K."""
+"""Sizes that are searched where none are given: 1K, 4K, .. 256M."""
 
 MODELS_SHARE = 0.5
 """The most of --seconds that the model takes, where --model-seconds does not say."""
@@ -118,30 +112,24 @@ class _Tuning:
         with hydra_over(self.options.config_dir):
             composed = compose_jobs(self.options.overrides, self.options.multirun)
             folders = config_folders()
-        self.jobs = prepare(
-            self.given, [_searchable(one, self.seams.machine) for one in composed], machine=self.seams.machine
-        ).jobs
+        self.jobs = prepare(self.given, [_searchable(one) for one in composed], machine=self.seams.machine).jobs
         fabrics = {job.request.fabric for job in self.jobs}
         if len(fabrics) > 1:
             raise RequestError(
                 "a table is of one type of GPU, the sweep has several fabrics (fabric), leave it out of it"
             )
-        fabric = next(iter(fabrics))
-        own = fabric.gpu.name if fabric.gpu is not None else SIMULATED
-        self.gpu = own if fabric.simulated else self.seams.gpu() or "unknown GPU"
+        if next(iter(fabrics)).simulated:
+            raise RequestError(
+                "choices are measured on GPUs, and this would be simulated (fabric), run it where there are GPUs and "
+                "the gpu extra"
+            )
+        self.gpu = self.seams.gpu() or "unknown GPU"
         if not (self.options.unseen or self.options.sample):
             self._choose_way(folders)
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
         """Decide whether the model ranks candidates first. RequestError if an option wants it to and it can't."""
         asked = "--model-seconds" if self.options.model_seconds is not None else "--gpu" if self.options.gpu else ""
-        if self.is_simulated:
-            if asked or self.options.exhaustive:
-                raise RequestError(
-                    f"in the simulator a search counts instructions of all candidates ({asked or '--exhaustive'}), "
-                    "leave it out"
-                )
-            return
         if self.options.exhaustive:
             if asked:
                 raise RequestError(f"--exhaustive asks no model ({asked}), leave one of them out")
@@ -153,10 +141,6 @@ class _Tuning:
             if asked:
                 raise
             self.no_model = str(error)
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.jobs[0].request.fabric.simulated
 
     @property
     def place(self) -> Path:
@@ -172,24 +156,18 @@ class _Tuning:
         self._say_begin(state, points)
         try:
             found = self._search(points, state)
-            finals = finals_of(points, found, between=not self.is_simulated)
+            finals = finals_of(points, found)
             folders = self._finals(finals, state)
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)
             return exit_code_of(interrupt)
         spent_s = state.earlier_s + self.seams.now() - self.begun
         kept = {number: records for folder in folders for number, records in kept_in(folder).items()}
-        entries = _entries(finals, kept, spent_s / len(finals), 0.0 if self.is_simulated else TIE)
+        entries = _entries(finals, kept, spent_s / len(finals))
         if not entries:
             raise RequestError(f"no finalist passed, see {folders[0]} (algorithms), nothing is written")
-        print(_text(entries, INSTRUCTIONS if self.is_simulated else MICROSECONDS))
-        if self.is_simulated and not self.options.simulated:
-            print(
-                "searched in the simulator: figures are executed instructions, not times; no table is written "
-                "(--simulated writes one, for simulated runs only)"
-            )
-        else:
-            self._write(earlier, entries, folders, kept)
+        print(_text(entries))
+        self._write(earlier, entries, folders, kept)
         state.remove()
         return 0 if len(entries) == len(finals) else 1
 
@@ -202,9 +180,6 @@ class _Tuning:
             composed = [self._unseen(job, table, number) for number, job in enumerate(self.jobs)]
         folder = self._ran(composed)
         print(f"records: {folder}")
-        if self.is_simulated:
-            print("the simulator has no clock: there are no times, so there is no regret")
-            return 0
         return _show_regret([folder], 1)
 
     def measure_sample(self) -> int:
@@ -292,8 +267,7 @@ class _Tuning:
         for point in points:
             _, traits = bench.at(point.job)
             asked.append(Candidates(point.case, point.job.request.algorithms, traits))
-        request = points[0].job.request
-        profiler = self.seams.profiles(request.cache_dir, traits.arch, bench.processes(request))
+        profiler = self.seams.profiles(points[0].job.request.cache_dir, traits.arch, bench.processes)
         try:
             left_s = functools.partial(self._left_of, begun + limit_s)
             found = rankings(asked, self.model, profiler, left_s, lambda line: print(line, flush=True))
@@ -460,11 +434,9 @@ class _Tuning:
             table = read(self.place)
         except ValueError as error:
             raise RequestError(f"{error} (-o)") from None
-        if table.gpu != self.gpu or table.is_simulated != self.is_simulated:
-            kind = "in the simulator" if table.is_simulated else "by GPUs' clocks"
+        if table.gpu != self.gpu:
             raise RequestError(
-                f"{self.place} is of {table.gpu}, measured {kind}, and this search is of {self.gpu} (-o), "
-                "give another file"
+                f"{self.place} is of {table.gpu}, and this search is of {self.gpu} (-o), give another file"
             )
         return table
 
@@ -488,7 +460,6 @@ class _Tuning:
         table = Table(
             gpu=self.gpu,
             arch=fabric.arch,
-            unit=INSTRUCTIONS if self.is_simulated else MICROSECONDS,
             made=made,
             entries=merged(earlier.entries if earlier is not None else (), entries),
         )
@@ -504,8 +475,7 @@ class _Tuning:
         print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(self.place))} ..")
 
     def _say_begin(self, state: State, points: Sequence[Point]) -> None:
-        where = "in the simulator, by executed instructions" if self.is_simulated else f"on {self.gpu}"
-        print(f"symlab tune: {counted(len(points), 'case')} {where}; table: {self.place}", flush=True)
+        print(f"symlab tune: {counted(len(points), 'case')} on {self.gpu}; table: {self.place}", flush=True)
         if self.model is not None:
             of = self.model.known.name
             print(
@@ -521,7 +491,7 @@ class _Tuning:
             print(f"going on with {state.path}: {done} of {counted(len(points), 'case')} searched", flush=True)
 
 
-def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJob:
+def _searchable(job: ComposedJob) -> ComposedJob:
     """A job as it is searched: our own kernels, and sizes of a search where none are given. RequestError for one that
     can't be searched."""
     request = job.request
@@ -548,8 +518,7 @@ def _searchable(job: ComposedJob, machine: Callable[[], HostOffer]) -> ComposedJ
             )
     changes: dict[str, Any] = {"baselines": ()}
     if not request.sizes_given and request.op != "barrier":
-        is_simulated = resolve(request.fabric, request.world_size, machine)[0].simulated
-        changes |= {"sizes_bytes": SIMULATED_SIZES if is_simulated else SIZES, "sizes_given": True}
+        changes |= {"sizes_bytes": SIZES, "sizes_given": True}
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
 
@@ -561,23 +530,20 @@ def _kept_of(point: Point, traits: Traits, done: Found) -> dict[str, list[str]]:
     return {"best": list(done.best), "own": own, "close": [name for name in own if name in done.close]}
 
 
-def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float, tie: float) -> list[Entry]:
-    """The entries of the finals of which a finalist passed. seconds: what finding took, of each; tie: see
-    ties.chosen, 0 where figures are exact."""
-    entries, measured = [], []
-    keys = [final.point.series for final in finals]
-    measured_at = [kept.get(number, ()) for number in range(len(finals))]
-    gain = GAIN if tie else 0.0
-    options = [options_of(final.point.case, ran, gain) for final, ran in zip(finals, measured_at, strict=True)]
-    for number, name in enumerate(chosen_names(keys, options, tie, measured_at)):
-        final, finalists = finals[number], measured_at[number]
-        if not name:
-            label = final.point.label
-            print(f"symlab: {label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
-        else:
-            entries.append(entry_of(final.point.case, finalists, searched_in(final.found, seconds), name))
-            measured.append(finalists)
-    return crossed(entries, measured)
+def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry]:
+    """The entries of the finals of which a finalist passed. seconds: what finding took, of each."""
+    entries = []
+    for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
+        cases = [finals[place].point.case for place in places]
+        found = [searched_in(finals[place].found, seconds) for place in places]
+        ran = [kept.get(place, ()) for place in places]
+        for place, one in zip(places, series_of(cases, ran, found), strict=True):
+            if one is None:
+                label = finals[place].point.label
+                print(f"symlab: {label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
+            else:
+                entries.append(one)
+    return entries
 
 
 FINALS_USUAL = {"launches": 1, "deadline_s": 30, "timing.samples": 30}
@@ -613,7 +579,7 @@ def _line(number: int, count: int, point: Point, found: Mapping[str, Any]) -> st
     return f"[{number}/{count}] {point.label}: {found['best'][0]} of {of or counted(found['timed'], 'candidate')}{more}"
 
 
-def _text(entries: Sequence[Entry], unit: str) -> str:
+def _text(entries: Sequence[Entry]) -> str:
     """The new entries as a table."""
     lines = []
     for one in entries:
@@ -626,7 +592,7 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
                     "ranks": str(one.ranks),
                     "size": format_bytes(one.size_bytes),
                     "choice": one.choice.name,
-                    unit: f"{one.choice.value:.6g}",
+                    UNIT: f"{one.choice.value:.6g}",
                     "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
                     "runner-up": other.name if other is not None else "-",
                     "its": f"{other.value:.6g}" if other is not None else "-",
@@ -638,5 +604,5 @@ def _text(entries: Sequence[Entry], unit: str) -> str:
             )
         )
     columns = tuple(lines[0].cells)
-    numeric = frozenset({"ranks", "size", unit, "its", "library's", "timed"})
+    numeric = frozenset({"ranks", "size", UNIT, "its", "library's", "timed"})
     return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()

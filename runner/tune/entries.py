@@ -29,7 +29,7 @@ from reports.record.bundle import located
 from reports.record.intervals import median_interval
 from runner.tune.halves import choosing, judging
 from runner.tune.model_first import blocks_of
-from runner.tune.ties import TIE, Option, chosen
+from runner.tune.ties import Option, chosen
 
 GAIN = 0.01
 """How much quicker than the catalogue's own a tuning has to be to take its place, as a share: a smaller gain may be
@@ -44,9 +44,9 @@ class Kept:
     digest: str
 
 
-def options_of(case: Case, finalists: Sequence[Kept], gain: float = GAIN) -> list[Option]:
+def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
     """Return what can be chosen at a case, whose algorithm does not matter, by the turns that choose; the quickest
-    first. What is not quicker by gain than all tunings of the catalogue's own is none, in the turns that choose and in
+    first. What is not quicker by GAIN than all tunings of the catalogue's own is none, in the turns that choose and in
     those that judge; then it is the best of these."""
     scores = {
         one.record.case.algorithm: (choosing_us, figure.value)
@@ -56,7 +56,7 @@ def options_of(case: Case, finalists: Sequence[Kept], gain: float = GAIN) -> lis
     ours = {name: both for name, both in scores.items() if is_known(f"{case.op}/{name}")}
     if own := [name for name in ours if is_own(name)]:
         limits = [min(ours[name][half] for name in own) for half in range(2)]
-        least = {name: 0.0 if name in own else gain for name in ours}
+        least = {name: 0.0 if name in own else GAIN for name in ours}
         better = {
             name
             for name, both in ours.items()
@@ -100,8 +100,7 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: 
 
 
 def figure_of(record: Record) -> Figure | None:
-    """Return a record's figure: its time by the turns that judge, or of a simulated one its number of executed
-    instructions. None if it did not pass."""
+    """Return a record's figure: its time by the turns that judge. None if it did not pass."""
     samples = _samples(record)
     if not samples:
         return None
@@ -118,37 +117,35 @@ def score_of(record: Record) -> float | None:
 
 
 def _samples(record: Record) -> Sequence[float]:
-    """What was measured of a record that passed, in the order of turns; of a simulated one its one count."""
-    if record.status is not Status.PASSED or record.check is None or record.fabric is None:
-        return ()
-    if record.timing is not None:
-        return record.timing.per_iteration_us()
-    count = record.counters.get("instructions")
-    return (float(count),) if record.fabric.simulated and type(count) is int and count >= 1 else ()
+    """What was measured of a record that passed, in the order of turns."""
+    is_right = record.status is Status.PASSED and record.check is not None
+    return record.timing.per_iteration_us if is_right and record.timing is not None else ()
 
 
-def chosen_names(
-    keys: Sequence[tuple[object, ...]],
-    options: Sequence[Sequence[Option]],
-    tie: float = TIE,
-    measured: Sequence[Sequence[Kept]] = (),
-) -> list[str]:
-    """Return the name of the choice at each point; "" without options. keys: of the points, those of one series have
-    the same key and are in the order of their sizes. tie: see ties.chosen; 0 where figures are exact. measured: the
-    finalists of each point, by which neighbouring choices are judged between their sizes; (): they are not."""
-    names = [""] * len(keys)
-    values = [_values(one) for one in measured] or [{} for _ in keys]
-    for key in dict.fromkeys(keys):
-        members = [number for number, one in enumerate(keys) if one == key and options[number]]
-        if not members:
-            continue
+def series_of(
+    cases: Sequence[Case], measured: Sequence[Sequence[Kept]], found: Sequence[Searched]
+) -> list[Entry | None]:
+    """Return the entries of a series of sizes, in order, with the sizes at which neighbours' choices cross; None for a
+    size of which no finalist passed.
 
-        def loses(at: int, one: Option, other: Option, members: Sequence[int] = members) -> bool:
-            return loses_between(values[members[at]], values[members[at + 1]], one.name, other.name)
+    measured: the finalists of each size; found: how each was searched.
+    """
+    options = [options_of(case, ran) for case, ran in zip(cases, measured, strict=True)]
+    places = [place for place, one in enumerate(options) if one]
+    values = [_values(measured[place]) for place in places]
 
-        for number, one in zip(members, chosen([options[number] for number in members], tie, loses=loses), strict=True):
-            names[number] = one.name
-    return names
+    def loses(at: int, one: Option, other: Option) -> bool:
+        return loses_between(values[at], values[at + 1], one.name, other.name)
+
+    picked = chosen([options[place] for place in places], loses=loses) if places else []
+    made = [
+        entry_of(cases[place], measured[place], found[place], one.name)
+        for place, one in zip(places, picked, strict=True)
+    ]
+    entries: list[Entry | None] = [None] * len(cases)
+    for place, one in zip(places, crossed(made, values), strict=True):
+        entries[place] = one
+    return entries
 
 
 def loses_between(before: Mapping[str, float], after: Mapping[str, float], one: str, other: str) -> bool:
@@ -176,27 +173,19 @@ def _values(finalists: Sequence[Kept]) -> dict[str, float]:
     return {figure.name: figure.value for one in finalists if (figure := figure_of(one.record)) is not None}
 
 
-def crossed(entries: Sequence[Entry], measured: Sequence[Sequence[Kept]]) -> list[Entry]:
-    """Return entries whose neighbours' choices were measured at both sizes, with the size at which the two cross.
-
-    measured are the finalists of each entry. Between two sizes times are taken to be linear in bytes.
-    """
+def crossed(entries: Sequence[Entry], values: Sequence[Mapping[str, float]]) -> list[Entry]:
+    """Return the entries of a series; those whose neighbours' choices were measured at both sizes with the size at
+    which the two cross. values: the finalists' figures of each entry, by name. Between two sizes times are taken to be
+    linear in bytes."""
     found = list(entries)
-    values = [_values(finalists) for finalists in measured]
-    order = sorted(range(len(found)), key=lambda number: (found[number].key, found[number].size_bytes))
-    for first, second in itertools.pairwise(order):
-        one, other = found[first], found[second]
+    for at, (one, other) in enumerate(itertools.pairwise(entries)):
         names = one.choice.name, other.choice.name
-        if (
-            one.key != other.key
-            or names[0] == names[1]
-            or not all(set(names) <= set(values[at]) for at in (first, second))
-        ):
+        if names[0] == names[1] or not all(set(names) <= set(values[place]) for place in (at, at + 1)):
             continue
-        share = _crossing(values[first], values[second], *names)
+        share = _crossing(values[at], values[at + 1], *names)
         end = min(one.size_bytes + int(share * (other.size_bytes - one.size_bytes)), other.size_bytes - 1)
-        found[first] = replace(found[first], up_to_bytes=end)
-        found[second] = replace(found[second], from_bytes=end + 1)
+        found[at] = replace(found[at], up_to_bytes=end)
+        found[at + 1] = replace(found[at + 1], from_bytes=end + 1)
     return found
 
 

@@ -73,13 +73,13 @@ def points_of(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
                 yield Point(job, wanted)
 
 
-def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]], between: bool) -> list[Final]:
-    """Return the finals of searched points, in the order of the points. between: with those half way to the next."""
+def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> list[Final]:
+    """Return the finals of searched points and of those half way to the next, in the order of the points."""
     finals = []
     for number, point in enumerate(points):
         near = [at for at in (number - 1, number + 1) if 0 <= at < len(points) and points[at].series == point.series]
         finals.append(Final(point, _names(point.case, [found[at] for at in (number, *near)]), found[number], True))
-        if between and number + 1 in near:
+        if number + 1 in near:
             size = _middle(point.case, points[number + 1].case)
             if size is not None:
                 case = dataclasses.replace(point.case, size_bytes=size)

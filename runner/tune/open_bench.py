@@ -44,11 +44,12 @@ class Seams:
 
 
 class OpenBench:
-    """The bench of the job that is searched now; another job's world takes its place. processes: see processes()."""
+    """The bench of the job that is searched now; another job's world takes its place. processes: those that
+    compile and simulate, None: one a processor."""
 
     def __init__(self, seams: Seams, processes: int | None = None) -> None:
         self._seams = seams
-        self._given = processes
+        self.processes = usable_cores() if processes is None else processes
         self._key: object = None
         self._worlds: Worlds | None = None
         self._compiler: Compiler | None = None
@@ -57,18 +58,17 @@ class OpenBench:
 
     def at(self, job: PreparedJob) -> tuple[Bench, Traits]:
         """Return the bench of a job, and what its fabric can do."""
-        from runner.tune.bench import DeviceBench, SimulatedBench, Worlds
+        from runner.tune.bench import DeviceBench, Worlds
 
         request = job.request
         if self._key != (request.fabric, request.world_size, request.timing):
             self._close_world()
-            self._compiler = self._compiler or Compiler(request.cache_dir, self.processes(request))
+            self._compiler = self._compiler or Compiler(request.cache_dir, self.processes)
             make = self._seams.worlds or (lambda asked, say: Worlds(asked, say))
             self._worlds = make(request, lambda line: print(line, file=sys.stderr, flush=True))
             self._key = (request.fabric, request.world_size, request.timing)
             self._traits = self._worlds.traits()
-            usual = SimulatedBench if request.fabric.simulated else DeviceBench
-            self._bench = (self._seams.bench or usual)(self._worlds, request, self._compiler)
+            self._bench = (self._seams.bench or DeviceBench)(self._worlds, request, self._compiler)
         assert self._bench is not None
         assert self._traits is not None
         return self._bench, self._traits
@@ -85,13 +85,6 @@ class OpenBench:
         _, traits = self.at(job)
         assert self._compiler is not None
         self._compiler.wait(Candidates(case, job.request.algorithms, traits).first(), traits.arch)
-
-    def processes(self, request: ResolvedRequest) -> int:
-        """Return the number of processes that compile and simulate: as given, else one a processor, or one if the
-        fabric is simulated."""
-        if self._given is not None:
-            return self._given
-        return 1 if request.fabric.simulated else usable_cores()
 
     def _close_world(self) -> None:
         worlds, self._worlds = self._worlds, None

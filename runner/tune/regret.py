@@ -31,9 +31,6 @@ WORLDS = 3
 
 SIZES = 20
 
-T_QUANTILES = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Of Student's t, two-sided 95 %, by degrees of freedom from 1 to 9; beyond them the last one, which is wider."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
@@ -184,7 +181,9 @@ def _ratio(worlds: Sequence[Mapping[str, Record]], name: str, other: str) -> Rat
     logs = [math.log(_median_us(one[name], judging) / _median_us(one[other], judging)) for one in worlds]
     mean = statistics.mean(logs)
     if len(logs) > 1:
-        half = T_QUANTILES[min(len(logs) - 1, len(T_QUANTILES)) - 1] * statistics.stdev(logs) / math.sqrt(len(logs))
+        from scipy import stats
+
+        half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
         return Ratio(math.expm1(mean), math.expm1(mean - half), math.expm1(mean + half))
     turns = sorted(mine / its for mine, its in zip(_turns(worlds[0][name]), _turns(worlds[0][other]), strict=False))
     low, high = median_interval(len(turns))
@@ -193,12 +192,12 @@ def _ratio(worlds: Sequence[Mapping[str, Record]], name: str, other: str) -> Rat
 
 def _turns(record: Record) -> Sequence[float]:
     assert record.timing is not None, "records without times are left out"
-    return judging(record.timing.per_iteration_us())
+    return judging(record.timing.per_iteration_us)
 
 
 def _median_us(record: Record, half: Callable[[Sequence[float]], Sequence[float]]) -> float:
     assert record.timing is not None, "records without times are left out"
-    return statistics.median(half(record.timing.per_iteration_us()))
+    return statistics.median(half(record.timing.per_iteration_us))
 
 
 def _chosen(record: Record) -> Mapping[str, object] | None:

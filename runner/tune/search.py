@@ -44,10 +44,7 @@ class Measured:
 
 
 class Bench(Protocol):
-    """Where candidates are measured. is_exact: a second measurement gives the same figures."""
-
-    @property
-    def is_exact(self) -> bool: ...
+    """Where candidates are measured."""
 
     def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
         """Divide candidates into groups that can be measured together, and together with beside (None: nothing)."""
@@ -104,7 +101,7 @@ class Search:
             scores = _sorted(scores | self._rung(1, beside, self._case_of(scores)))
         rung = 2
         alive = list(scores)
-        while not self.bench.is_exact and len(alive) > FINALISTS and not self._is_over(rung):
+        while len(alive) > FINALISTS and not self._is_over(rung):
             keep = max(FINALISTS, math.ceil(len(alive) * KEPT[min(rung - 2, len(KEPT) - 1)]))
             again = self._rung(rung, [self._named(name) for name in alive[:keep]])
             if not again:
@@ -145,13 +142,7 @@ class Search:
                 self._failed[case.algorithm] = there
             else:
                 scores[case.algorithm] = float(there)
-        if self.bench.is_exact:  # figures of groups can be compared as they are
-            anchor = None
-        anchored = (
-            {}
-            if self.bench.is_exact
-            else scores or ({anchor.algorithm: self._score_of(anchor, rung)} if anchor is not None else {})
-        )
+        anchored = scores or ({anchor.algorithm: self._score_of(anchor, rung)} if anchor is not None else {})
         first = min(anchored, key=anchored.__getitem__) if anchored else ""
         groups = self.bench.groups(todo, self._named(first) if first else None)
         for number, group in enumerate(groups):
@@ -166,7 +157,7 @@ class Search:
                 if one.problem:
                     self._fail(case, one.problem, known)
             self.save()
-            if not first and scores and not self.bench.is_exact:
+            if not first and scores:
                 first = min(scores, key=scores.__getitem__)
                 anchored = {first: scores[first]}
         self._timed |= set(scores)

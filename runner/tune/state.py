@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kernels.tuned.table import WAYS, Guess, Searched
-from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from memory.atomic_file import replacing
 
 VERSION = 3
-MAX_BYTES = 64 << 20
 
 FOUND = ("best", "own", "close", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
 """What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
@@ -39,7 +36,7 @@ class State:
         self._key = json.loads(json.dumps(key))
         self._points: dict[str, Any] = {}
         if path.exists():
-            self._points = self._read()
+            self._read()
 
     @property
     def is_begun(self) -> bool:
@@ -77,32 +74,25 @@ class State:
         found: dict[str, Any] = self._points.setdefault(point, {"rungs": {}, "found": None})
         return found
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> None:
+        """Take what the file has, or say why not."""
         try:
-            if self.path.stat().st_size > MAX_BYTES:
-                raise ValueError("it is too large")
             document = json.loads(self.path.read_text(encoding="utf-8"))
-            if not isinstance(document, dict) or document.get("symlab_search") != VERSION:
+            if document["symlab_search"] != VERSION:
                 raise ValueError("it is no search of this version")
-            if document.get("key") != self._key:
-                self.note = (
-                    f"{self.path} is of another machine, other kernels or other settings: the search begins anew"
-                )
-                return {}
-            points: dict[str, Any] = document["points"]
+            points, finals, earlier_s = document["points"], dict(document["finals"]), float(document["seconds"])
             for point in points.values():
-                _check(point)
-            seconds = document["seconds"]
-            if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
-                raise ValueError(f"it has the seconds {seconds!r}")
-            finals = document["finals"]
-            if not all(isinstance(one, str) for pair in finals.items() for one in pair):
-                raise ValueError("its finals are no folders")
-            self.earlier_s, self.finals = float(seconds), finals
+                if set(point) != {"rungs", "found"}:
+                    raise ValueError("a point has other keys")
+                if point["found"] is not None:
+                    searched_in(point["found"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
-            return {}
-        return points
+            return
+        if document["key"] != self._key:
+            self.note = f"{self.path} is of another machine, other kernels or other settings: the search begins anew"
+            return
+        self._points, self.finals, self.earlier_s = points, finals, earlier_s
 
 
 def state_key(what: Any) -> str:
@@ -113,8 +103,8 @@ def state_key(what: Any) -> str:
 def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
     """Return how a finished search went, as a table says it. TypeError, KeyError or ValueError for what no search
     wrote."""
-    if found["how"] not in WAYS or not isinstance(found["model"], str):
-        raise ValueError("what a point found was found in another way")
+    if set(found) != set(FOUND) or not found["best"] or found["how"] not in WAYS:
+        raise ValueError("what a point found has other keys")
     return Searched(
         timed=found["timed"],
         failed=found["failed"],
@@ -125,32 +115,3 @@ def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
         ranked=found["ranked"],
         predicted=tuple(Guess(str(name), float(us)) for name, us in found["predicted"]),
     )
-
-
-def _check_name(name: str) -> None:
-    """ValueError for what is no kernel's name, or has a tuning that can't be read."""
-    if not base_of(name).isidentifier():
-        raise ValueError(f"{name!r} is no kernel's name")
-    if has_tuning(name) and not is_dependent_alone(name):
-        step_of(name)
-
-
-def _check(point: Any) -> None:
-    """ValueError, KeyError, TypeError or AttributeError for a point that no search wrote."""
-    if set(point) != {"rungs", "found"}:
-        raise ValueError("a point has other keys")
-    for rung, scores in point["rungs"].items():
-        int(rung)
-        for name, score in scores.items():
-            _check_name(name)
-            if not isinstance(score, str) and not (type(score) in (int, float) and math.isfinite(score) and score > 0):
-                raise ValueError(f"{name} has the score {score!r}")
-    found = point["found"]
-    if found is not None:
-        if set(found) != set(FOUND) or not found["best"]:
-            raise ValueError("what a point found has other keys")
-        searched_in(found)
-        for name in (*found["best"], *found["own"], *found["close"]):
-            _check_name(name)
-        if not all(type(found[key]) is int for key in ("timed", "failed", "left_out", "ranked")):
-            raise ValueError("what a point found has other numbers")

@@ -14,13 +14,11 @@ from runner.verb import Seconds, called, option, verb
 
 EPILOG = """\
 On a type of GPU with floors (conf/gpu, symlab calibrate) the model of symlab predict ranks all candidates, and the
-three that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
+six that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
 
 Each candidate's results are checked before it is timed and after. One that hangs, faults or is wrong is out, and the
 search goes on. A search that was cut short goes on with the same command: what it measured is in FILE.search. The
 finalists of each size are then run side by side, with records, and the table's figures are those of these records.
-
-In the simulator figures are executed instructions, not times; --simulated writes them into a table, which GPUs refuse.
 
 --sample N writes no table: it runs N random tunings beside the catalogue's own, from which symlab predict --score
 RECORDS tells how far the model can be trusted with tunings.
@@ -48,9 +46,8 @@ class Options(Overrides):
     gpu: str = option(
         "The type of GPU whose floors the model takes; default: the device's own.", default="", metavar="NAME"
     )
-    simulated: bool = option("Write a table of the simulator's counts.", default=False)
     processes: int | None = option(
-        "Number of processes that compile; default: one a processor, simulated one.",
+        "Number of processes that compile and simulate; default: one a processor.",
         type=click.IntRange(1, 256),
         metavar="N",
     )
@@ -73,7 +70,7 @@ def tune(options: Options, given: tuple[str, ...], tools: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
 
     OVERRIDES are those of symlab run, an op at least; algorithms are the project's own. Where no sizes are given, they
-    are the powers of four from 1K to 256M, in the simulator to 64K.
+    are the powers of four from 1K to 256M. It needs GPUs.
     """
     if options.regret and (options.overrides or options.unseen):
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")

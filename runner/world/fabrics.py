@@ -21,9 +21,10 @@ from simulator.options import Granularity, Memory, MultimemModel, Schedule, gran
 
 if TYPE_CHECKING:
     from memory.meeting import Store
+    from memory.nvshmem_fabric import NvshmemFabric
     from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
-    from runner.world.rank import FabricOpener, RankFabric
+    from runner.world.rank import FabricOpener
     from runner.world.world import World
     from simulator.world import SimulatorOptions
 
@@ -118,7 +119,7 @@ class NvshmemOpener:
     joined: bool = False
     share_gpus: bool = False
 
-    def __call__(self, store: Store, rank: int, world_size: int) -> RankFabric:
+    def __call__(self, store: Store, rank: int, world_size: int) -> NvshmemFabric:
         import torch
 
         device = _joined_device(self.share_gpus) if self.joined else rank

@@ -34,7 +34,6 @@ from runner.world.plain import NotPlain, Vocabulary
 from runner.world.rank import (
     Answer,
     FabricOpener,
-    RankFabric,
     Work,
     execute,
     failure_answer,
@@ -45,6 +44,7 @@ from runner.world.world import GRACE_S, LINGER_S, Argument, Outcomes, Result, Wo
 
 if TYPE_CHECKING:
     from memory.meeting import Store
+    from memory.nvshmem_fabric import NvshmemFabric
 START_DEADLINE_S = 120.0
 CLOSE_S = 10.0
 """How long the fabrics get to close together."""
@@ -117,7 +117,7 @@ class _RankThread:
         self._first = first
         self._orders: queue.SimpleQueue[Callable[[], Answer]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._fabric: RankFabric | None = None
+        self._fabric: NvshmemFabric | None = None
         self._thread = threading.Thread(target=self._serve, name=f"rank {outer.rank}", daemon=True)
         self._thread.start()
 

@@ -12,7 +12,6 @@ know. The ranks' libraries stay on that interface as well (runner/world/loopback
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import re
@@ -21,7 +20,6 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, PeerLost
 from memory.pickling import dumps
 from memory.sealed_store import SealedStore
+from memory.worker_process import started
 from runner.interrupt import shielded
 from runner.world.channel import SEND_LIMIT_S, Channel
 from runner.world.loopback import keep_on_loopback
@@ -65,14 +64,6 @@ CLOSE_S = 8.0
 
 REAP_S = 30.0
 """How long a killed process may take to go: a driver may have to take its memory down."""
-
-BOOT = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from runner.world.rank import main
-main(int(sys.argv[2]), int(sys.argv[3]))
-"""
-"""What a rank's interpreter runs: it finds the modules that this one finds, and imports no main module."""
 
 _DUMPED = re.compile(r'^  File "(.+)", line (\d+) in (\S+)', re.MULTILINE)
 
@@ -351,23 +342,12 @@ class ProcessWorld:
 
 
 def _launched(nccl: Preloaded | None, variables: Mapping[str, str]) -> _RankProcess:
-    """A rank's process. It starts in a process group of its own, out of the reach of a terminal's Ctrl-C."""
-    ours, theirs = socket.socketpair()
+    """A rank's process."""
     words = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the rank
-    paths = json.dumps([os.path.abspath(path) for path in sys.path])
     environment = {**os.environ, **variables}
     keep_on_loopback(environment)
     loaded_first(environment, nccl)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-u", "-c", BOOT, paths, str(theirs.fileno()), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            pass_fds=[theirs.fileno()],
-            process_group=0,
-            env=environment,
-        )
+    process, ours = started("runner.world.rank", words, environment)
     return _RankProcess(process, Channel(ours), words)
 
 

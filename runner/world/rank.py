@@ -19,48 +19,24 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import memory.fabric
-from memory.fabric import Fabric, FabricError, Region, WrongCall, rank_of, work_of
+from memory.fabric import Fabric, FabricError, WrongCall, rank_of, work_of
 from memory.pickling import dumps
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
-from memory.worker_process import kill_with
 from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
 if TYPE_CHECKING:
     from memory.meeting import Store
+    from memory.nvshmem_fabric import NvshmemFabric
 
 CONNECT_S = 30.0
 
 
-class RankFabric(Fabric, Protocol):
-    """A Fabric that its process can steer."""
-
-    def set_deadline(self, monotonic_s: float | None) -> None:
-        """When waits for other ranks end; None: never."""
-        ...
-
-    def begin(self, run: int) -> None:
-        """A program begins: who failed or left in earlier ones is forgotten. run grows."""
-        ...
-
-    def leave(self, text: str) -> None:
-        """This rank's program has ended, in good order ("") or by an error: the others hear of it."""
-        ...
-
-    def live_regions(self) -> tuple[Region, ...]:
-        """What is allocated now."""
-        ...
-
-    def close(self) -> None:
-        """Collective: give everything back."""
-        ...
-
-
-FabricOpener = Callable[["Store", int, int], RankFabric]
+FabricOpener = Callable[["Store", int, int], "NvshmemFabric"]
 """opener(store, rank, world_size), run in the rank's process: it must be importable there, so that it can be sent."""
 
 Answer = tuple[Any, ...]
@@ -72,7 +48,7 @@ Work = tuple[Callable[[Fabric, Any], object], Any]
 
 
 def execute(
-    fabric: RankFabric,
+    fabric: NvshmemFabric,
     number: int,
     unpacked: Callable[[], Work],
     packed: Callable[[object], object],
@@ -172,7 +148,7 @@ class _Rank:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self._fabric: RankFabric | None = None
+        self._fabric: NvshmemFabric | None = None
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve(self) -> int:
@@ -191,7 +167,7 @@ class _Rank:
             assert self._fabric is not None
             self._channel.send(*self._executed(self._fabric, *order[1:]))
 
-    def _executed(self, fabric: RankFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
+    def _executed(self, fabric: NvshmemFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
         """Run what the parent sent: a pickle, which came through a pair of sockets that no other process has."""
         return execute(fabric, number, lambda: pickle.loads(work), _pickled, deadline_s)
 
@@ -247,9 +223,8 @@ def local_store(port: int) -> Store:
     return cast("Store", store)
 
 
-def main(descriptor: int, parent: int) -> None:
-    """The life of a rank's process. descriptor: its end of the socket pair; parent: the process that started it."""
-    kill_with(parent)  # a parent that is killed leaves no rank behind
+def main(descriptor: int) -> None:
+    """The life of a rank's process. descriptor: its end of the socket pair."""
     # The parent decides what a Ctrl-C or a closed terminal means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

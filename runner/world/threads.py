@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from cases.finding import Finding
-from memory.fabric import DeadlineExceeded, Fabric, FabricError, Region
+from memory.fabric import DeadlineExceeded, Fabric, FabricError
 from runner.world.world import (
     GRACE_S,
     LINGER_S,
@@ -48,21 +48,6 @@ CUT_RACE = 10.0
 """An order is cut short after this many times the fair run's time, and CUT_RACE seconds at least."""
 
 
-class SimulatedMachine(Protocol):
-    """What ThreadWorld needs of the world behind the fabrics: simulator.world.SimulatedWorld has it."""
-
-    def fabric(self, rank: int) -> Fabric: ...
-    def leave(self, rank: int, error: BaseException | None) -> None: ...
-    def set_deadline(self, monotonic_s: float | None) -> None: ...
-    def counters(self) -> dict[str, Any]: ...
-    @property
-    def findings(self) -> tuple[Finding, ...]: ...
-    def live_regions(self, rank: int) -> tuple[Region, ...]: ...
-    def abort(self, error: BaseException) -> None: ...
-    def close(self) -> None: ...
-    def set_seed(self, seed: int) -> None: ...
-
-
 @dataclass(slots=True)
 class _Run(Outcomes):
     """One run of a program: its threads, and what the ranks ended with."""
@@ -89,7 +74,7 @@ class ThreadWorld:
     """Ranks as threads of this process over one machine: the simulator's, unless another is given."""
 
     def __init__(
-        self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedMachine | None = None
+        self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedWorld | None = None
     ) -> None:
         self._world_size = world_size
         options = options or SimulatorOptions()

@@ -16,7 +16,7 @@ import numpy as np
 from simulator.clock.book import READ, WRITTEN, Book
 from simulator.clock.costs import Costs
 from simulator.clock.meetings import Meetings
-from simulator.clock.path import path_of, spans_of
+from simulator.clock.path import path_of
 from simulator.clock.plan import AccessPlan, Plan
 from simulator.clock.profile import LaunchProfile
 from simulator.clock.running import Best, Running, Spare, warps_per_block
@@ -56,12 +56,11 @@ class Clock(Meetings):
     """Measures the launches that it listens to; profiles has those that are over, in the order in which they ended.
 
     It wants the fair order and strong memory: a poll that another order lets look late sees a store that came after the
-    one that it waited for. keeps_spans: keep the timeline of every warp (LaunchProfile.spans).
+    one that it waited for.
     """
 
-    def __init__(self, space: Space, costs: Costs, keeps_spans: bool = False) -> None:
+    def __init__(self, space: Space, costs: Costs) -> None:
         super().__init__(space, costs)
-        self.keeps_spans = keeps_spans
         self.plans: dict[int, Plan] = {}
         self.profiles: list[LaunchProfile] = []
         self.program: Program | None = None
@@ -99,7 +98,7 @@ class Clock(Meetings):
         per_block = warps_per_block(launched)
         warps = len(launched.ranks) * launched.grid * per_block
         space = self.space
-        book = Book(warps, per_block, space.world_size, space.capacity, len(space.memory))
+        book = Book(warps, space.world_size, space.capacity, len(space.memory))
         run = Running(
             launched, self.plans[id(self.program)], book, self.first_warp, per_block, warps, self.spare.first_episode
         )
@@ -133,13 +132,9 @@ class Clock(Meetings):
             launched.kernel,
             launched.numbers[0],
             launched.ranks,
-            launched.grid,
-            launched.block,
-            self.costs,
             tuple(run.ends[rank].time - run.began_us for rank in launched.ranks),
             path_of(self, run, last.row),
-            run.book.phases(last.time, tops),
-            spans_of(self, run) if self.keeps_spans else (),
+            run.book.phases(tops),
         )
 
     def stepped(self, event: Stepped) -> None:
@@ -147,14 +142,7 @@ class Clock(Meetings):
         self.settle(run)
         run.block = run.plan.blocks[event.basic_block]
         run.step_lanes = event.lanes
-        warps = self.warps_of(run, event.lanes)
-        run.begin_step(warps)
-        if not run.block.waits:
-            run.since[warps.at] += event.instructions
-            cost = self.costs.instruction
-            if cost:
-                run.clock[warps.at] += event.instructions * cost
-            run.book.step(warps, event.instructions)
+        run.begin_step(self.warps_of(run, event.lanes))
 
     # Accesses
 
@@ -166,7 +154,7 @@ class Clock(Meetings):
         is_look = plan.strong and (
             action == "load" or (instruction.opcode == "atom" and not _ACQUIRES.isdisjoint(instruction.qualifiers))
         )
-        phase = run.book.enter(warps, is_look, run.clock)
+        phase = run.book.enter(warps, is_look)
         self._count(run, warps, phase, event, is_look)
         if action == "load" and plan.strong:
             self._look(run, warps, event, plan)
@@ -180,11 +168,9 @@ class Clock(Meetings):
             self._note_stores(run, warps, event)
 
     def _count(self, run: Running, warps: Warps, phase: Any, event: Access, is_look: bool) -> None:
+        if is_look and event.action == "load":
+            return
         book = run.book
-        if is_look:
-            book.look(phase, warps)
-            if event.action == "load":
-                return
         is_switch = event.target is not None and event.space == "multicast"
         viewer, target = event.viewer, MULTICAST_TARGET if is_switch else event.target
         book.move(phase, warps, viewer, target, (_ACTIONS[event.action], "lanes"), event.width_bytes)
@@ -192,8 +178,6 @@ class Clock(Meetings):
         reads = event.action in ("load", "reduce")
         way = (READ if reads else WRITTEN, is_switch)
         book.touch(phase, warps, event.index, event.width_bytes, event.is_affine, way)
-        if reads:
-            book.step_loads[id(event.instruction)] = event.width_bytes
 
     def _go_further(self, run: Running, lanes: Group) -> None:
         """Lanes do something else than to look."""
@@ -233,13 +217,12 @@ class Clock(Meetings):
         """Stores are outstanding until a fence."""
         run.fenced[warps.at] = False
         if event.space == "multicast":
-            run.outstanding[warps.at] += warps.sizes
+            run.outstanding[warps.at] = True
         elif isinstance(event.viewer, int) and isinstance(event.target, int):
-            if event.viewer != event.target:
-                run.outstanding[warps.at] += warps.sizes
+            run.outstanding[warps.at] |= event.viewer != event.target
         else:
-            is_remote = warps.any(np.broadcast_to(np.not_equal(event.viewer, event.target), len(event.lanes)))
-            run.outstanding[warps.at] += is_remote * warps.sizes
+            is_remote = np.broadcast_to(np.not_equal(event.viewer, event.target), len(event.lanes))
+            run.outstanding[warps.at] |= warps.any(is_remote)
 
     def _store(self, run: Running, warps: Warps, event: Access, plan: AccessPlan) -> None:
         """A strong store, an atomic operation, or one through the switch: others may look for it."""
@@ -394,14 +377,11 @@ class Clock(Meetings):
         if fenced.all():
             return
         blocks = np.unique(warps.numbers // run.per_block)
-        stores = np.zeros(run.warps // run.per_block, np.int64)
         by_block = run.outstanding.reshape(-1, run.per_block)
-        stores[blocks] = by_block[blocks].sum(axis=1)
-        by_block[blocks] = 0
-        mine = stores[warps.numbers // run.per_block]
-        kind = np.where(mine > 0, KIND["fence_after_stores"], KIND["fence"])
+        has_stored: Any = by_block.any(axis=1)
+        by_block[blocks] = False
+        kind = np.where(has_stored[warps.numbers // run.per_block], KIND["fence_after_stores"], KIND["fence"])
         time = time + np.where(fenced, 0.0, self.cost[kind])
         rows = self.add(run, warps, time, before, kind, instruction)
-        self.steps.outstanding[rows] = mine
         run.go_on(warps.at, time, rows)
         run.fenced[warps.at] = True

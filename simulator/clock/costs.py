@@ -18,7 +18,6 @@ class Costs:
     ranks outstanding; block_fence: of block or cluster scope. barrier: of a block (bar.sync); cluster_barrier;
     mbarrier: a wait for an mbarrier. bulk_own_load, bulk_remote_load, bulk_store, bulk_switch_store: a bulk copy from
     issue to its last byte; bulk_read: a bulk copy until its source in shared memory is read. lane_copy: a cp.async.
-    instruction: each instruction that the path's warps issue.
     """
 
     own_load: float = 0.3
@@ -44,7 +43,6 @@ class Costs:
     bulk_switch_store: float = 0.87
     bulk_read: float = 0.3
     lane_copy: float = 0.3
-    instruction: float = 0.0
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -69,4 +67,4 @@ KINDS = tuple(one.name for one in fields(Costs))
 H200_TRIAL = Costs()
 """The constants of the trial on records of 2 and 4 H200 (November 2026): own load 0.3, remote load 0.87, store to poll
 0.69, release 0.58. The trial has no others: loads and copies through the switch and by bulk copies cost what those
-of the same distance cost, barriers and instructions nothing, until floors say better."""
+of the same distance cost, barriers nothing, until floors say better."""

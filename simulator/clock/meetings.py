@@ -78,7 +78,7 @@ class Meetings(Timer):
                 key = ("cluster", cluster, 0)
                 run.completed.add(key)
                 self._let_go(run, warps, run.meetings[key], "cluster_barrier")
-                run.book.meet(warps[None], run.clock)
+                run.book.meet(warps[None])
             return
         if run.barrier_of is not None:
             lanes = ids_of(event.lanes)
@@ -86,7 +86,7 @@ class Meetings(Timer):
             for unit, warps in self._by_unit(run, lanes, units):
                 best = run.meetings.pop(("block", unit >> 8, unit & 255), Best())
                 self._let_go(run, warps, best, "barrier")
-                run.book.meet(warps[None], run.clock)
+                run.book.meet(warps[None])
             return
         self._meet_blocks(run, Warps(event.lanes, run.launched.block))
 
@@ -104,9 +104,9 @@ class Meetings(Timer):
     def _meet_units(self, run: Running, units: Any) -> None:
         """Warps go on together, those of each row."""
         slowest = units[np.arange(len(units)), run.clock[units].argmax(axis=1)]
-        run.book.meet(units, run.clock)
+        run.book.meet(units)
         each = np.repeat(slowest, units.shape[1])
-        self._leave(run, units.reshape(-1), run.clock[each], run.last[each], run.since[each], "barrier")
+        self._leave(run, units.reshape(-1), run.clock[each], run.last[each], "barrier")
 
     def _let_go(self, run: Running, warps: Ids, best: Best, kind: str) -> None:
         """Warps go on when the last of those that arrived has come. best: of those that did not wait, whose row is a
@@ -115,25 +115,21 @@ class Meetings(Timer):
         slowest = best.row if best.time > run.clock[own] else own
         before = run.last[slowest] if best.time <= run.clock[own] else best.step
         time = np.full(len(warps), max(best.time, float(run.clock[own])))
-        self._leave(run, warps, time, np.full(len(warps), before), run.since[slowest], kind)
+        self._leave(run, warps, time, np.full(len(warps), before), kind)
 
-    def _leave(self, run: Running, warps: Ids, time: Any, before: Any, since: Any, kind: str) -> None:
-        """Warps go on from a barrier, each with a step of its own; before: of the one that came last, since: what it
-        issued after that."""
+    def _leave(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
+        """Warps go on from a barrier, each with a step of its own; before: of the one that came last."""
         time = time + float(self.cost[KIND[kind]])
         first = self.steps.add(
             len(warps),
             time=time,
             before=before,
-            own=run.last[warps],
             stored=0 if run.barrier is None else self.note(run.barrier),
             warp=warps + run.first,
-            instructions=since,
-            outstanding=0,
             kind=KIND[kind],
         )
         rows = np.arange(first, first + len(warps), dtype=np.int32)
-        run.clock[warps], run.last[warps], run.since[warps], run.fenced[warps] = time, rows, 0, False
+        run.clock[warps], run.last[warps], run.fenced[warps] = time, rows, False
 
     # Mbarriers
 
@@ -197,15 +193,12 @@ class Meetings(Timer):
             len(warps),
             time=time,
             before=before,
-            own=run.last[warps],
             stored=0 if instruction is None else self.note(instruction),
             warp=warps + run.first,
-            instructions=run.since[warps],
-            outstanding=0,
             kind=KIND[kind],
         )
         rows = np.arange(first, first + len(warps), dtype=np.int32)
-        run.clock[warps], run.last[warps], run.since[warps] = time, rows, 0
+        run.clock[warps], run.last[warps] = time, rows
 
     # Bulk copies
 
@@ -226,23 +219,17 @@ class Meetings(Timer):
         time = start + self.cost[KIND[kind]]
         row = int(self._copy_row(run, warps, time, before, kind, event.instruction))
         run.copies[event.number] = row
-        lane = int(ids_of(event.lanes)[0])
-        done = float(time[0])
         if event.within < 0:
-            block = lane // run.launched.block
-            under_way = [one for one in run.done_at.get(block, ()) if one > float(start[0])]
-            run.done_at[block] = [*under_way, done]
-            phase = run.book.enter(warps, False, run.clock)
+            phase = run.book.enter(warps, False)
             phase = phase if isinstance(phase, int) else int(phase[0])
-            action = self._action(event)
-            run.book.copy(phase, warps, (viewer, event.target), action, event.size_bytes, len(under_way) + 1)
+            run.book.copy(phase, viewer, event.target, self._action(event), event.size_bytes)
         if event.mbarrier < 0:
             read = start + self.costs.bulk_read
             reads = int(self._copy_row(run, warps, read, before, "bulk_read", event.instruction))
-            run.groups.setdefault((lane, event.group), []).extend((row, reads))
+            run.groups.setdefault((int(ids_of(event.lanes)[0]), event.group), []).extend((row, reads))
         if not event.is_load:
-            run.outstanding[warps.at] += 1 if event.target != viewer else 0
-        run.last_copies.setdefault(viewer, Best()).raise_to(done, row)
+            run.outstanding[warps.at] |= event.target != viewer
+        run.last_copies.setdefault(viewer, Best()).raise_to(float(time[0]), row)
 
     def _copy_row(self, run: Running, warps: Warps, time: Any, before: Any, kind: str, one: Instruction) -> Any:
         return self.add(run, warps, time, before, KIND[kind], one)[0]
@@ -311,7 +298,7 @@ class Meetings(Timer):
             numbers = warps.numbers[mine]
             later = self.steps.time[rows[mine]] > self.steps.time[latest[numbers]]
             latest[numbers[later]] = rows[mine][later]
-        phase = run.book.enter(warps, False, run.clock)
+        phase = run.book.enter(warps, False)
         for size in np.unique(event.taken[event.taken > 0]).tolist():
             at = event.taken == size
             some = Warps(ids_of(event.lanes)[at], run.launched.block)

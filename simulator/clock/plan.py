@@ -45,15 +45,12 @@ class AccessPlan:
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
     """A basic block. accesses: by the instruction's identity. enters: registers under way at its beginning that matter
-    to it; read: those that its end waits for; moves: those that go on, as which registers (new, old). numbers: how many
-    loads have one. waits: it belongs to a loop that only looks at what others change."""
+    to it; read: those that its end waits for; moves: those that go on, as which registers (new, old)."""
 
     accesses: dict[int, AccessPlan]
     read: tuple[str, ...]
     moves: tuple[tuple[str, str], ...]
     enters: tuple[str, ...]
-    numbers: int
-    waits: bool
 
 
 class Plan:
@@ -61,7 +58,6 @@ class Plan:
 
     def __init__(self, program: Program) -> None:
         self.program = program  # keeps the instructions alive, whose identities are keys
-        waiting = _waiting_blocks(program)
         self.held: frozenset[str] = frozenset()
         while True:  # what is under way at the end of a block is under way at the beginning of others
             flows = [_Flow(step, self.held) for step in program.steps]
@@ -69,7 +65,7 @@ class Plan:
             if more == self.held:
                 break
             self.held = more
-        self.blocks = tuple(one.plan(one.step.index in waiting) for one in flows)
+        self.blocks = tuple(one.plan() for one in flows)
 
 
 @dataclass(slots=True)
@@ -121,7 +117,7 @@ class _Flow:
         for name in targets:
             self.behind[name] = behind
 
-    def plan(self, waits: bool) -> BlockPlan:
+    def plan(self) -> BlockPlan:
         """The block's plan."""
         needed = sorted({one for needs in self.needs.values() for one in needs if isinstance(one, int)})
         numbers = {place: number for number, place in enumerate(needed)}
@@ -140,7 +136,7 @@ class _Flow:
         moves = tuple(sorted((new, old) for new, old in self.under_way.items() if isinstance(old, str) and new != old))
         arrived = {name for one in accesses.values() for name in one.arrived}
         enters = tuple(sorted(arrived.union(read, (old for _, old in moves))))
-        return BlockPlan(accesses, read, moves, enters, len(numbers), waits)
+        return BlockPlan(accesses, read, moves, enters)
 
 
 def reads_global(instruction: Instruction) -> bool:
@@ -169,41 +165,3 @@ def is_timed(instruction: Instruction) -> bool:
     if instruction.opcode in ("fence", "membar", "cp", "mbarrier"):
         return True
     return reads_global(instruction) or (instruction.opcode in ("st", "red", "multimem") and is_strong(instruction))
-
-
-def looks(instruction: Instruction) -> bool:
-    """Return whether it may look at what others change: a strong load, or a wait for an mbarrier."""
-    words = instruction.qualifiers
-    if instruction.opcode == "mbarrier":
-        return not {"try_wait", "test_wait"}.isdisjoint(words)
-    return reads_global(instruction) and not _STRONG.isdisjoint(words) and instruction.opcode != "multimem"
-
-
-def _waiting_blocks(program: Program) -> frozenset[int]:
-    """Blocks of loops without stores, in which something looks at what others change."""
-    found: set[int] = set()
-    ways = {step.index: set(step.exit.ways) for step in program.steps}
-    for first in program.spin_headers:
-        for last in (index for index in ways if index >= first and first in ways[index]):
-            loop = _between(ways, first, last)
-            if any(looks(one) for index in loop for one in program.steps[index].instructions):
-                found |= loop
-    return frozenset(found)
-
-
-def _between(ways: dict[int, set[int]], first: int, last: int) -> set[int]:
-    """The blocks on ways from first to last."""
-    before: dict[int, set[int]] = {index: set() for index in ways}
-    for index, following in ways.items():
-        for one in following:
-            before[one].add(index)
-    return _reached(ways, first, last) & _reached(before, last, first)
-
-
-def _reached(edges: dict[int, set[int]], start: int, end: int) -> set[int]:
-    found, todo = {start, end}, [start] if start != end else []
-    while todo:
-        new = edges[todo.pop()] - found
-        found |= new
-        todo += new
-    return found

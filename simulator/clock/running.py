@@ -14,7 +14,7 @@ from simulator.clock.steps import LONG_AGO, START, WARP, Rows, Steps, Times, War
 from simulator.observe.lanes import Group, Ids, Launched
 from simulator.ptx.ir import Instruction
 
-_NO_BLOCK = BlockPlan({}, (), (), (), 0, False)
+_NO_BLOCK = BlockPlan({}, (), (), ())
 
 
 @dataclass(slots=True)
@@ -65,14 +65,13 @@ class Best:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A launched kernel. By warp: clock, when it goes on; last, its latest step on the way there; since, instructions
-    issued after that step; best_time and best_row, of what the end of the block waits for; outstanding, stores to other
-    ranks since a fence, by lanes; fenced, nothing but a fence since. first: the number of its first warp among those of
-    all launches under way. ready: by a load's number, held: by a register under way, and entered: by one that was under
-    way when the block began, each warp's step. episode: by
-    lane, how often it did something else than to look. meetings: by unit (block and number of a barrier, cluster), who
-    came last. mbarriers: by block, place and phase. copies: by number; groups: by lane and number; committed: by lane
-    how many. lane_groups: of cp.async, by number each warp's latest step.
+    """A launched kernel. By warp: clock, when it goes on; last, its latest step on the way there; best_time and
+    best_row, of what the end of the block waits for; outstanding, whether it has stored to other ranks since a fence;
+    fenced, nothing but a fence since. first: the number of its first warp among those of all launches under way. ready:
+    by a load's number, held: by a register under way, and entered: by one that was under way when the block began, each
+    warp's step. episode: by lane, how often it did something else than to look. meetings: by unit (block and number of
+    a barrier, cluster), who came last. mbarriers: by block, place and phase. copies: by number; groups: by lane and
+    number; committed: by lane how many. lane_groups: of cp.async, by number each warp's latest step.
     """
 
     launched: Launched
@@ -84,10 +83,9 @@ class Running:
     first_episode: int
     clock: Times = field(init=False)
     last: Rows = field(init=False)
-    since: Rows = field(init=False)
     best_time: Times = field(init=False)
     best_row: Rows = field(init=False)
-    outstanding: Ids = field(init=False)
+    outstanding: npt.NDArray[np.bool_] = field(init=False)
     fenced: npt.NDArray[np.bool_] = field(init=False)
     episode: Ids = field(init=False)
     seen: dict[int, Looked] = field(default_factory=dict)
@@ -103,7 +101,6 @@ class Running:
     copies: dict[int, int] = field(default_factory=dict)
     completing: int = 0
     barrier: Instruction | None = None
-    done_at: dict[int, list[float]] = field(default_factory=dict)
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     lane_groups: dict[int, Rows] = field(default_factory=dict)
@@ -115,10 +112,9 @@ class Running:
 
     def __post_init__(self) -> None:
         self.clock = np.zeros(self.warps)
-        self.last, self.since, self.best_row = (np.zeros(self.warps, np.int32) for _ in range(3))
+        self.last, self.best_row = (np.zeros(self.warps, np.int32) for _ in range(2))
         self.best_time = np.full(self.warps, LONG_AGO)
-        self.outstanding = np.zeros(self.warps, np.int64)
-        self.fenced = np.zeros(self.warps, np.bool_)
+        self.outstanding, self.fenced = (np.zeros(self.warps, np.bool_) for _ in range(2))
         self.episode = np.full(self.launched.lanes, self.first_episode, np.int64)
 
     @property
@@ -131,7 +127,7 @@ class Running:
         for place, rank in enumerate(self.launched.ranks):
             time, before = times.get(rank, (0.0, 0))
             at = slice(place * self.warps_of_rank, (place + 1) * self.warps_of_rank)
-            row = steps.add(1, time=time, before=before, own=0, stored=0, warp=self.first + at.start, kind=START)
+            row = steps.add(1, time=time, before=before, stored=0, warp=self.first + at.start, kind=START)
             self.clock[at], self.last[at] = time, row
             self.first_row = self.first_row or row
         self.began_us = float(self.clock.min())
@@ -180,11 +176,10 @@ class Running:
         """Let warps go on when steps are over, if that is later than they would."""
         later = time > self.clock[at]
         if later.all():
-            self.clock[at], self.last[at], self.since[at] = time, rows, 0
+            self.clock[at], self.last[at] = time, rows
         elif later.any():
             self.clock[at] = np.where(later, time, self.clock[at])
             self.last[at] = np.where(later, rows, self.last[at])
-            self.since[at] = np.where(later, 0, self.since[at])
 
     def begin_step(self, warps: Warps) -> None:
         """A block begins: keep what is under way, for its loads may use the same registers."""

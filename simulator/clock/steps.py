@@ -22,10 +22,8 @@ LONG_AGO = -1.0
 
 
 class Steps:
-    """Columns of the table. time: when the step is over; before: the step that it waited for; own: the step of the same
-    warp before it (0: none); stored: where in the ledger of instructions is what it ran; warp: the number of the warp
-    among those of all launches under way; instructions: that the warp issued since the step before; outstanding: see
-    profile.Segment."""
+    """Columns of the table. time: when the step is over; before: the step that it waited for; stored: where in
+    the ledger of instructions is what it ran; warp: the number of the warp among those of all launches under way."""
 
     def __init__(self) -> None:
         self.count = 1
@@ -57,22 +55,16 @@ class Steps:
 
     time: Times
     before: Rows
-    own: Rows
     stored: Rows
     warp: Rows
-    instructions: Rows
-    outstanding: npt.NDArray[np.int64]
     kind: npt.NDArray[np.int8]
 
 
 _COLUMNS: dict[str, Any] = {
     "time": np.float64,
     "before": np.int32,
-    "own": np.int32,
     "stored": np.int32,
     "warp": np.int32,
-    "instructions": np.int32,
-    "outstanding": np.int64,
     "kind": np.int8,
 }
 
@@ -129,11 +121,6 @@ class Warps:
     def first(self, values: Any) -> Any:
         """Return each warp's first lane's value."""
         return values[::WARP] if self.starts is None else values[self.starts]
-
-    @property
-    def first_number(self) -> int:
-        """The first warp's number."""
-        return int(self.at.start if isinstance(self.at, slice) else self.at[0])
 
     @property
     def numbers(self) -> Ids:

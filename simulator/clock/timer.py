@@ -37,9 +37,7 @@ class Timer(Listener):
         lanes, run.step_lanes = run.step_lanes, None
         if lanes is None:
             return
-        warps = self.warps_of(run, lanes)
-        run.end_step(self.steps, warps)
-        run.book.settle(int(run.book.states[warps.first_number]) >> 1)
+        run.end_step(self.steps, self.warps_of(run, lanes))
 
     def warps_of(self, run: Running, lanes: Group) -> Warps:
         """Return the warps of some lanes. The lanes of the events of a step are often the same object."""
@@ -64,11 +62,8 @@ class Timer(Listener):
             warps.count,
             time=time,
             before=before,
-            own=run.last[warps.at],
             stored=self.note(instruction),
             warp=warps.numbers + run.first,
-            instructions=run.since[warps.at],
-            outstanding=0,
             kind=kind,
         )
         return np.arange(first, first + warps.count, dtype=np.int32)

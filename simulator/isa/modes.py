@@ -7,7 +7,7 @@ flushes subnormals (.ftz), so does this one, and special values are those of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -39,15 +39,17 @@ def _add(key: str, build: Any) -> None:
         operation(key)(build)
 
 
+def _exact(odd: Callable[..., Any], direction: str, given: Sequence[Lanes]) -> Any:
+    """The exact result; rounded down, a zero sum of numbers that are not both +0 is -0."""
+    if direction == "rm" and odd in _SUMS:
+        return -odd(-given[0], *given[1:-1], -given[-1])
+    return odd(*given)
+
+
 def _f32(odd: Callable[..., Any], direction: str, flush: bool, saturate: bool) -> Callable[..., Lanes]:
     def function(*lanes: Lanes) -> Lanes:
         given = [numbers.flush_f32(one) if flush else one for one in lanes]
-        if direction == "rm" and odd in _SUMS:  # a zero sum of numbers that are not both +0 is -0
-            given = [-given[0], *given[1:-1], -given[-1]]
-            exact = -odd(*given)
-        else:
-            exact = odd(*given)
-        out = rounding.to_f32(exact, direction)
+        out = rounding.to_f32(_exact(odd, direction, given), direction)
         if flush:
             out = numbers.flush_f32(out)
         return rounding.saturate(out) if saturate else out
@@ -139,7 +141,7 @@ def _half(opcode: str, brain: bool, flush: bool, last: str, packed: bool, direct
 
     def function(*lanes: Lanes) -> Lanes:
         given = [flush_half(one) if flush else one for one in lanes]
-        return shape_half(narrow(odd(*map(widen, given)), direction), brain, flush, last)
+        return shape_half(narrow(_exact(odd, direction, [*map(widen, given)]), direction), brain, flush, last)
 
     def words(*lanes: Lanes) -> Lanes:
         out = function(*(np.ascontiguousarray(one).view("u2").reshape(-1, 2) for one in lanes))
@@ -190,16 +192,12 @@ def _of_flushed(function: Callable[..., Lanes], packed: bool) -> Any:
 # Approximations
 
 
-def _sine(function: Any) -> Any:
-    return lambda a: function(np.where(np.isinf(a), np.nan, a))
-
-
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: 1 / np.sqrt(a),
-    "sin": _sine(np.sin),
-    "cos": _sine(np.cos),
+    "sin": np.sin,
+    "cos": np.cos,
     "lg2": np.log2,
     "ex2": np.exp2,
     "tanh": np.tanh,

@@ -15,15 +15,15 @@ It is not YAML because an instruction's brackets and colons would need quotes th
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
 from simulator.litmus.program import (
     BARRIERS,
-    SCOPES,
     Access,
     Address,
     Barrier,
@@ -57,16 +57,17 @@ ORDERS = {
 }
 """The orders that PTX has for each opcode; the first is the default."""
 
-OPERATIONS = ("add", "and", "or", "xor", "min", "max", "exch", "cas")
 COMPUTATIONS = ("mov", "add", "sub", "mul", "and", "or", "xor")
-RELATIONS = ("==", "!=", "<=", ">=", "<", ">")
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<", ast.Gt: ">",
+}  # fmt: skip
+RELATIONS = tuple(_COMPARISONS.values())
 WORDS_OF_A_LOCATION = 8
 """Each location has 32 bytes."""
 
 _NAME = r"[A-Za-z_]\w*"
 _THREAD = re.compile(rf"thread ({_NAME}) on rank (\d+)(?: cluster (\d+))? block (\d+)")
 _ADDRESS = re.compile(rf"\[({_NAME})(?:\+(\d+))?\]")
-_TOKENS = re.compile(rf"\s*({_NAME}\.{_NAME}|{_NAME}(?:\+\d+)?|-?(?:0x[0-9a-fA-F]+|\d+)|[=!<>]=|[<>()])")
 _MEMBAR = {"membar.cta": "cta", "membar.gl": "gpu", "membar.sys": "sys"}
 
 
@@ -214,12 +215,10 @@ def _instruction(line: str, reading: _Reading) -> Instruction:
     head, _, rest = line.partition(" ")
     operands = _operands(rest)
     words = head.split(".")
-    if words[0] in ("ld", "st", "atom", "red"):
-        return _checked(_access(words[0], words[1:], operands, line), reading)
-    if words[0] == "multimem":
-        return _checked(_multimem(words[1:], operands, line), reading)
+    if words[0] in _FORMS:
+        return _checked(_access(head, operands, line), reading)
     if words[0] == "fence" or head in _MEMBAR:
-        return _fence(head, words, line)
+        return _fence(head, line)
     if words[0] == "bar" and len(words) == 2 and words[1] in ("sync", "arrive"):
         return _barrier(cast(Literal["sync", "arrive"], words[1]), operands, line)
     if head.startswith("cp.async.bulk"):
@@ -235,74 +234,59 @@ def _operands(text: str) -> list[str]:
     return [part.strip() for part in re.findall(r"\{[^}]*\}|[^,{]+", text) if part.strip()]
 
 
-def _access(opcode: str, words: list[str], operands: list[str], line: str, *, is_multimem: bool = False) -> Access:
-    """An access from its qualifiers and operands."""
-    rest = list(words)
-    order = _taken(rest, ("volatile", "mmio", *ORDERS["atom"], "weak"))
-    if order in ("volatile", "mmio"):
-        order, scope = _volatile(opcode, order, rest, line)
-    else:
-        scope = _taken(rest, SCOPES)
-        if is_multimem and opcode == "red" and (order == "") != (scope == ""):
-            raise ValueError(f"'{line}': multimem.red has both an order and a scope, or neither")
-        order = order or ORDERS[opcode][0]
-        if order not in ORDERS[opcode]:
-            raise ValueError(f"'{line}': {opcode} has no .{order}, it has {_listed(ORDERS[opcode])}")
-        if (order == "weak") != (scope == "") and opcode in ("ld", "st"):
-            raise ValueError(f"'{line}': a weak access has no scope, any other needs one of {_listed(SCOPES)}")
-        scope = scope or ("gpu" if order != "weak" else "")
-    operation = _taken(rest, OPERATIONS)
-    count = int((_taken(rest, ("v2", "v4")) or "v1")[1:])
-    bits = 64 if _taken(rest, ("b64", "u64")) else 32
-    _taken(rest, ("b32", "u32"))
-    if rest:
-        raise ValueError(f"'{line}': unknown qualifier .{rest[0]}")
-    if bool(operation) != (opcode in ("atom", "red") or (is_multimem and opcode == "ld")):
-        raise ValueError(
-            f"'{line}': {opcode} needs an operation such as .add"
-            if not operation
-            else f"'{line}': {opcode} has no .{operation}"
-        )
-    return _with_operands(opcode, (order, scope, operation), bits, count, operands, line, is_multimem)
+_ACCESS = re.compile(
+    r"(multimem\.)?(ld_reduce|ld|st|atom|red)(?:\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio\.relaxed\.sys))?"
+    r"(?:\.(cta|cluster|gpu|sys))?(?:\.(add|and|or|xor|min|max|exch|cas))?(?:\.v([24]))?(?:\.[bu](32|64))?"
+)
+_KINDS = (r"weak|relaxed|acquire|release|acq_rel|volatile|mmio", "cta|cluster|gpu|sys", "v[24]", "[bu](32|64)")
+"""Qualifiers in the order of _ACCESS, but for operations, which are between scopes and vectors."""
+_SCOPED = " and one of .cta .cluster .gpu .sys"
+_FORMS = {
+    "ld": f"ld.weak, .volatile, .mmio.relaxed.sys, or .relaxed or .acquire{_SCOPED}; then .v2 .v4 (not of .mmio), .b64",
+    "st": f"st.weak, .volatile, .mmio.relaxed.sys, or .relaxed or .release{_SCOPED}; then .v2 .v4 (not of .mmio), .b64",
+    "atom": "atom, perhaps .relaxed .acquire .release .acq_rel, perhaps a scope, and an operation such as .add",
+    "red": "red, perhaps .relaxed .release, perhaps a scope, and an operation such as .add",
+    "multimem": "multimem.st, or .ld_reduce or .red with .add; orders and scopes as ld and st, of .red both or none",
+}
+"""What each opcode takes, for messages."""
 
 
-def _volatile(opcode: str, order: str, rest: list[str], line: str) -> tuple[str, str]:
-    """Order and scope of .volatile and .mmio: relaxed for the whole system (8.4.1, 8.4.2)."""
-    if opcode not in ("ld", "st") or line.startswith("multimem"):
-        raise ValueError(f"'{line}': only ld and st have .{order}")
-    if order == "mmio" and {"v2", "v4"} & set(rest):
-        raise ValueError(f"'{line}': .mmio has no vectors")
-    if order == "mmio" and (_taken(rest, ("relaxed",)), _taken(rest, ("sys",))) != ("relaxed", "sys"):
-        raise ValueError(f"'{line}': write .mmio.relaxed.sys, the only form")
-    return "relaxed", "sys"
-
-
-def _with_operands(
-    opcode: str,
-    how: tuple[str, str, str],
-    bits: int,
-    count: int,
-    operands: list[str],
-    line: str,
-    is_multimem: bool,
-) -> Access:
-    order, scope, operation = how
+def _access(head: str, operands: list[str], line: str) -> Access:
+    """An access. .volatile and .mmio are relaxed for the whole system (8.4.1, 8.4.2)."""
+    is_multimem = head.startswith("multimem")
+    words = head.split(".")
+    words[1 + is_multimem :] = sorted(words[1 + is_multimem :], key=_place_of)
+    found = _ACCESS.fullmatch(".".join(words))
+    hint = f"'{line}': write {_FORMS['multimem' if is_multimem else head.split('.')[0]]}"
+    if found is None or found[2] not in (("ld_reduce", "st", "red") if is_multimem else ("ld", "st", "atom", "red")):
+        raise ValueError(hint)
+    _, word, order, scope, operation, vector, bits = found.groups(default="")
+    opcode = cast(Literal["ld", "st", "atom", "red"], "ld" if word == "ld_reduce" else word)
+    is_right = bool(operation) == (opcode in ("atom", "red") or (is_multimem and opcode == "ld"))
+    is_right &= not vector or (opcode in ("ld", "st") and order[:4] != "mmio")
+    is_right &= not (is_multimem and (operation not in ("", "add") or (opcode == "red" and bool(order) != bool(scope))))
+    if order[:4] in ("vola", "mmio"):
+        is_right &= opcode in ("ld", "st") and not is_multimem and not scope
+        order, scope = "relaxed", "sys"
+    order = order or ORDERS[opcode][0]
+    is_right &= order in ORDERS[opcode] and ((order == "weak") != bool(scope) or opcode in ("atom", "red"))
+    if not is_right:
+        raise ValueError(hint)
     wanted = {"ld": 2, "st": 2, "atom": 4 if operation == "cas" else 3, "red": 2}[opcode]
     if len(operands) != wanted:
         raise ValueError(f"'{line}': {opcode} takes {wanted} operands")
-    has_result = opcode in ("ld", "atom")
-    at = 1 if has_result else 0
-    address = _address(operands[at])
-    destinations = tuple(map(_register, _elements(operands[0], count, line))) if has_result else ()
-    values = operands[at + 1 :]
-    expected: Operand = 0
-    if operation == "cas":
-        expected = _operand(values.pop(0))
-    sources = tuple(map(_operand, _elements(values[0], count, line))) if values else ()
-    if count > 1 and opcode in ("atom", "red"):
-        raise ValueError(f"'{line}': vectors are for ld and st")
-    kind = cast(Literal["ld", "st", "atom", "red"], opcode)
-    return Access(kind, order, scope, address, bits, destinations, sources, operation, expected, is_multimem, line)
+    count, has_result = int(vector or 1), opcode in ("ld", "atom")
+    destinations = tuple(map(_register, _elements(operands.pop(0), count, line))) if has_result else ()
+    address = _address(operands.pop(0))
+    expected = _operand(operands.pop(0)) if operation == "cas" else 0
+    sources = tuple(map(_operand, _elements(operands[0], count, line))) if operands else ()
+    how = (opcode, order, scope or ("gpu" if order != "weak" else ""), address, int(bits or 32))
+    return Access(*how, destinations, sources, operation, expected, is_multimem, line)
+
+
+def _place_of(qualifier: str) -> float:
+    """Where a qualifier stands, as programs have them in any order."""
+    return next((at for at, one in enumerate(_KINDS) if re.fullmatch(one, qualifier)), 1.5)
 
 
 def _elements(text: str, count: int, line: str) -> list[str]:
@@ -312,29 +296,17 @@ def _elements(text: str, count: int, line: str) -> list[str]:
     return parts
 
 
-def _multimem(words: list[str], operands: list[str], line: str) -> Access:
-    opcode = {"ld_reduce": "ld", "st": "st", "red": "red"}.get(words[0] if words else "")
-    if opcode is None:
-        raise ValueError(f"'{line}': multimem has .ld_reduce, .st and .red")
-    access = _access(opcode, words[1:], operands, line, is_multimem=True)
-    if access.operation not in ("", "add"):
-        raise ValueError(f"'{line}': of multimem's operations, litmus programs have .add")
-    return access
-
-
-def _fence(head: str, words: list[str], line: str) -> Instruction:
+def _fence(head: str, line: str) -> Instruction:
     if head in _MEMBAR:
         return Fence("sc", _MEMBAR[head], line)
-    if words[1:2] == ["proxy"]:
-        if words[2:] not in (["alias"], ["async"]):
-            raise ValueError(f"'{line}': of the proxy fences, litmus programs have fence.proxy.alias and .async")
-        return ProxyFence("alias" if words[2] == "alias" else "async", line)
-    rest = words[1:]
-    order = _taken(rest, ("sc", "acq_rel", "acquire", "release")) or "acq_rel"
-    scope = _taken(rest, SCOPES)
-    if rest or not scope:
-        raise ValueError(f"'{line}': write fence, one of .sc .acq_rel .acquire .release, and one of {_listed(SCOPES)}")
-    return Fence(order, scope, line)
+    if found := re.fullmatch(r"fence\.proxy\.(alias|async)", head):
+        return ProxyFence("alias" if found[1] == "alias" else "async", line)
+    found = re.fullmatch(r"fence(?:\.(sc|acq_rel|acquire|release))?\.(cta|cluster|gpu|sys)", head)
+    if found is None:
+        raise ValueError(
+            f"'{line}': write fence, one of .sc .acq_rel .acquire .release,{_SCOPED}; or fence.proxy.alias, .async"
+        )
+    return Fence(found[1] or "acq_rel", found[2], line)
 
 
 def _barrier(kind: Literal["sync", "arrive"], operands: list[str], line: str) -> Barrier:
@@ -389,18 +361,6 @@ def _checked(one: Access | Instruction, reading: _Reading) -> Instruction:
     return one
 
 
-def _taken(words: list[str], wanted: Sequence[str]) -> str:
-    """Remove the first word that is wanted from the list and return it, or return ""."""
-    found = next((word for word in words if word in wanted), "")
-    if found:
-        words.remove(found)
-    return found
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(f".{word}" for word in words)
-
-
 def _address(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found[2] or 0) % 4:
@@ -429,74 +389,38 @@ def _number(text: str) -> int:
 
 
 def expression_of(text: str) -> Expression:
-    """Return the expression that a text describes: comparisons, not, and, or, parentheses. Raises ValueError."""
-    tokens: list[str] = []
-    at = 0
-    while text[at:].strip():
-        found = _TOKENS.match(text, at)
-        if found is None:
-            raise ValueError(f"'{text[at:].strip()}' is not understood in a condition")
-        tokens.append(found[1])
-        at = found.end()
-    stream = _Tokens(iter(tokens))
-    expression = _disjunction(stream)
-    if stream.next:
-        raise ValueError(f"'{stream.next}' is one word too many in a condition")
-    return expression
+    """Return the expression that a text describes: comparisons, not, and, or, parentheses, as Python has them. Raises
+    ValueError."""
+    try:
+        return _expression(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise ValueError(
+            f"'{text}' is not understood as a condition, write one such as T0.r0 == 1 and x != 2"
+        ) from None
 
 
-class _Tokens:
-    """Words of a condition, with a look at the next one ("" at the end)."""
-
-    def __init__(self, words: Iterator[str]) -> None:
-        self._words = words
-        self.next = next(words, "")
-
-    def take(self) -> str:
-        """Return the next word and go on."""
-        word, self.next = self.next, next(self._words, "")
-        return word
-
-
-def _disjunction(stream: _Tokens) -> Expression:
-    parts = [_conjunction(stream)]
-    while stream.next == "or":
-        stream.take()
-        parts.append(_conjunction(stream))
-    return parts[0] if len(parts) == 1 else Combined("or", tuple(parts))
+def _expression(one: ast.expr) -> Expression:
+    match one:
+        case ast.BoolOp():
+            operator: Literal["and", "or"] = "and" if isinstance(one.op, ast.And) else "or"
+            return Combined(operator, tuple(map(_expression, one.values)))
+        case ast.UnaryOp(op=ast.Not()):
+            return Combined("not", (_expression(one.operand),))
+        case ast.Compare(ops=[relation], comparators=[right]) if type(relation) in _COMPARISONS:
+            return Compare(_COMPARISONS[type(relation)], _value(one.left), _value(right))
+    raise ValueError(f"'{ast.unparse(one)}' is no comparison, write one of {' '.join(RELATIONS)}")
 
 
-def _conjunction(stream: _Tokens) -> Expression:
-    parts = [_single(stream)]
-    while stream.next == "and":
-        stream.take()
-        parts.append(_single(stream))
-    return parts[0] if len(parts) == 1 else Combined("and", tuple(parts))
-
-
-def _single(stream: _Tokens) -> Expression:
-    if stream.next == "not":
-        stream.take()
-        return Combined("not", (_single(stream),))
-    if stream.next == "(":
-        stream.take()
-        inner = _disjunction(stream)
-        if stream.take() != ")":
-            raise ValueError("a parenthesis of the condition is not closed")
-        return inner
-    left = _value(stream.take())
-    relation = stream.take()
-    if relation not in RELATIONS:
-        raise ValueError(f"'{relation}' is no comparison, write one of {' '.join(RELATIONS)}")
-    return Compare(relation, left, _value(stream.take()))
-
-
-def _value(word: str) -> Seen | int:
-    if re.fullmatch(rf"{_NAME}\.{_NAME}", word):
-        thread, _, register = word.partition(".")
-        return Seen(thread, register)
-    if found := re.fullmatch(rf"({_NAME})(?:\+(\d+))?", word):
-        if found[1] in ("and", "or", "not") or int(found[2] or 0) % 4:
-            raise ValueError(f"'{word}' is no register or location, write T0.r0, x, or x+4 for its second word")
-        return Seen("", found[1], int(found[2] or 0) // 4)
-    return _number(word)
+def _value(one: ast.expr) -> Seen | int:
+    match one:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return -number
+        case ast.Attribute(value=ast.Name(id=thread), attr=register):
+            return Seen(thread, register)
+        case ast.Name(id=name):
+            return Seen("", name)
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=ast.Constant(value=int(offset))) if offset % 4 == 0:
+            return Seen("", name, offset // 4)
+    raise ValueError(f"'{ast.unparse(one)}' is no register or location, write T0.r0, x, or x+4 for its second word")

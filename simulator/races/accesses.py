@@ -28,8 +28,6 @@ from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
-_LEAST_ALIKE = 8
-"""Neighbours that read one unit are entered as one if they are this many on average."""
 _MOST_HIDDEN = 8
 """Likewise lists of strong accesses that others took the place of."""
 _PARTS = {
@@ -107,33 +105,6 @@ class Accesses:
             self._read(shadow, who, each, places, mine, info, is_affine)
         return places, mine, each
 
-    def write_replicas(self, shadow: Shadow, who: Lanes, start: int, info: Info, actors: Numbers) -> bool:
-        """Check relaxed writes by neighbouring lanes from a byte of the first rank's tensor on, in the tensors of all
-        ranks, and enter them. Returns False, with nothing entered, if they need a look rank by rank."""
-        if not info.is_strong or not self._lists_are_known(shadow, who, len(actors), info):
-            return False
-        shadow.refine(info.width)
-        each, first = info.width // shadow.unit, start // shadow.unit
-        columns = slice(first, first + len(actors) * each)
-        mine = self.stamp << STAMP_SHIFT | actors
-        mine = np.repeat(mine, each) if each > 1 else mine
-        is_harmless = self._is_harmless(shadow, info)
-        kept, writes = Kept(WRITE, True), shadow.epochs(Kept(WRITE, True)).reshape(shadow.ranks, -1)[:, columns]
-        if not is_harmless or (writes != writes[:1]).any():
-            return False
-        blocks = LOW_MASK >> BLOCK_SHIFT << BLOCK_SHIFT
-        if ((writes[0] > 0) & ((writes[0] ^ mine) & blocks != 0)).any():  # hidden ones are kept unit by unit
-            return False
-        for one, epochs in shadow.kept.items():
-            if one.is_strong or self._is_known(shadow, shadow.latest.get(one, 0), who, len(actors)):
-                continue
-            latest = int(epochs.reshape(shadow.ranks, -1)[:, columns].max())
-            if latest >> STAMP_SHIFT > self._floor(shadow, who, len(actors)):
-                return False
-        writes[:] = mine
-        shadow.note(kept, self.stamp)
-        return True
-
     def _is_harmless(self, shadow: Shadow, info: Info) -> bool:
         """Return whether an access, which is noted so, races with no strong one so far."""
         if info.is_strong:
@@ -142,12 +113,6 @@ class Accesses:
             shadow.elements |= info.element
         has_copies = bool(shadow.proxies >> ASYNC_PROXY & 1)
         return info.is_strong and shadow.narrowest == SYS and shadow.is_uniform and not has_copies
-
-    def _lists_are_known(self, shadow: Shadow, who: Lanes, count: int, info: Info) -> bool:
-        """Return whether lanes know all that is kept beside, hidden ones too."""
-        shadow.proxies |= 1 << info.proxy
-        beside = {kept for kept, _, _ in (*shadow.hidden, *shadow.others)}
-        return all(self._is_known(shadow, shadow.latest.get(kept, 0), who, count) for kept in beside)
 
     def touch_pieces(
         self, shadow: Shadow, held: Held, starts: Numbers, size_bytes: int, info: Info, actors: Numbers, stamps: Numbers
@@ -523,31 +488,6 @@ class Accesses:
                 return np.array([shadow.readers(int(ranks[0]), places.start)])
         found: Numbers = shadow.readers(ranks, _units(places, np.arange(len(ranks))))
         return found
-
-    def read_words(self, shadow: Shadow, who: Lanes, offsets: Numbers, info: Info, actors: Numbers) -> bool:
-        """Enter the weak reads of a few units, each by many neighbours, if there is nothing to check."""
-        if info.is_write or info.is_strong or len(offsets) < WARP or offsets[0] != offsets[1]:
-            return False
-        shadow.refine(info.width)
-        if info.width != shadow.unit:
-            return False
-        shadow.proxies |= 1 << info.proxy
-        for kept, stamp in shadow.latest.items():
-            if kept.kind == WRITE and not self._is_known(shadow, stamp, who, len(offsets)):
-                return False
-        blocks = actors >> BLOCK_SHIFT
-        differ = (blocks[1:] != blocks[:-1]) | (offsets[1:] != offsets[:-1])
-        starts = np.concatenate([[0], np.flatnonzero(differ) + 1])
-        if len(starts) * _LEAST_ALIKE > len(offsets):
-            return False
-        ends = np.append(starts[1:], len(actors)) - 1
-        entries = _joined(self.stamp << STAMP_SHIFT | actors[starts], actors[ends], starts == ends)
-        places = offsets[starts] // shadow.unit
-        ranks = shadow.readers(actors[starts] >> RANK_SHIFT, places)
-        for rank in distinct(ranks).tolist() if len(ranks) > 1 else ranks.tolist():
-            at = np.flatnonzero(ranks == rank)
-            self._enter(shadow, who, starts[at], 1, places[at], entries[at], info, rank, False)
-        return True
 
     def _read_of(
         self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,

@@ -392,31 +392,12 @@ class Races(Listener):
         """An access to a multicast address, in all replicas."""
         shifts = np.arange(self.space.world_size) * self.space.capacity
         if event.is_affine and len(lanes) > _FEW_LANES:
-            shadow, shift = self._place(int(self.space.granules[int(index[0]) // self.space.granule_bytes]))
-            first, last = int(index[0]) - shift, int(index[-1]) - shift
-            is_one = info.is_write and not info.is_atomic and shadow.ranks == len(shifts) and last < shadow.row_bytes
-            if is_one and self.accesses.write_replicas(shadow, Lanes(run, lanes), first, info, run.actors[lanes]):
-                self._link_replicas(shadow, first, len(lanes), info, entries)
-                return
             for shift in shifts.tolist():
                 self._access_at(run, lanes, index + shift, True, info, entries)
             return
         index = (shifts[:, None] + index).ravel()
         entries = None if entries is None else np.tile(entries, (len(shifts), 1))
         self._access_at(run, np.tile(lanes, len(shifts)), index, False, info, entries, len(lanes))
-
-    def _link_replicas(self, shadow: Shadow, start: int, count: int, info: Info, entries: Numbers | None) -> None:
-        """Note what strong writes by neighbouring lanes release, in the tensors of all ranks alike."""
-        links: Any = 0
-        if entries is not None and (entries[:, 0] >= 0).any():
-            links = np.zeros(len(entries), np.int64)
-            links[entries[:, 0] >= 0] = self.order.links.add(entries[entries[:, 0] >= 0])
-            links = np.repeat(links, info.width // shadow.unit)
-            shadow.link_array()
-        if shadow.links is not None:
-            first = start // shadow.unit
-            columns = slice(first, first + count * info.width // shadow.unit)
-            shadow.links.reshape(shadow.ranks, -1)[:, columns] = links
 
     def _access_at(
         self, run: Running, lanes: Numbers, index: Numbers, is_affine: bool, info: Info, entries: Numbers | None,
@@ -485,8 +466,6 @@ class Races(Listener):
         if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
             self.last_lanes = Lanes(run, lanes)
         who = self.last_lanes
-        if not is_affine and self.accesses.read_words(shadow, who, offsets, info, actors):
-            return
         places = shadow.places(offsets, info.width, is_affine, piece)
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):

@@ -13,10 +13,6 @@ from simulator.litmus.program import Program
 from simulator.litmus.report import Column
 from simulator.trials.machine import State, machine_of
 
-MAXIMUM_SEEDS = 2000
-"""The number of seeds within which the machine shows all that it can, for each program of the project."""
-_ROUND = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -73,16 +69,3 @@ def tried(program: Program, seeds: Iterable[int], judgement: Judgement | None = 
         return Trial(found, machine_of(program).states(seeds))
     except (NotCompiled, FabricError) as error:
         return Trial(found, Counter(), str(error))
-
-
-def searched(program: Program, most: int = MAXIMUM_SEEDS) -> Trial:
-    """Return the same of seeds from 0 on, up to the first hundred by which all states were seen that can be."""
-    found = judged(program)
-    machine = machine_of(program)
-    counts: Counter[State] = Counter()
-    trial = Trial(found, counts)
-    for start in range(0, most, _ROUND):
-        counts.update(machine.states(range(start, start + _ROUND)))
-        if not trial.unseen:
-            break
-    return trial

@@ -25,7 +25,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cases.record.case import case_id  # noqa: E402
 from cases.record.record import Record  # noqa: E402
 from cases.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from reports import html  # noqa: E402
@@ -63,7 +62,7 @@ def invented() -> Iterator[Record]:
                                 made,
                                 case=case,
                                 timing=replace(timing, devices=real.timing.devices * (world_size // 4)),
-                                id=case_id(case, made.schema),
+                                id=case.id,
                                 environment=environment,
                                 request=replace(request, overrides=(f"op={op}", f"dtype={dtype}")),
                             )
@@ -74,7 +73,7 @@ def fill(folder: Path, is_in_full: bool = False) -> None:
     references = References()
     (folder / "shared").mkdir(parents=True, exist_ok=True)
     for number, made in zip(range(COUNT), invented(), strict=False):
-        text = replace(made, schema=5).to_json() if is_in_full else made.referring(references)
+        text = replace(made, schema=2).to_json() if is_in_full else made.referring(references)
         (folder / f"{number:05}.json").write_text(text, encoding="utf-8")
     for digest, text in references.texts.items():
         (folder / shared_path(digest)).write_text(text, encoding="utf-8")
@@ -91,10 +90,10 @@ def measure(folder: Path) -> None:
     print(f"\n{count} records in as many files, {size_mib:.0f} MiB")
     print(f"{'':>28} {'wall s':>8} {'CPU s':>8}")
     start, cpu_start = time.perf_counter(), time.process_time()
-    records = bundle.read([folder], is_alone=True)
+    records = bundle.read([folder])
     timed("reading the records", start, cpu_start)
     start, cpu_start = time.perf_counter(), time.process_time()
-    text = html.page(records, is_alone=True)
+    text = html.page(records)
     timed(f"the page ({len(text) / (1 << 20):.1f} MiB)", start, cpu_start)
     target = folder / "report.html"
     start, cpu_start = time.perf_counter(), children_s()

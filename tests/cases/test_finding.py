@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cases.finding import counts_of, first_failing, races_text, verdict_of
-from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json, load
+from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json
 from tests.golden import same_text
 from tests.reports.raced import LOAD, STORE, checked, finding, unchecked
-from tests.reports.synthetic import record, refused
-
-EXAMPLES = Path(__file__).parents[1] / "reports" / "examples"
+from tests.reports.synthetic import record
 
 ADVISORY = finding("advisory", assumption="vector_16")
 FORMAL = finding("formal", "an acquire")
@@ -96,7 +93,6 @@ def test_other_findings_do_not_fail_a_case() -> None:
     [
         ({"fabric": None, "status": Status.FAILED, "check": None, "reason": "x"}, "need the simulated fabric"),
         ({"fabric": record().fabric}, "need the simulated fabric"),
-        ({"schema": 4}, "belong to records from schema 5 on, not to one of 4"),
         ({"status": Status.REFUSED, "check": None, "reason": "x"}, "REFUSED can't have findings"),
     ],
 )
@@ -113,13 +109,6 @@ def test_a_case_that_failed_keeps_what_was_found_until_then() -> None:
 def test_unchecked_results_may_be_checked_for_races() -> None:
     assert not checked(check=None, reason=CHECK_WAS_OFF).verified
     assert checked(finding(), check=None).status is Status.WRONG
-
-
-def test_older_records_were_not_checked() -> None:
-    made = [load(path) for path in sorted(EXAMPLES.glob("schema[1-4]*.json"))]
-    assert [one.schema for one in made] == [1, 2, 2, 3, 4]
-    assert {one.findings for one in made} == {None}
-    assert refused().findings is None
 
 
 def test_a_kernels_assumptions_are_in_its_record() -> None:

@@ -14,17 +14,19 @@ import torch
 from cases.case import Case, Counts
 from cases.ops import collective, exchanged
 from cases.sends import ROOM, sends_of
-from kernels.all_to_all_v import push
 from kernels.catalogue import find
 from kernels.compile import executable
 from kernels.dsl.status import describe
 from kernels.spec import KernelSpec, Workspace, refuses
+from kernels.ways.push import store_chunks, store_counted
 from memory.fabric import Traits
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.kernels.launching import Launches
+
+PUSH = find("all_to_all_v/push")
 
 WORLDS = (1, 2, 3, 4, 5, 8, 16, 72)
 COUNTS = tuple(map(str, Counts))
@@ -106,7 +108,7 @@ def test_other_ops_and_unknown_counts_are_refused() -> None:
     found = refuses(find("all_to_all/push"), collective("all_to_all"), moved, traits)
     assert found is not None
     assert (found.key, found.reason) == ("counts", "all_to_all has no counts per peer, such as skewed")
-    unknown = refuses(push.SPEC, collective("all_to_all_v"), case_with("even"), traits)
+    unknown = refuses(PUSH, collective("all_to_all_v"), case_with("even"), traits)
     assert unknown is not None
     assert (unknown.key, unknown.hint) == ("counts", "give uniform, skewed, zeros")
     assert found.hint == "leave it at uniform"
@@ -136,7 +138,7 @@ def test_every_byte_is_there_and_none_beyond(
     judged: Callable[..., Any], counts: str, ranks: int, numel: int, offset: int
 ) -> None:
     case = case_with(counts, ranks, numel, seed=ranks, offset=offset)
-    found = judged(push.SPEC, case, schedule="random", seed=3)
+    found = judged(PUSH, case, schedule="random", seed=3)
     assert (found.faults, found.method, found.elements) == ((), "bytes", 2 * numel * ranks)
 
 
@@ -145,13 +147,13 @@ def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_ca
     """Its row is what an earlier launch left: 0, if there was none."""
 
     def workspaces(case: Case) -> tuple[Workspace, ...]:
-        found = push.SPEC.workspaces(case)
+        found = PUSH.workspaces(case)
         return tuple(replace(one, fill=stale) if stale and one.name == "rows" else one for one in found)
 
     stale = left.to_bytes(8, "little") if left else b""
     case = case_with("skewed", 3, 480)
-    compiled = executable(push.SPEC, case, "sm_90a", compile_cache)
-    spec = replace(push.SPEC, workspaces=workspaces)
+    compiled = executable(PUSH, case, "sm_90a", compile_cache)
+    spec = replace(PUSH, workspaces=workspaces)
     work = Launches(spec, case, [compiled, None, compiled], patience=3_000_000)
     work.run()
     assert work.errors == {}
@@ -162,19 +164,17 @@ def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_ca
 
 def with_body(defect: str, body: Callable[[Any], None]) -> KernelSpec:
     def build(case: Case) -> Any:
-        kernel = push.SPEC.build(case)
+        kernel = PUSH.build(case)
         kernel.body = body
         return kernel
 
-    files = (*push.SPEC.files, str(Path(__file__).resolve()))
-    return dataclasses.replace(push.SPEC, algorithm=f"push_{defect}", build=build, files=files)
+    files = (*PUSH.files, str(Path(__file__).resolve()))
+    return dataclasses.replace(PUSH, algorithm=f"push_{defect}", build=build, files=files)
 
 
 def sends_uniformly(frame: Any) -> None:
     """all_to_all/push's, which knows nothing of counts."""
-    from kernels.all_to_all.push import body
-
-    body(frame)
+    store_chunks(frame, each_its_own=True)
 
 
 def places_are_its_own(frame: Any) -> None:
@@ -208,7 +208,7 @@ def one_element_beyond(frame: Any) -> None:
 
     Counted.message = longer  # type: ignore[method-assign]
     try:
-        push.body(frame)
+        store_counted(frame)
     finally:
         Counted.message = whole  # type: ignore[method-assign]
 

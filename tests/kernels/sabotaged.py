@@ -5,15 +5,13 @@ Each is a KernelSpec like the right one but for its algorithm's name and what it
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cases.case import Case
-from kernels.all_reduce import multimem_one_shot, one_shot, two_shot
-from kernels.catalogue import SPECS, find
+from kernels.catalogue import SPECS, find, retuned
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
@@ -50,7 +48,7 @@ BARRIERS: dict[str, Callable[[Any], None]] = {
 
 
 PUSHED = replace(
-    two_shot.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=8, push=True, reason="small data, too"),))),
+    retuned("all_reduce/two_shot", Tuning((Step(96, 3, 8, "small data, too", push=True),))),
     algorithm="two_shot_pushed",
 )
 """No defect: two_shot as the catalogue has it for large buffers."""
@@ -59,10 +57,8 @@ PUSHED = replace(
 def _small(spec: KernelSpec) -> KernelSpec:
     """The same algorithm with three small blocks whose threads take one vector after another: a few KB of data go round
     more than once, and ranks have time to run ahead of each other."""
-    module = sys.modules[f"kernels.{spec.op}.{spec.algorithm}"]
     least = 2 if spec.algorithm == "bulk" else 1  # stages of shared memory
-    made: KernelSpec = module.spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=least, reason="small data"),)))
-    return made
+    return retuned(spec.name, Tuning((Step(96, 3, least, "small data"),)))
 
 
 KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
@@ -175,8 +171,8 @@ SABOTAGED: dict[str, KernelSpec] = {
         _with_frame(find("reduce/pull"), "for_all", _all_are_root),
         _with_frame(find("broadcast/pull"), "of_rank_0", _rank_0_is_root),
         _sabotaged(find("barrier/push"), "no_fence", _with_choices(fences=False)),
-        _sabotaged(one_shot.SPEC, "accumulates_natively", _with_choices(accumulator="native")),
-        _sabotaged(multimem_one_shot.SPEC, "no_wide_accumulator", _with_choices(accumulator="native")),
+        _sabotaged(find("all_reduce/one_shot"), "accumulates_natively", _with_choices(accumulator="native")),
+        _sabotaged(find("all_reduce/multimem_one_shot"), "no_wide_accumulator", _with_choices(accumulator="native")),
     )
 }
 """By name: "all_reduce/one_shot_no_entry_barrier" and so on. Who loses a barrier is of KERNELS, with small launches."""

@@ -26,7 +26,7 @@ from memory.pool import SymmetricPool
 from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
-from runner.case.library_program import BaselinePlan, run_baseline
+from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.golden import refused, same_text
@@ -240,7 +240,7 @@ def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool, monkey
     if wrong:
         monkeypatch.setattr(stand_in, "_collected", partial(one_wrong, stand_in._collected))
     world = ThreadWorld(2, machine=stand_in.StandInWorld(2))
-    outcomes = world.run(run_baseline, BaselinePlan(case, NVSHMEM, launches=3), NEVER_S)
+    outcomes = world.run(run_case, Plan(case, NVSHMEM, launches=3), NEVER_S)
     check = merge(case, NVSHMEM, [outcome.check for outcome in outcomes if outcome.check is not None])
     assert check.method == "bound"
     assert (check.launches, check.elements) == (3, 2 * 3 * 32)
@@ -251,14 +251,14 @@ def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool, monkey
 
 
 def test_unchecked_baselines_bring_nothing_home() -> None:
-    plan = BaselinePlan(case_of("nvshmem", world_size=2, size_bytes=64), NVSHMEM, check=False)
-    outcomes = ThreadWorld(2, machine=stand_in.StandInWorld(2)).run(run_baseline, plan, NEVER_S)
+    plan = Plan(case_of("nvshmem", world_size=2, size_bytes=64), NVSHMEM, check=False)
+    outcomes = ThreadWorld(2, machine=stand_in.StandInWorld(2)).run(run_case, plan, NEVER_S)
     assert [outcome.check for outcome in outcomes] == [None, None]
 
 
 def test_a_baseline_runs_cases_of_its_own_name_only() -> None:
     with refused():
-        BaselinePlan(dataclasses.replace(case_of("nccl"), algorithm="one_shot"), NVSHMEM)
+        Plan(dataclasses.replace(case_of("nccl"), algorithm="one_shot"), NVSHMEM)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

@@ -13,8 +13,8 @@ import pytest
 
 from cases.case import Case
 from kernels import catalogue
-from kernels.all_reduce import one_shot
 from kernels.brought import spec_at
+from kernels.catalogue import find
 from kernels.family import spec_with
 from kernels.sources import ROOT, sources_of
 from kernels.spec import KernelSpec
@@ -44,8 +44,8 @@ def elsewhere(sent: bytes) -> str:
 
 
 def test_a_module_and_a_name_are_a_spec() -> None:
-    assert spec_at("kernels.all_reduce.one_shot:SPEC") is one_shot.SPEC
-    assert str(one_shot.SPEC.origin) == "kernels.all_reduce.one_shot:SPEC"
+    found = spec_at("conf.exp.own.ring:SPEC")
+    assert (found.name, str(found.origin)) == ("all_gather/ring", "conf.exp.own.ring:SPEC")
 
 
 def test_a_file_and_a_name_are_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,20 +151,20 @@ def test_what_has_no_name_does_not_travel() -> None:
 def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> None:
     file = tmp_path / "tuned.py"
     file.write_text(
-        "from kernels.all_reduce.one_shot import spec_of\n"
+        "from kernels.ways.pull import KERNELS\n"
         "from kernels.tuning import Step, Tuning\n"
-        "TUNED = spec_of(Tuning((Step(threads=96, blocks=3, loads_in_flight=2, reason='a test'),)))\n"
+        "TUNED = KERNELS[0].retuned(Tuning((Step(threads=96, blocks=3, loads_in_flight=2, reason='a test'),)))\n"
     )
     spec = spec_at(f"{file}:TUNED")
     assert spec.name == "all_reduce/one_shot"
     assert {one.name for one in sources_of(spec.files)} == {
         "tuned.py",
-        *(one.name for one in sources_of(one_shot.SPEC.files)),
+        *(one.name for one in sources_of(find("all_reduce/one_shot").files)),
     }
 
 
 NO_PLACE = ("ring.py", ":SPEC", "ring.py:", "absent.py:SPEC", "./ring:SPEC", "./ring.txt:SPEC", "ring.py:SPEC")
-MODULES = ("nowhere.ring:SPEC", "kernels.nowhere:SPEC", "kernels.catalogue:OPS")
+MODULES = ("nowhere.ring:SPEC", "kernels.nowhere:SPEC", "kernels.catalogue:NAMES")
 CHANGED = {"send_recv/ring": "ring", "v/ring": "v/../x", "out_of_place": "out_place", "threads=96": "threads=9"}
 FAILING = (
     *("\nx = 1\nx.y\n", "raise ValueError('one\\ntwo')\n", "raise SystemExit\n", "import os\nos._exit(0)\n"),

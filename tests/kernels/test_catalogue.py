@@ -2,20 +2,16 @@ from __future__ import annotations
 
 import importlib
 
-import torch
-
-from cases.ops import COLLECTIVES, OPS, collective
-from kernels.catalogue import NAMES, SPECS, find
+from cases.ops import OPS, collective
+from kernels.catalogue import FILES, NAMES, NVSHMEM_FILES, SPECS, find
 from kernels.sources import ROOT
 from tests.golden import refused
 
 
-def test_a_name_is_the_key_the_module_and_the_algorithm() -> None:
+def test_a_name_is_the_key_and_the_op_and_the_algorithm() -> None:
     assert tuple(spec.name for spec in SPECS) == NAMES
-    assert len(set(NAMES)) == len(NAMES)
     for spec in SPECS:
         assert find(spec.name) is spec
-        assert importlib.import_module(f"kernels.{spec.op}.{spec.algorithm}").SPEC is spec
         assert spec.op in OPS
 
 
@@ -26,57 +22,16 @@ def test_an_unknown_kernel_is_told_the_near_ones() -> None:
         find("x")
 
 
-def test_an_unknown_op_is_told_the_near_ones() -> None:
-    assert collective("all_reduce").op == "all_reduce"
-    with refused():
-        collective("allreduce")
-
-
-def test_every_kernel_begins_with_its_own_file() -> None:
-    for spec in SPECS:
-        assert spec.files[0] == str(ROOT / "kernels" / spec.op / f"{spec.algorithm}.py")
-
-
-def test_every_op_means_what_its_name_says() -> None:
-    """Three ranks whose elements are their own: rank r has 10 r, 10 r + 1, .."""
-    inputs = [torch.arange(6) + 10 * rank for rank in range(3)]
-    everything = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25]
-    given = {
-        "all_reduce": [one.tolist() for one in inputs],
-        "reduce_scatter": [[2, 3], [12, 13], [22, 23]],
-        "all_gather": [everything],
-        "broadcast": [[20, 21, 22, 23, 24, 25]],
-        "reduce": None,
-        "all_to_all": [[2, 3, 12, 13, 22, 23]],
-        "all_to_all_v": [[1, 11, 21]],  # half of each buffer is room
-        "send_recv": [[0, 1, 2, 3, 4, 5]],
-        "barrier": [everything],
+def test_every_kernel_of_a_file_of_ways_is_listed_and_begins_with_that_file() -> None:
+    folder = ROOT / "kernels" / "ways"
+    made = {
+        spec.name: spec.files[0]
+        for path in folder.glob("[a-z]*.py")
+        for spec in importlib.import_module(f"kernels.ways.{path.stem}").KERNELS
     }
-    for op in COLLECTIVES:
-        found = op.outputs(inputs, 1, 2)
-        assert (found and [part.tolist() for part in found]) == given[op.op], op.op
-    assert collective("reduce").outputs(inputs, 2, 2) == inputs
+    assert made == {name: str(folder / f"{file}.py") for name, file in (FILES | NVSHMEM_FILES).items()}
 
 
-def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
-    parts = ("reduce_scatter", "all_gather", "all_to_all", "all_to_all_v")
-    whole = ("broadcast", "reduce", "send_recv")
-    assert {op.op: op.bus_factor(8) for op in COLLECTIVES} == {
-        **{"all_reduce": 1.75, "barrier": 0.0},
-        **dict.fromkeys(parts, 0.875),
-        **dict.fromkeys(whole, 1.0),
-    }
-    assert {op.op: op.counts(24, 8) for op in COLLECTIVES} == {
-        **dict.fromkeys(("all_reduce", "all_to_all", *whole), (24, 24)),
-        **{"all_to_all_v": (48, 48), "reduce_scatter": (24, 3), "all_gather": (3, 24), "barrier": (24, 192)},
-    }
-
-
-def test_in_place_is_as_in_nccl() -> None:
-    assert {op.op: op.in_place and op.in_place(24, 8, 5) for op in COLLECTIVES} == {
-        **dict.fromkeys(("all_reduce", "broadcast", "reduce"), (0, 0)),
-        **{"reduce_scatter": (0, 15), "all_gather": (15, 0)},
-        **dict.fromkeys(("all_to_all", "all_to_all_v", "send_recv", "barrier")),
-    }
+def test_kernels_are_in_place_only_where_the_op_is() -> None:
     for spec in SPECS:
         assert "in_place" not in spec.placements or collective(spec.op).in_place is not None

@@ -19,12 +19,13 @@ import pytest
 
 from cases.case import Case
 from kernels import compile as compile_module
-from kernels.all_reduce import one_shot
+from kernels.catalogue import find
 from kernels.compile import cache_key, executable, with_relative_paths
 from kernels.sources import ROOT, sources_of
 from memory.fabric import Executable
 from tests.golden import refused, same_text
 
+ONE_SHOT = find("all_reduce/one_shot")
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def case(case_of: Callable[..., Case]) -> Case:
 def warm(case: Case, tmp_path: Path) -> Path:
     """A cache folder with one good entry."""
     folder = tmp_path / "cache"
-    executable(one_shot.SPEC, case, "sm_90a", folder)
+    executable(ONE_SHOT, case, "sm_90a", folder)
     return folder
 
 
@@ -69,18 +70,18 @@ def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None
 
 
 def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> None:
-    found = executable(one_shot.SPEC, case, "sm_90a", warm)
+    found = executable(ONE_SHOT, case, "sm_90a", warm)
     assert found.name == "all_reduce/one_shot"
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
     assert {"kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(files)
-    assert set(files) <= {source.name for source in sources_of(one_shot.SPEC.files)}
+    assert set(files) <= {source.name for source in sources_of(ONE_SHOT.files)}
     assert ".loc\t" in found.ptx
     assert str(ROOT) not in found.ptx
 
 
 def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = one_shot.SPEC
+    spec = ONE_SHOT
     keys = {cache_key(spec, case, "sm_90a"), cache_key(spec, replace(case, size_bytes=64), "sm_90a")}
     assert len(keys) == 1
     keys.add(cache_key(spec, case, "sm_100a"))
@@ -103,7 +104,7 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
 ) -> None:
     edited, cache = tmp_path / "tools.py", tmp_path / "cache"
     edited.write_text("THREADS = 512\n")
-    spec = replace(one_shot.SPEC, files=(*one_shot.SPEC.files, str(edited)))
+    spec = replace(ONE_SHOT, files=(*ONE_SHOT.files, str(edited)))
     executable(spec, case_of(world_size=2), "sm_90a", cache)
     edited.write_text("THREADS = 256\n")
     with refused(RuntimeError):
@@ -135,7 +136,7 @@ def test_a_corrupt_entry_is_replaced_with_a_warning(
     assert bad != good
     path.write_text(bad)
     with caplog.at_level(logging.INFO, logger="kernels.compile"):
-        found = executable(one_shot.SPEC, case, "sm_90a", warm)
+        found = executable(ONE_SHOT, case, "sm_90a", warm)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert str(path) in warnings[0]
@@ -150,16 +151,16 @@ def test_an_entry_under_the_name_of_another_is_not_taken(
 ) -> None:
     (ours,) = warm.iterdir()
     other = replace(case, reduction="max")
-    wanted = executable(one_shot.SPEC, other, "sm_90a", warm)
+    wanted = executable(ONE_SHOT, other, "sm_90a", warm)
     (theirs,) = set(warm.iterdir()) - {ours}
-    assert wanted.digest != executable(one_shot.SPEC, case, "sm_90a", warm).digest
+    assert wanted.digest != executable(ONE_SHOT, case, "sm_90a", warm).digest
     shutil.copy(ours, theirs)
-    found = executable(one_shot.SPEC, other, "sm_90a", warm)
+    found = executable(ONE_SHOT, other, "sm_90a", warm)
     assert found == wanted
     (message,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert str(theirs) in message
     assert "another kernel, variant or version" in message
-    assert executable(one_shot.SPEC, other, "sm_90a", warm) == wanted
+    assert executable(ONE_SHOT, other, "sm_90a", warm) == wanted
     assert len(caplog.records) == 1
 
 
@@ -169,7 +170,7 @@ def test_a_cache_that_cannot_be_written_is_done_without_and_told_once(
     folder = tmp_path / "file"
     folder.write_text("in the way")
     for reduction in ("sum", "max"):
-        found = executable(one_shot.SPEC, replace(case, reduction=reduction, accumulator="native"), "sm_90a", folder)
+        found = executable(ONE_SHOT, replace(case, reduction=reduction, accumulator="native"), "sm_90a", folder)
         assert found.entry == "all_reduce_one_shot_0"
     (message,) = [record.getMessage() for record in caplog.records]
     same_text(message)
@@ -182,7 +183,7 @@ def test_threads_that_want_the_same_compile_it_once(
     found: list[Executable] = []
     with caplog.at_level(logging.INFO, logger="kernels.compile"):
         threads = [
-            threading.Thread(target=lambda: found.append(executable(one_shot.SPEC, case, "sm_90a", tmp_path)))
+            threading.Thread(target=lambda: found.append(executable(ONE_SHOT, case, "sm_90a", tmp_path)))
             for _ in range(4)
         ]
         for thread in threads:
@@ -196,11 +197,11 @@ def test_threads_that_want_the_same_compile_it_once(
 
 
 def test_a_kernel_that_does_not_compile_is_one_error(case: Case, tmp_path: Path) -> None:
-    spec = replace(one_shot.SPEC, parameters=one_shot.SPEC.parameters[:-1])
+    spec = replace(ONE_SHOT, parameters=ONE_SHOT.parameters[:-1])
     with refused(RuntimeError, r"error\[.*"):
         executable(spec, case, "sm_90a", tmp_path)
     with refused():
-        executable(one_shot.SPEC, case, "sm_80", tmp_path)  # for which the spec is not built
+        executable(ONE_SHOT, case, "sm_80", tmp_path)  # for which the spec is not built
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,7 +222,7 @@ def test_the_cache_is_made_for_its_user_alone_and_what_others_can_write_is_not_u
     cache = tmp_path / "home" / "cache"
     mask = os.umask(0)
     try:
-        executable(one_shot.SPEC, case, "sm_90a", cache)
+        executable(ONE_SHOT, case, "sm_90a", cache)
     finally:
         os.umask(mask)
     (entry,) = cache.iterdir()
@@ -232,11 +233,11 @@ def test_the_cache_is_made_for_its_user_alone_and_what_others_can_write_is_not_u
         assert entry.read_text() == good
         entry.chmod(0o666)
         with caplog.at_level(logging.INFO, logger="kernels.compile"):
-            executable(one_shot.SPEC, case, "sm_90a", cache)
+            executable(ONE_SHOT, case, "sm_90a", cache)
         assert any("other users can have written it" in record.getMessage() for record in caplog.records)
     cache.chmod(0o777)
     with refused():
-        executable(one_shot.SPEC, case, "sm_90a", cache)
+        executable(ONE_SHOT, case, "sm_90a", cache)
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -246,12 +247,12 @@ def test_an_interrupt_waits_until_the_compiler_has_returned(case: Case, tmp_path
     def interrupting(case: Case) -> object:
         for _ in range(times):
             os.kill(os.getpid(), signal.SIGINT)
-        return one_shot.SPEC.build(case)
+        return ONE_SHOT.build(case)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            executable(replace(one_shot.SPEC, build=interrupting), case, "sm_90a", tmp_path / "cache")
+            executable(replace(ONE_SHOT, build=interrupting), case, "sm_90a", tmp_path / "cache")
     finally:
         signal.signal(signal.SIGINT, before)
     (entry,) = (tmp_path / "cache").iterdir()

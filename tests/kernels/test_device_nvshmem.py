@@ -5,7 +5,6 @@ They are compiled with the bitcode of nvidia-nvshmem-cu13, which `make foreign` 
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 import symlab
 from cases.ops import collective
 from kernels.brought import spec_at
-from kernels.catalogue import NVSHMEM_NAMES
+from kernels.catalogue import NVSHMEM_FILES, retuned
 from kernels.nvshmem_bitcode import bitcode
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
@@ -94,11 +93,11 @@ def seen_behind(
     return found
 
 
-@pytest.mark.parametrize("name", NVSHMEM_NAMES)
+@pytest.mark.parametrize("name", NVSHMEM_FILES)
 def test_launches_in_a_row_are_right_whichever_rank_is_far_behind(
     name: str, fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = import_module(f"kernels.{name.replace('/', '.')}").spec_of(SMALL)
+    spec = retuned(name, SMALL)
     assert seen_behind(spec, fit_case, compiled, monkeypatch) == dict.fromkeys(range(RANKS), "right")
 
 
@@ -117,7 +116,7 @@ def test_a_reduction_by_puts_reaches_the_root_alone(
     placement: str, size_bytes: int, root: int, fit_case: FitCase, compiled: Compiled
 ) -> None:
     """Of sizes with empty slices and odd ends, at addresses that are not aligned; under the race checker."""
-    spec = import_module("kernels.reduce.nvshmem_put").spec_of(SMALL)
+    spec = retuned("reduce/nvshmem_put", SMALL)
     case = fit_case(spec, size_bytes=size_bytes, root=root, offset=1, placement=placement)
     work = Launches(spec, case, ready(compiled(spec, case, "sm_90a"), "access"), count=2)
     world = work.run(races=True, schedule="random", seed=size_bytes)
@@ -127,7 +126,7 @@ def test_a_reduction_by_puts_reaches_the_root_alone(
 @pytest.mark.parametrize("counts", ["skewed", "zeros"])
 def test_messages_of_any_counts_are_put_where_they_belong(counts: str, fit_case: FitCase, compiled: Compiled) -> None:
     """At addresses that are not aligned, and with other rows in each launch; under the race checker."""
-    spec = import_module("kernels.all_to_all_v.nvshmem_put_signal").spec_of(SMALL)
+    spec = retuned("all_to_all_v/nvshmem_put_signal", SMALL)
     case = fit_case(spec, size_bytes=606, counts=counts, offset=1)
     executable = ready(compiled(spec, case, "sm_90a"), "access")
     work = Launches(spec, case, executable, count=3, seeds=(0, 4, 2))
@@ -152,5 +151,5 @@ def test_the_experiment_runs_one_algorithm_of_each_op(cache: Path, tmp_path: Pat
     where = [f"records={tmp_path / 'records'}", f"cache_dir={cache}", "track=none"]
     assert main(["run", "+exp=device_nvshmem", *where]) == 0
     found = symlab.records(tmp_path / "records")
-    assert sorted(f"{one.case.op}/{one.case.algorithm}" for one in found) == sorted(NVSHMEM_NAMES)
+    assert sorted(f"{one.case.op}/{one.case.algorithm}" for one in found) == sorted(NVSHMEM_FILES)
     assert {str(one.status) for one in found} == {"PASSED"}, "right, and no race"

@@ -12,8 +12,8 @@ import pytest
 from cases.case import Case
 from cases.ops import collective
 from kernels import compile as compiling
-from kernels import nvshmem_bitcode
-from kernels.catalogue import ALL_SPECS, NAMES, NVSHMEM_NAMES, NVSHMEM_SPECS, SPECS, find
+from kernels import nvshmem_bitcode, shares
+from kernels.catalogue import ALL_SPECS, NAMES, NVSHMEM_FILES, NVSHMEM_SPECS, SPECS, find
 from kernels.dsl import put_shares
 from kernels.nvshmem_bitcode import FUNCTIONS, bitcode, places, refuses_function, scoped
 from kernels.spec import Workspace, refuses
@@ -126,12 +126,12 @@ def test_a_spec_names_functions_that_there_are(name: str) -> None:
 
 
 def test_the_catalogue_has_them_apart() -> None:
-    assert [spec.name for spec in NVSHMEM_SPECS] == list(NVSHMEM_NAMES)
+    assert [spec.name for spec in NVSHMEM_SPECS] == list(NVSHMEM_FILES)
     assert all(spec.nvshmem for spec in NVSHMEM_SPECS)
     assert not any(spec.nvshmem for spec in SPECS)
     assert ALL_SPECS == SPECS + NVSHMEM_SPECS
-    assert {spec.op for spec in ALL_SPECS} == {name.partition("/")[0] for name in NVSHMEM_NAMES}
-    assert len(set(NAMES) | set(NVSHMEM_NAMES)) == len(ALL_SPECS)
+    assert {spec.op for spec in ALL_SPECS} == {name.partition("/")[0] for name in NVSHMEM_FILES}
+    assert len(set(NAMES) | set(NVSHMEM_FILES)) == len(ALL_SPECS)
 
 
 def test_slices_of_a_reduction_cover_the_buffer() -> None:
@@ -142,8 +142,8 @@ def test_slices_of_a_reduction_cover_the_buffer() -> None:
         assert owners == sorted(owners)
         assert all(owners.count(rank) * 2 <= put_shares.slice_bytes(case) for rank in range(3))
         assert set(owners) <= {0, 1, 2}
-    assert put_shares.row_bytes(1) == 32
-    assert put_shares.row("sum", 20) == Workspace("sum", 48 // 4, zeroed=False)
+    assert shares.row_bytes(1) == 32
+    assert shares.rows(CASE, 20) == Workspace("scratch", 48 // 4, zeroed=False)
     assert put_shares.words(CASE, 4, rounds=2).numel == 4 * 3 * 2
 
 

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from kernels import sources
-from kernels.all_gather import bulk
-from kernels.all_reduce import lamport, one_shot, one_shot_rotated
+from kernels.catalogue import find
 from kernels.sources import ROOT, digest_of, sources_of
-from kernels.spec import KernelSpec
 from tests.golden import refused
 
 RING = """
@@ -156,40 +154,37 @@ def test_a_file_without_imports_that_can_be_read_counts_by_itself(tmp_path: Path
 LOADED = """
 import importlib, json, sys
 from cases.case import Case
-module = importlib.import_module(sys.argv[1])
 case = Case(*json.loads(sys.argv[2]))
-module.SPEC.build(case)
+(spec,) = (one for one in importlib.import_module(sys.argv[1]).KERNELS if one.name == case.name)
+spec.build(case)
 print(json.dumps([one.__file__ for name, one in sys.modules.items() if name.split(".")[0] == "kernels"]))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spec", "case"),
+    ("file", "case"),
     [
-        (lamport.SPEC, ["all_reduce", "lamport", "bfloat16", "float32", "sum", 1024, 2]),
-        (bulk.SPEC, ["all_gather", "bulk", "uint8", "none", "none", 1024, 2]),
+        ("one_way", ["all_reduce", "lamport", "bfloat16", "float32", "sum", 1024, 2]),
+        ("bulk", ["all_gather", "bulk", "uint8", "none", "none", 1024, 2]),
     ],
-    ids=lambda one: one.name if isinstance(one, KernelSpec) else "",
 )
-def test_all_that_building_a_kernel_has_imported_is_in_its_sources(spec: KernelSpec, case: list[object]) -> None:
+def test_all_that_building_a_kernel_has_imported_is_in_its_sources(file: str, case: list[object]) -> None:
     """A process that imports nothing else, and so has only what the kernel needs."""
-    module = f"kernels.{spec.name.replace('/', '.')}"
-    command = [sys.executable, "-c", LOADED, module, json.dumps(case)]
+    command = [sys.executable, "-c", LOADED, f"kernels.ways.{file}", json.dumps(case)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env={})
     loaded = {Path(file).relative_to(ROOT).as_posix() for file in json.loads(done.stdout)}
-    found = {source.name for source in sources_of(spec.files)}
-    assert {"kernels/dsl/frame.py", "kernels/dsl/arithmetic.py", module.replace(".", "/") + ".py"} <= loaded
+    found = {source.name for source in sources_of(find(f"{case[0]}/{case[1]}").files)}
+    assert {"kernels/dsl/frame.py", "kernels/dsl/arithmetic.py", f"kernels/ways/{file}.py"} <= loaded
     assert loaded <= found
 
 
 def test_kernels_differ_in_what_they_are_made_of() -> None:
     made = {
         spec.name: {source.name for source in sources_of(spec.files)}
-        for spec in (one_shot.SPEC, one_shot_rotated.SPEC, lamport.SPEC, bulk.SPEC)
+        for spec in map(find, ("all_reduce/one_shot", "all_reduce/lamport", "all_gather/bulk"))
     }
     plain = made["all_reduce/one_shot"]
-    assert made["all_reduce/one_shot_rotated"] == plain | {"kernels/all_reduce/one_shot_rotated.py"}
     inbox = {f"kernels/dsl/{name}.py" for name in ("inbox", "messages", "slots")}
     assert inbox <= made["all_reduce/lamport"]
     assert not inbox & plain
@@ -200,14 +195,14 @@ def test_kernels_differ_in_what_they_are_made_of() -> None:
 def test_every_checkout_gives_the_same_digest(tmp_path: Path) -> None:
     for name in ("kernels", "memory", "cases"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    program = "from kernels.compile import source_digest; from kernels.all_reduce import lamport as kernel"
+    program = "from kernels.compile import source_digest; from kernels.ways.one_way import KERNELS"
 
     def digest() -> str:
-        command = [sys.executable, "-c", f"{program}; print(source_digest(kernel.SPEC))"]
+        command = [sys.executable, "-c", f"{program}; print(source_digest(KERNELS[0]))"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env={})
         return done.stdout.strip()
 
-    assert digest() == digest_of(lamport.SPEC.files)
+    assert digest() == digest_of(find("all_reduce/lamport").files)
     with (tmp_path / "kernels" / "dsl" / "signals.py").open("a") as file:
         file.write("\n")
-    assert digest() != digest_of(lamport.SPEC.files)
+    assert digest() != digest_of(find("all_reduce/lamport").files)

@@ -11,9 +11,6 @@ from cases import ops
 from cases.case import Case
 from cases.refusal import Refusal
 from kernels import catalogue
-from kernels.all_reduce import ll, multimem_one_shot, one_shot, two_shot
-from kernels.reduce import pull as reduce_pull
-from kernels.reduce_scatter import pull as reduce_scatter_pull
 from kernels.spec import KernelSpec, Workspace
 from kernels.spec import refuses as refuses_for
 from memory.fabric import Traits
@@ -28,15 +25,18 @@ def refuses(spec: KernelSpec, case: Case, traits: Traits) -> str | None:
     return None if found is None else str(found)
 
 
+ONE_SHOT, TWO_SHOT, LL, MULTIMEM = (
+    catalogue.find(f"all_reduce/{name}") for name in ("one_shot", "two_shot", "ll", "multimem_one_shot")
+)
 NO_MULTICAST = replace(TRAITS, multicast=False, multicast_reason="the machine has no NVSwitch")
 
 
 def test_a_fit_case_is_not_refused(case_of: Callable[..., Case]) -> None:
     for size_bytes in (0, 1 << 20):
-        assert refuses(one_shot.SPEC, case_of("one_shot", size_bytes=size_bytes), TRAITS) is None
-    assert refuses(one_shot.SPEC, case_of("one_shot"), NO_MULTICAST) is None
-    assert refuses(two_shot.SPEC, case_of("two_shot", placement="in_place"), TRAITS) is None
-    assert refuses(multimem_one_shot.SPEC, case_of("multimem_one_shot", size_bytes=2), TRAITS) is None
+        assert refuses(ONE_SHOT, case_of("one_shot", size_bytes=size_bytes), TRAITS) is None
+    assert refuses(ONE_SHOT, case_of("one_shot"), NO_MULTICAST) is None
+    assert refuses(TWO_SHOT, case_of("two_shot", placement="in_place"), TRAITS) is None
+    assert refuses(MULTIMEM, case_of("multimem_one_shot", size_bytes=2), TRAITS) is None
 
 
 UNFIT: dict[str, list[dict[str, object]]] = {
@@ -54,7 +54,7 @@ def test_an_unfit_case_is_refused_with_its_reason(
     case_of: Callable[..., Case], key: str, changes: dict[str, object]
 ) -> None:
     case = replace(case_of("one_shot"), **changes)  # type: ignore[arg-type]
-    refusal = refuses_for(one_shot.SPEC, ops.collective("all_reduce"), case, TRAITS)
+    refusal = refuses_for(ONE_SHOT, ops.collective("all_reduce"), case, TRAITS)
     assert refusal is not None
     assert refusal.key == key
     same_text(str(refusal))
@@ -65,22 +65,22 @@ def test_a_gpu_that_cannot_hold_all_blocks_at_once_is_refused(
     case_of: Callable[..., Case], multiprocessors: int, fit: bool
 ) -> None:
     """1 MiB takes one_shot 64 blocks, each of which waits for one of every other rank. 0: simulated."""
-    reason = refuses(one_shot.SPEC, case_of("one_shot"), replace(TRAITS, multiprocessors=multiprocessors))
+    reason = refuses(ONE_SHOT, case_of("one_shot"), replace(TRAITS, multiprocessors=multiprocessors))
     assert (reason is None) == fit
     assert fit or (reason is not None and "64 blocks at once" in reason and "63 multiprocessors" in reason)
 
 
 def test_a_size_that_does_not_divide_is_refused(fit_case: Callable[..., Case]) -> None:
-    case = replace(fit_case(reduce_scatter_pull.SPEC, world_size=8), size_bytes=2 * 1001)
-    reason = refuses(reduce_scatter_pull.SPEC, case, TRAITS)
+    case = replace(fit_case(catalogue.find("reduce_scatter/pull"), world_size=8), size_bytes=2 * 1001)
+    reason = refuses(catalogue.find("reduce_scatter/pull"), case, TRAITS)
     assert reason == "reduce_scatter divides its elements evenly: 1001 are no multiple of 8 ranks"
 
 
 def test_a_message_too_large_is_refused(case_of: Callable[..., Case]) -> None:
-    most = ll.SPEC.max_size_bytes
+    most = LL.max_size_bytes
     assert most is not None
-    assert refuses(ll.SPEC, case_of("ll", size_bytes=most), TRAITS) is None
-    reason = refuses(ll.SPEC, case_of("ll", size_bytes=most + 2), TRAITS)
+    assert refuses(LL, case_of("ll", size_bytes=most), TRAITS) is None
+    reason = refuses(LL, case_of("ll", size_bytes=most + 2), TRAITS)
     limit = f"up to {most} bytes, not {most + 2}"
     assert reason == f"all_reduce/ll is for small messages: {limit}; take all_reduce/two_shot"
 
@@ -103,16 +103,18 @@ def test_what_a_refusal_of_a_size_advises_exists_and_takes_it(spec: KernelSpec, 
 
 @pytest.mark.parametrize(("root", "fit"), [(0, True), (7, True), (8, False), (-1, False)])
 def test_a_root_is_one_of_the_ranks(fit_case: Callable[..., Case], root: int, fit: bool) -> None:
-    reason = refuses(reduce_pull.SPEC, fit_case(reduce_pull.SPEC, world_size=8, root=root), TRAITS)
+    reason = refuses(
+        catalogue.find("reduce/pull"), fit_case(catalogue.find("reduce/pull"), world_size=8, root=root), TRAITS
+    )
     assert (reason is None) == fit
     assert fit or reason == f"reduce has no root {root}: give 0 to 7"
 
 
 def test_what_the_fabric_lacks_is_named(case_of: Callable[..., Case]) -> None:
     for spec, lacks in (
-        (multimem_one_shot.SPEC, {"multicast": False, "multicast_reason": "the machine has no NVSwitch"}),
-        (two_shot.SPEC, {"unmapped": "rank 0 can't reach ranks 4, 5"}),
-        (one_shot.SPEC, {"arch": "sm_80"}),
+        (MULTIMEM, {"multicast": False, "multicast_reason": "the machine has no NVSwitch"}),
+        (TWO_SHOT, {"unmapped": "rank 0 can't reach ranks 4, 5"}),
+        (ONE_SHOT, {"arch": "sm_80"}),
     ):
         same_text(str(refuses(spec, case_of(spec.algorithm), replace(TRAITS, **lacks))))  # type: ignore[arg-type]
 
@@ -120,7 +122,7 @@ def test_what_the_fabric_lacks_is_named(case_of: Callable[..., Case]) -> None:
 def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) -> None:
     """What the fabric lacks is about the fabric's keys; and the sentence is made of reason and hint."""
     op = ops.collective("all_reduce")
-    missing = refuses_for(multimem_one_shot.SPEC, op, case_of("multimem_one_shot"), NO_MULTICAST)
+    missing = refuses_for(MULTIMEM, op, case_of("multimem_one_shot"), NO_MULTICAST)
     reason = "all_reduce/multimem_one_shot needs multicast addresses, and the fabric simulator has none"
     assert missing == Refusal("fabric.multicast", reason, "the machine has no NVSwitch")
     assert str(missing) == f"{reason}: the machine has no NVSwitch"
@@ -130,7 +132,7 @@ def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) ->
         ({"multiprocessors": 3}, "sizes"),
     ]
     for change, key in changes:
-        found = refuses_for(one_shot.SPEC, op, case_of("one_shot"), replace(TRAITS, **change))  # type: ignore[arg-type]
+        found = refuses_for(ONE_SHOT, op, case_of("one_shot"), replace(TRAITS, **change))  # type: ignore[arg-type]
         assert found is not None
         assert found.key == key
     assert str(Refusal("sizes", "too many")) == "too many"
@@ -138,11 +140,11 @@ def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) ->
 
 def test_what_needs_another_ptx_makes_another_variant(case_of: Callable[..., Case]) -> None:
     case = case_of("one_shot")
-    variant = one_shot.SPEC.variant(case)
+    variant = ONE_SHOT.variant(case)
     for same in ({"size_bytes": 64}, {"seed": 3}, {"inputs": "exact"}):
-        assert one_shot.SPEC.variant(replace(case, **same)) == variant  # type: ignore[arg-type]
+        assert ONE_SHOT.variant(replace(case, **same)) == variant  # type: ignore[arg-type]
     for other in ({"world_size": 4}, {"dtype": "float16"}, {"accumulator": "native"}):
-        assert one_shot.SPEC.variant(replace(case, **other)) != variant  # type: ignore[arg-type]
+        assert ONE_SHOT.variant(replace(case, **other)) != variant  # type: ignore[arg-type]
 
 
 def test_cases_have_one_id_each(case_of: Callable[..., Case]) -> None:
@@ -172,4 +174,4 @@ def test_a_spec_with_a_value_that_means_nothing_is_refused_when_it_is_made() -> 
     for key, values in NO_VALUES.items():
         for value in values:
             with refused():
-                replace(one_shot.SPEC, **{key: value})
+                replace(ONE_SHOT, **{key: value})

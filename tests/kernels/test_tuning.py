@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,18 +11,12 @@ import pytest
 from cases import ops
 from cases.case import Case
 from kernels import catalogue
-from kernels.all_reduce import multimem_one_shot, multimem_two_shot, one_shot, two_shot
 from kernels.tuning import ANY_SIZE, Step, Tuning
 from tests.golden import refused
 from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import Launches
 
-ALGORITHMS = {
-    "one_shot": one_shot,
-    "two_shot": two_shot,
-    "multimem_one_shot": multimem_one_shot,
-    "multimem_two_shot": multimem_two_shot,
-}
+ALGORITHMS = ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")
 TABLE = Tuning(
     (
         Step(128, 2, 8, "few ranks, small", up_to_bytes=4096, up_to_ranks=2),
@@ -86,7 +79,7 @@ def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], algorithm: str) -> None:
-    spec = ALGORITHMS[algorithm].spec_of(TABLE)
+    spec = catalogue.retuned(f"all_reduce/{algorithm}", TABLE)
     small, middle, large = (case_of(algorithm, world_size=2, size_bytes=size) for size in (4096, 1 << 16, 1 << 26))
     assert [spec.launch(case).threads for case in (small, middle, large)] == [128, 256, 1024]
     busiest = 2 if algorithm.endswith("two_shot") else 1
@@ -106,7 +99,7 @@ def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(
     case_of: Callable[..., Case], world_size: int, rows: int, longest: int
 ) -> None:
     """64 vectors of 16 bytes; more ranks than 8, or one alone, pull."""
-    spec = two_shot.spec_of(Tuning((Step(128, 4, 8, "a test", push=True),)))
+    spec = catalogue.retuned("all_reduce/two_shot", Tuning((Step(128, 4, 8, "a test", push=True),)))
     case = case_of("two_shot", world_size=world_size, size_bytes=1024)
     (scratch,) = [workspace for workspace in spec.workspaces(case) if workspace.name == "scratch"]
     assert (scratch.numel, scratch.zeroed) == (max(4 * rows * longest, 4), False)
@@ -116,7 +109,7 @@ def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(
 def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -> None:
     def unroll(loads_in_flight: int, world_size: int) -> int:
         tuning = Tuning((Step(512, 1, loads_in_flight, "a test"),))
-        found: int = one_shot.spec_of(tuning).choices(case_of(world_size=world_size))["unroll"]
+        found: int = catalogue.retuned("all_reduce/one_shot", tuning).choices(case_of(world_size=world_size))["unroll"]
         return found
 
     assert [unroll(16, ranks) for ranks in (1, 2, 3, 4, 8, 9, 72)] == [8, 8, 5, 4, 2, 1, 1]
@@ -160,18 +153,19 @@ def test_trials_are_off_unless_asked_for(
     option: tuple[str, str],
     opcode: str,
 ) -> None:
-    module, case = ALGORITHMS[algorithm], case_of(algorithm, world_size=4)
-    trial = module.spec_of(Tuning(module.TUNING.steps, (option,)))
-    assert trial.variant(case) != module.SPEC.variant(case)
+    name, case = f"all_reduce/{algorithm}", case_of(algorithm, world_size=4)
+    spec = catalogue.find(name)
+    trial = catalogue.retuned(name, Tuning(catalogue.tuning_of(name).steps, (option,)))
+    assert trial.variant(case) != spec.variant(case)
     assert "=".join(option) in trial.variant(case)
     assert opcodes(compiled(trial, case, "sm_90a").ptx)[opcode] > 0
-    assert opcodes(compiled(module.SPEC, case, "sm_90a").ptx)[opcode] == 0
+    assert opcodes(compiled(spec, case, "sm_90a").ptx)[opcode] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.NAMES)
 def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
-    spec, tuning = catalogue.find(name), import_module(f"kernels.{name.replace('/', '.')}").TUNING
+    spec, tuning = catalogue.find(name), catalogue.tuning_of(name)
     kinds = [("bfloat16", "float32"), ("float8_e4m3fn", "float32")]
     if not ops.collective(spec.op).reduces:
         kinds = [("uint32", "none")] if spec.op == "barrier" else [("bfloat16", "none")]
@@ -189,5 +183,5 @@ def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled
 
 
 def test_a_step_that_spills_is_noticed(case_of: Callable[..., Case], compiled: Compiled) -> None:
-    spec = two_shot.spec_of(Tuning((Step(1024, 1, 16, "more than 64 registers hold"),)))
+    spec = catalogue.retuned("all_reduce/two_shot", Tuning((Step(1024, 1, 16, "more than 64 registers hold"),)))
     assert stack_bytes(compiled(spec, case_of("two_shot", world_size=2), "sm_90a").cubin)[0] > 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
-import re
 import subprocess
 import sys
 import tempfile
@@ -27,13 +25,10 @@ from kernels.matrix.variants import code_of
 from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from runner.interrupt import exit_code_of, interruptible, name_of
-from runner.request.compose import launcher_of
-from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, case_of, sample
-from tests.matrix.limit import Limit
+from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
 from tests.matrix.results import (
     GOOD,
     Outcome,
-    Part,
     Results,
     check_place,
     differences,
@@ -41,7 +36,7 @@ from tests.matrix.results import (
     write_digests,
     writing,
 )
-from tests.matrix.running import ENDLESS, NOT_KEPT, ROOT, by_launcher, cores, in_processes
+from tests.matrix.running import ENDLESS, ROOT, Limit, cores, in_processes
 
 SHOWN = 20
 """Cases that did not pass, of which the end shows the reasons."""
@@ -77,21 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kernel", action="append", help="only this one, such as all_reduce/one_shot; may be repeated")
     parser.add_argument("--world-size", action="append", type=int, help="only this one; may be repeated")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
-    parser.add_argument(
-        "--launcher",
-        action="append",
-        help="a launcher of Hydra's, joblib, submitit_local or submitit_slurm, or an option of it such as "
-        "hydra.launcher.n_jobs=8; may be repeated",
-    )
     parser.add_argument("--gpus", action="store_true", help="on GPUs, peer-to-peer kernels, one process a rank")
     parser.add_argument(
         "--share-gpus", action="store_true", help="with --gpus: several ranks may have the same GPU, and take turns"
-    )
-    parser.add_argument(
-        "--rows",
-        action="append",
-        help="only a part of the rows: by number, as 7 or 1-500, in the order of the matrix, or by a pattern of the "
-        "case's id, such as '*-bfloat16-*'; may be repeated",
     )
     parser.add_argument("--seconds", type=float, help="end after this time; exit code 3 if rows are left")
     parser.add_argument("--results", type=Path, help="keep what comes of each row in this file, row by row")
@@ -129,7 +112,7 @@ def _report(rows: list[Row], options: argparse.Namespace, expected: dict[str, st
             print("no row ended in this run: give it more time (--seconds)")
         return UNFINISHED if added else 1
     bad = sum(one.status not in GOOD for one in outcomes)
-    for name in idle(outcomes) if not options.rows else ():
+    for name in idle(outcomes):
         print(f"{name}: nothing passed, all was refused")
         bad += 1
     if options.proof and not bad:
@@ -140,29 +123,27 @@ def _report(rows: list[Row], options: argparse.Namespace, expected: dict[str, st
 
 
 def _found(rows: list[Row], options: argparse.Namespace, console: Console) -> tuple[dict[Row, Outcome], int]:
-    """Run rows, and return the outcomes by row, and how many this run added; with --again
-    first those that the file of results lacks, then those
-    that did not pass, and the outcomes of all that the file has."""
+    """Run rows, and return the outcomes by row, and how many this run added; with --again first those that the file of
+    results lacks, then those that did not pass, and the outcomes of all that the file has."""
     limit = Limit.after(options.seconds)
-    if options.results is None:
-        ran = {one.row: one for one in _watched(_run(rows, options, limit), len(rows), console)}
-        return ran, len(ran)
-    results = Results(options.results, _machine(options))
-    if results.is_begun and not options.again:
+    results = None if options.results is None else Results(options.results, _machine(options))
+    if results is not None and results.is_begun and not options.again:
         raise ValueError(f"{options.results} is there already (--results): give --again to go on, or another file")
-    found: dict[Row, Outcome] = {}
-    with results.adding() as part:
-        kept = {one.row: one for one in results.outcomes(rows)}
-        turns = [[row for row in rows if row not in kept], [row for row in kept if kept[row].status not in GOOD]]
-        for turn in filter(None, turns):
-            for one in _watched(_run(turn, options, limit, part), len(turn), console):
-                found[one.row] = one
-    return found | {one.row: one for one in results.outcomes(rows)}, len(found)
+    kept = {} if results is None else {one.row: one for one in results.outcomes(rows)}
+    turns = [[row for row in rows if row not in kept], [row for row in kept if kept[row].status not in GOOD]]
+    added = 0
+    for turn in filter(None, turns):
+        for outcomes in _watched(_run(turn, options, limit), len(turn), console):
+            if results is not None:
+                results.add(outcomes)
+            kept |= {one.row: one for one in outcomes}
+            added += len(outcomes)
+    return {row: kept[row] for row in rows if row in kept}, added
 
 
 def _compare_files(options: argparse.Namespace) -> int:
     """List where other files have other bits than the first, and return the exit code: 1 if one has, or has nothing."""
-    others_of = ("results", "digests", "proof", "seconds", "gpus", "share_gpus", "launcher", "rows", "again", "sample")
+    others_of = ("results", "digests", "proof", "seconds", "gpus", "share_gpus", "again", "sample")
     given = [name for name in others_of if getattr(options, name)]
     if given:
         raise ValueError(
@@ -192,11 +173,8 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         raise ValueError(f"{options.seconds:g} seconds (--seconds): give a number greater than 0")
     if options.again and options.results is None:
         raise ValueError("there is nothing to go on with (--again): give the file of results, too (--results)")
-    options.launch = launcher_of(options.launcher or ())
     if options.share_gpus and not options.gpus:
         raise ValueError("simulated ranks have no GPU to share (--share-gpus), leave it out, or give --gpus, too")
-    if options.launch is not None and options.gpus:
-        raise ValueError("a launcher spreads simulated rows (--launcher), leave it out, or --gpus")
     sizes = tuple(options.world_size or WORLD_SIZES)
     if min(sizes) < 1:
         raise ValueError(f"{min(sizes)} ranks (--world-size): give 1 or more")
@@ -215,7 +193,7 @@ def _rows(options: argparse.Namespace) -> list[Row]:
         raise ValueError(
             f"no row of the matrix has these kernels and {', '.join(map(str, sizes))} ranks (--world-size)"
         )
-    return part_of(rows, options.rows) if options.rows else rows
+    return rows
 
 
 def _in_order(names: Sequence[str]) -> tuple[KernelSpec, ...]:
@@ -224,43 +202,18 @@ def _in_order(names: Sequence[str]) -> tuple[KernelSpec, ...]:
     return tuple(spec for spec in catalogue.ALL_SPECS if spec.name in wanted)
 
 
-def part_of(rows: Sequence[Row], parts: Sequence[str]) -> list[Row]:
-    """Return the rows that one of the parts has: FIRST-LAST or a number, from 1, both included, or a pattern of ids.
-
-    Raises ValueError for a part that has none.
-    """
-    ids = [case_of(row).id for row in rows]
-    chosen: set[int] = set()
-    for part in parts:
-        numbers = re.fullmatch(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?", part, re.ASCII)
-        if numbers is not None:
-            found = set(range(int(numbers[1]) - 1, min(int(numbers[2] or numbers[1]), len(rows))))
-        else:
-            found = {number for number, id in enumerate(ids) if fnmatch.fnmatchcase(id, part)}
-        if not found:
-            raise ValueError(f"no row is in {part!r} (--rows): give numbers from 1-{len(rows)}, or a pattern of ids")
-        chosen |= found
-    return [rows[number] for number in sorted(chosen)]
-
-
-def _run(
-    rows: list[Row], options: argparse.Namespace, limit: Limit = ENDLESS, part: Part = NOT_KEPT
-) -> Iterator[list[Outcome]]:
-    if options.launch is not None:
-        with closing(by_launcher(rows, options.launch, limit, part)) as outcomes:
-            yield from outcomes
-        return
+def _run(rows: list[Row], options: argparse.Namespace, limit: Limit = ENDLESS) -> Iterator[list[Outcome]]:
     if not options.gpus:
-        yield from in_processes(rows, options.jobs, limit, part)
+        yield from in_processes(rows, options.jobs, limit)
         return
     from tests.matrix.gpus import on_gpus
 
-    with closing(on_gpus(rows, options.jobs, limit, part, options.share_gpus)) as outcomes:
+    with closing(on_gpus(rows, options.jobs, limit, options.share_gpus)) as outcomes:
         yield from outcomes
 
 
-def _watched(tasks: Iterable[list[Outcome]], count: int, console: Console) -> Iterator[Outcome]:
-    """The outcomes, with progress where somebody looks; a line a minute elsewhere."""
+def _watched(tasks: Iterable[list[Outcome]], count: int, console: Console) -> Iterator[list[Outcome]]:
+    """The outcomes of each task, with progress where somebody looks; a line a minute elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tally: Counter[str] = Counter()
     said = time.monotonic()
@@ -273,7 +226,7 @@ def _watched(tasks: Iterable[list[Outcome]], count: int, console: Console) -> It
             if not console.is_terminal and time.monotonic() - said > 60:
                 console.print(f"{tally.total()} of {count}: {text}")
                 said = time.monotonic()
-            yield from outcomes
+            yield outcomes
 
 
 def compared(outcomes: Iterable[Outcome], expected: dict[str, str]) -> list[Outcome]:

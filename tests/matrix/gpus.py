@@ -15,9 +15,8 @@ from kernels.matrix.proofs import SHARED
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
 from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal
-from tests.matrix.limit import Limit
-from tests.matrix.results import Outcome, Part
-from tests.matrix.running import ENDLESS, HEAP_BYTES, NOT_KEPT, run_rows, tasks_of
+from tests.matrix.results import Outcome
+from tests.matrix.running import ENDLESS, HEAP_BYTES, Limit, run_rows, tasks_of
 
 ARCH = "sm_90a"
 LOOK_S = 1.0
@@ -25,7 +24,7 @@ LOOK_S = 1.0
 
 
 def on_gpus(
-    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT, share_gpus: bool = False
+    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, share_gpus: bool = False
 ) -> Iterator[list[Outcome]]:
     """Run rows until the limit, one world size after the other, each in a world of its own.
 
@@ -44,7 +43,7 @@ def on_gpus(
                 for group in mine:
                     if not _is_compiled(compiler, group, limit):
                         return
-                    yield list(run_rows(group, worlds, cache_dir, limit, part))
+                    yield list(run_rows(group, worlds, cache_dir, limit))
             finally:
                 worlds.close()
 

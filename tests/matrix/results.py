@@ -1,20 +1,15 @@
 """What came of rows, in a file that outlives a run that is killed: the next run does what is missing.
 
-A file of results is JSON by lines: first the machine, then a line a row. Whoever runs rows, this process or a worker of
-it, adds each row at once to a file of its own in the folder FILE.parts; the run gathers them in FILE at its end, in one
-step, and so does the next run for one that was killed. Only a row that was being run is lost.
+A file of results is JSON by lines: first the machine, then a line a row, added as soon as its task ends; of a row's
+lines the last counts. A run that is killed loses the tasks that were running.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import lzma
-import os
-import shutil
-import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -58,25 +53,6 @@ class Result:
     sources: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Where one process adds what it finds: a file of its own in folder. Without a folder nothing is kept."""
-
-    folder: str = ""
-    machine: str = SIMULATOR
-
-    def add(self, outcome: Outcome) -> None:
-        """Add an outcome as one line, in one call. Raises ValueError naming the file if it can't be written."""
-        if not self.folder:
-            return
-        line = _line(Result(*_said(outcome), sources_of(outcome.row.name, self.machine)))
-        path = Path(self.folder) / f"{socket.gethostname()}-{os.getpid()}"
-        with writing(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                file.write(line.encode())
-
-
 @contextlib.contextmanager
 def writing(path: Path, option: str = "--results") -> Iterator[None]:
     """Within, what the system has against writing is a ValueError that names the file and the option."""
@@ -101,43 +77,21 @@ class Results:
 
     def __init__(self, path: Path, machine: str) -> None:
         """Raises ValueError for a file that is something else, or has results of another machine."""
-        self.path = path.absolute()
-        self.machine = machine
-        self._parts = self.path.with_name(f"{path.name}.parts")
+        self.path, self.machine = path, machine
         self._found: dict[str, Result] = {}
-        if self.path.exists():
-            there, found = read(self.path)
+        self.is_begun = path.exists()
+        if self.is_begun:
+            there, self._found = read(path)
             if there != machine:
                 raise ValueError(f"{path} has results of {there}, and this is {machine} (--results): give another file")
-            self._found = found
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether a run has left something, a killed one included."""
-        return self.path.exists() or self._parts.exists()
-
-    @contextlib.contextmanager
-    def adding(self) -> Iterator[Part]:
-        """Within, rows are added to the part that this yields; at the end the file has them all. Gathers first what a
-        killed run left. Raises ValueError if another run adds to the file, or the place can't be written."""
-        try:
-            self._parts.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._parts, os.O_RDONLY)
-        except OSError as error:
-            raise ValueError(f"{self.path} can't be written (--results): {error.strerror}") from None
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"another run adds to {self.path} (--results): give another file") from None
-            self._gather()
-            try:
-                yield Part(str(self._parts), self.machine)
-            finally:
-                self._gather()
-                shutil.rmtree(self._parts, ignore_errors=True)
-        finally:
-            os.close(descriptor)
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Add outcomes to the file. Raises ValueError naming it if it can't be written."""
+        made = [Result(*_said(one), sources_of(one.row.name, self.machine)) for one in outcomes]
+        head = "" if self._found else json.dumps({HEAD: self.machine}) + "\n"
+        self._found |= {one.id: one for one in made}
+        with writing(self.path), open(self.path, "a" if not head else "w", encoding="utf-8") as file:
+            file.write(head + "".join(map(_line, made)))
 
     def outcomes(self, rows: Sequence[Row]) -> list[Outcome]:
         """Return the kept outcomes of these rows, but for those that other sources had."""
@@ -148,21 +102,12 @@ class Results:
                 kept.append(Outcome(row, found.id, found.status, found.detail, found.digest))
         return kept
 
-    def _gather(self) -> None:
-        """Write the file with what the parts add to it. Parts of now stay, and are read again by the next call."""
-        for path in sorted(self._parts.iterdir()):
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n")]  # a full disk may have cut the last one
-            self._found |= {one.id: one for one in (_result(line, path) for line in whole)}
-        with writing(self.path), replacing(self.path) as beside:
-            head = json.dumps({HEAD: self.machine}) + "\n"
-            beside.write_text(head + "".join(map(_line, self._found.values())), encoding="utf-8")
-
 
 def read(path: Path) -> tuple[str, dict[str, Result]]:
     """Return the machine and the results by id of a file. Raises ValueError naming the file if it is none."""
     try:
-        head, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+        text = path.read_text(encoding="utf-8")
+        head, *lines = text[: text.rfind("\n") + 1].splitlines() or [text]  # a full disk may have cut the last one
         machine = json.loads(head)[HEAD]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         raise ValueError(f"{path} has no results of the matrix: give a file that --results wrote") from None

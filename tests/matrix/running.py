@@ -7,10 +7,9 @@ import math
 import multiprocessing
 import os
 import tempfile
-import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,12 +22,9 @@ from kernels.compile import executable
 from memory.worker_process import end_with_parent
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
-from runner.launch.tasks import NoMore, Tasks, folder_for_tasks
-from runner.request.launching import LaunchRequest
 from runner.world.world import World, WorldFailure
 from tests.matrix.cells import Cell, Row, arch_of, case_of, refusal
-from tests.matrix.limit import Limit
-from tests.matrix.results import Outcome, Part
+from tests.matrix.results import Outcome
 
 HEAP_BYTES = 1 << 26
 DEADLINE_S = 600.0
@@ -37,8 +33,30 @@ DEADLINE_S = 600.0
 LEAST_S = 0.1
 """How long a row may take whose kernel was compiled until the run's limit."""
 
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """When a run ends, by the monotonic clock, and how long it may take in all; infinity: never. Asked between rows,
+    and bounds the row that runs."""
+
+    ends_s: float = math.inf
+    whole_s: float = math.inf
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Limit:
+        """Return the limit of a run that begins now and may take that many seconds; None: it has no limit."""
+        return cls() if seconds is None else cls(time.monotonic() + seconds, seconds)
+
+    def left_s(self) -> float:
+        """Return how many seconds are left; 0 or less if a row that begins now would begin too late."""
+        return self.ends_s - time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self.left_s() <= 0
+
+
 ENDLESS = Limit()
-NOT_KEPT = Part()
 LARGEST_REPEATED_WORLD = 16
 """Up to here a cell's first row is launched again, with launches on other data between (runner/case/program.py), so
 that what a launch leaves behind is found; beyond, only of the kernels' first data type."""
@@ -51,9 +69,8 @@ def run_rows(
     world_of: Callable[[int, str], World],
     cache_dir: Path,
     limit: Limit = ENDLESS,
-    part: Part = NOT_KEPT,
 ) -> Iterator[Outcome]:
-    """Run rows one after another until the limit, and add each to the part; world_of(world_size, arch) gives a healthy
+    """Run rows one after another until the limit; world_of(world_size, arch) gives a healthy
     world. A row that the limit ends has no outcome."""
     for row in rows:
         if limit.is_over:
@@ -61,7 +78,6 @@ def run_rows(
         outcome = _outcome(row, world_of, cache_dir, limit)
         if outcome is None:
             return
-        part.add(outcome)
         yield outcome
 
 
@@ -134,55 +150,10 @@ def tasks_of(rows: Sequence[Row]) -> list[list[Row]]:
     return [list(group) for _, group in groupby(sorted(rows, key=key), key)]
 
 
-def by_launcher(
-    rows: Sequence[Row], launch: LaunchRequest, limit: Limit = ENDLESS, part: Part = NOT_KEPT
-) -> Generator[list[Outcome], None, None]:
-    """Run rows on the workers of a launcher, until the limit. Rows of a task that was lost have FAILED, with the
-    reason; the part lacks them, but for those that the worker had added before."""
-    if limit.is_over:
-        return
-    tasks, folder = tasks_of(rows), folder_for_tasks()
-    do = _Rows(tuple(map(tuple, tasks)), replace(limit, folder=str(folder)), part)
-    work = Tasks(launch, do, len(tasks), folder)
-    timer = threading.Timer(min(limit.left_s(), threading.TIMEOUT_MAX), work.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        with closing(iter(work)) as answers:
-            for answer in answers:
-                if answer.lost:
-                    yield [Outcome(row, _id_of(row), "FAILED", f"lost: {answer.lost}") for row in tasks[answer.task]]
-                elif answer.result is not None:
-                    yield answer.result
-    finally:
-        timer.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What a launcher's worker does with a task (runner.launch.tasks.Do): its rows, until the limit."""
-
-    tasks: tuple[tuple[Row, ...], ...]
-    limit: Limit = ENDLESS
-    part: Part = NOT_KEPT
-
-    def __call__(self, task: int) -> list[Outcome]:
-        if self.limit.is_over:
-            raise NoMore
-        _begin()
-        return _task(self.tasks[task], self.limit, self.part)
-
-
-def _id_of(row: Row) -> str:
-    return case_of(row).id
-
-
-def in_processes(
-    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, part: Part = NOT_KEPT
-) -> Iterator[list[Outcome]]:
+def in_processes(rows: Sequence[Row], processes: int, limit: Limit = ENDLESS) -> Iterator[list[Outcome]]:
     """Run rows on simulated worlds in so many processes, until the limit; gives the outcomes of a task after the other,
     as they end."""
-    tasks, do = tasks_of(rows), partial(_task, limit=limit, part=part)
+    tasks, do = tasks_of(rows), partial(_task, limit=limit)
     if processes == 1:
         yield from map(do, tasks)
         return
@@ -206,11 +177,11 @@ def _begin() -> None:
 _worlds = SimulatedWorlds()
 
 
-def _task(rows: Sequence[Row], limit: Limit, part: Part) -> list[Outcome]:
+def _task(rows: Sequence[Row], limit: Limit) -> list[Outcome]:
     if limit.is_over:
         return []
     with tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder:
-        return list(run_rows(rows, _worlds, Path(folder), limit, part))
+        return list(run_rows(rows, _worlds, Path(folder), limit))
 
 
 def cores() -> int:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import math
-import multiprocessing
 import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +14,16 @@ import pytest
 import tests.matrix.__main__ as matrix
 from cases.case import Case
 from kernels import catalogue
-from runner.launch.files import LaunchFiles
-from runner.request.launching import LaunchRequest
 from runner.world.world import WorldFailure
-from tests.matrix import gpus, limit, results, running
-from tests.matrix.__main__ import UNFINISHED, main, part_of
+from tests.matrix import gpus, results, running
+from tests.matrix.__main__ import UNFINISHED, main
 from tests.matrix.cells import Row, all_rows, case_of
-from tests.matrix.limit import Limit
-from tests.matrix.results import Outcome, Part, Results, differences, digests_of, read
+from tests.matrix.results import Outcome, Results, differences, digests_of, read
+from tests.matrix.running import Limit
 from tests.patience import NEVER_S
 
 LINE = ["--few", "--kernel", "barrier/peers", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
 """Few rows that take the simulator little, refused ones among them."""
-
-OVER = Limit(0.0, limit._boot())
 
 
 @pytest.fixture
@@ -54,25 +46,6 @@ def rows_of(*names: str, few: bool = True) -> list[Row]:
 
 def ids(rows: list[Row]) -> list[str]:
     return [case_of(row).id for row in rows]
-
-
-def test_parts_by_number_are_all_rows_once_and_patterns_are_of_ids() -> None:
-    rows = rows_of("send_recv/push", "barrier/peers")
-    assert part_of(rows, ["1-10"]) + part_of(rows, [f"11-{len(rows) + 5}"]) == rows
-    assert part_of(rows, ["2-2", "1-2"]) == rows[:2]
-    assert part_of(rows, ["7"]) == rows[6:7]
-    with pytest.raises(ValueError, match=r"no row is in '99999' \(--rows\)"):
-        part_of(rows, ["99999"])
-    found = part_of(rows, ["*-bfloat16-*"])
-    assert found == [row for row in rows if row.dtype == "bfloat16"]
-    assert found
-    assert part_of(rows, ["*-bfloat16-*", "1-1"]) == [rows[0], *found]
-
-
-def test_a_part_runs_its_rows_and_no_others(ran: list[str]) -> None:
-    assert main([*LINE, "--rows", "send_recv-push-float32-*"]) == 0
-    assert len(ran) == 3
-    assert all(one.startswith("send_recv-push-float32-") for one in ran)
 
 
 def test_an_interrupted_run_goes_on_with_what_is_missing(
@@ -106,7 +79,7 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(
 def test_again_repeats_what_did_not_pass_after_what_is_missing(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, every = str(tmp_path / "some.jsonl"), running._run
+    file, every, every_row = str(tmp_path / "some.jsonl"), running._run, rows_of("send_recv/push")
 
     def fails_once(row: Row, case: Any, *rest: Any) -> Outcome:
         if row.dtype == "int32":
@@ -115,7 +88,11 @@ def test_again_repeats_what_did_not_pass_after_what_is_missing(
 
     monkeypatch.setattr(running, "_run", fails_once)
     line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
-    assert main([*line, "--results", file, "--rows", "*-int32-*", "--rows", "*-float32-*"]) == 1
+    monkeypatch.setattr(
+        matrix, "_rows", lambda options: [one for one in every_row if one.dtype in ("int32", "float32")]
+    )
+    assert main([*line, "--results", file]) == 1
+    monkeypatch.setattr(matrix, "_rows", lambda options: every_row)
     monkeypatch.setattr(running, "_run", every)
     ran.clear()
     assert main([*line, "--results", file, "--again"]) == 0
@@ -165,51 +142,15 @@ def test_results_of_two_machines_have_a_file_each(
     assert "here.jsonl has results of simulator, and this is 8 x GPU (--results)" in capsys.readouterr().err
 
 
-def test_one_run_at_a_time_adds_to_a_file(tmp_path: Path) -> None:
-    one, other = (Results(tmp_path / "same.jsonl", "simulator") for _ in range(2))
-    with (
-        one.adding(),
-        pytest.raises(ValueError, match=r"another run adds to .*same\.jsonl \(--results\)"),
-        other.adding(),
-    ):
-        pass
-    with other.adding():
-        pass
-
-
-def _adds_and_is_killed(folder: str, rows: list[Row]) -> None:
-    part = Part(folder)
-    for row in rows:
-        part.add(Outcome(row, case_of(row).id, "PASSED", "", "7"))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_rows_of_a_process_that_was_killed_are_kept(tmp_path: Path) -> None:
-    """As whole lines: of one that a full disk cut, nothing is taken."""
-    rows, place = rows_of("send_recv/push")[:3], tmp_path / "some.jsonl"
-    parts = tmp_path / "some.jsonl.parts"
-    parts.mkdir()
-    process = multiprocessing.get_context("spawn").Process(target=_adds_and_is_killed, args=(str(parts), rows))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    (part,) = parts.iterdir()
-    part.write_bytes(part.read_bytes() + b'{"id": "half')
-    made = Results(place, "simulator")
-    assert made.is_begun
-    with made.adding():
-        assert [one.id for one in made.outcomes(rows)] == ids(rows)
-    assert [one.digest for one in read(place)[1].values()] == ["7"] * 3
-    assert not parts.exists()
-
-
 def test_a_line_that_is_no_result_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "odd.jsonl"
+    head = json.dumps({results.HEAD: "simulator"})
     for line in ("[]", '{"id": "a"}', '{"id": "a", "status": "FINE"}', "{"):
-        file.write_text(json.dumps({results.HEAD: "simulator"}) + f"\n{line}\n")
+        file.write_text(f"{head}\n{line}\n")
         with pytest.raises(ValueError, match=r"odd\.jsonl has a line that is no result"):
             Results(file, "simulator")
+    file.write_text(f'{head}\n{{"id": "a", "status": "PASSED"}}\n{{"id": "half')
+    assert list(read(file)[1]) == ["a"], "of a line that a full disk cut, nothing is taken"
 
 
 def test_time_that_is_over_ends_a_task_between_rows(
@@ -218,7 +159,7 @@ def test_time_that_is_over_ends_a_task_between_rows(
     """The third row sees the limit come: it is one of a task that has more."""
     file, every = tmp_path / "short.jsonl", running._run
     clock = [100.0]
-    monkeypatch.setattr(limit.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
 
     def takes(*given: Any) -> Outcome:
         clock[0] += 10
@@ -240,7 +181,7 @@ def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progres
 ) -> None:
     """Exit code 3 would have a loop go on for ever."""
     clock = [100.0]
-    monkeypatch.setattr(limit.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
 
     def never_ends(*given: Any) -> Outcome:
         clock[0] += 100
@@ -251,7 +192,7 @@ def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progres
     assert main(line) == UNFINISHED
     assert "did not end in 45 s, most of --seconds" in capsys.readouterr().out
 
-    monkeypatch.setattr(limit.Limit, "left_s", lambda self: 0.0)
+    monkeypatch.setattr(Limit, "left_s", lambda self: 0.0)
     assert main(line) == 1
     assert "no row ended in this run: give it more time (--seconds)" in capsys.readouterr().out
 
@@ -259,8 +200,7 @@ def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progres
 @pytest.mark.parametrize(
     ("option", "owner", "name"),
     [
-        ("--results", results.os, "fdopen"),
-        ("--results", results, "replacing"),
+        ("--results", results, "open"),
         ("--digests", Path, "write_text"),
         ("--proof", Path, "write_text"),
     ],
@@ -281,7 +221,7 @@ def test_a_full_disk_is_one_line(
 
     monkeypatch.setattr(matrix, "proof", lambda *given: matrix.Proof("simulator", "2026-11-24", "0123abc", {}))
     path = tmp_path / "below" / "some.json"
-    monkeypatch.setattr(owner, name, full)
+    monkeypatch.setattr(owner, name, full, raising=False)
     assert main([*LINE, option, str(path)]) == 2
     said = capsys.readouterr()
     assert f"can't be written ({option}): No space left on device" in said.err
@@ -334,43 +274,6 @@ def test_a_row_gets_the_time_that_is_left_and_one_that_the_limit_ends_has_not_fa
     found = list(running.run_rows(rows_of("send_recv/push")[:1], lambda *rest: world, Path(), Limit(whole_s=20.0)))
     assert [one.status for one in found] == outcomes
     assert given == [deadline_s]
-
-
-@pytest.mark.parametrize("boot", ["", "another"])
-def test_the_clock_of_another_machine_is_not_asked(boot: str, tmp_path: Path) -> None:
-    there = dataclasses.replace(OVER, boot=boot, folder=str(tmp_path))
-    assert OVER.is_over
-    assert there.left_s() == math.inf
-    files = LaunchFiles(tmp_path)
-    files.create("token")
-    files.stop()
-    assert there.is_over
-
-
-def test_the_limit_holds_inside_a_launchers_task(monkeypatch: pytest.MonkeyPatch, ran: list[str]) -> None:
-    """Its rows end with the limit, what is done comes back, and nothing of the rest is called lost."""
-    every = running._run
-    given: list[Limit] = []
-
-    def until_the_limit(row: Row, case: Any, *rest: Any) -> Outcome:
-        if len(ran) == 1:
-            given[0] = OVER
-        return every(row, case, *rest)
-
-    class Here:
-        def __init__(self, request: LaunchRequest, work: Any, workers: Any, *rest: Any) -> None:
-            self.error, self.is_over = None, True
-            self.returns = [type("Return", (), {"return_value": work(worker)})() for worker in workers]
-
-    given.append(Limit.after(1000.0))
-    monkeypatch.setattr(Limit, "left_s", lambda self: given[0].ends_s - (0 if given[0] is OVER else time.monotonic()))
-    monkeypatch.setattr(running, "_run", until_the_limit)
-    monkeypatch.setattr("runner.launch.tasks.Started", Here)
-    monkeypatch.setattr("runner.launch.tasks.end_joblib", lambda: None)
-    rows = rows_of("send_recv/push")
-    found = list(running.by_launcher(rows, LaunchRequest("joblib", (), {"n_jobs": 1}), given[0]))
-    assert [[one.status for one in task] for task in found] == [["PASSED"] * 2]
-    assert len(ran) == 2
 
 
 def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:

@@ -43,7 +43,7 @@ class Window:
 
 
 class StandInDriver:
-    """memory.driver.Driver for one rank: kernels are Python functions by entry, and run when they are waited for."""
+    """CudaDriver for one rank: kernels are Python functions by entry, and run when they are waited for."""
 
     device = torch.device("cpu")
     arch = "sm_90a"

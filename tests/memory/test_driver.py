@@ -101,7 +101,7 @@ driver.load(kernel)
 said(ValueError, lambda: driver.launch(kernel, ONE, GIVEN[:2]))
 said(ValueError, lambda: driver.launch(kernel, ONE, of(1, 2**32, 3)))
 said(ValueError, lambda: driver.launch(kernel, Launch(1, 32, shared_bytes=232_448), GIVEN))
-driver._arch = "sm_80"
+driver.arch = "sm_80"
 said(ValueError, lambda: driver.launch(dataclasses.replace(kernel, arch="sm_80"), Launch(4, 32, cluster=2), GIVEN))
 """,
     "a kernel without a cubin is loaded as PTX": """

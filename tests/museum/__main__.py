@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.museum.all_exhibits import EXHIBITS
 from tests.museum.ways import WAYS, Search, Shown, search
 
-README = Path(__file__).resolve().parent / "README.md"
-PLACE = re.compile(r"(<!-- exhibits -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+TABLE = Path(__file__).resolve().parent / "table.md"
 MENDED_SEEDS = 20
 """Number of seeds of each way for a mended kernel."""
 
@@ -59,36 +57,30 @@ def outcome(shown: Shown) -> Outcome:
     return Outcome(shown, searches, tuple(search(shown, way, True, MENDED_SEEDS) for way in WAYS))
 
 
-def table(found: Iterable[Outcome]) -> Iterator[str]:
-    """Yield the lines of the table."""
-    yield f"| bug | what is wrong | {' | '.join(WAYS)} | mended |"
-    yield f"| --- | --- |{' --- |' * len(WAYS)} --- |"
-    yield from (one.row for one in found)
-
-
-def included(readme: str, lines: Sequence[str]) -> str:
-    """Return the README's text with the table."""
-    assert PLACE.search(readme), "tests/museum/README.md has no place for the table"
-    return PLACE.sub(lambda match: match[1] + "\n" + "\n".join(lines) + "\n\n" + match[3], readme)
+def page(found: Iterable[Outcome]) -> str:
+    """Return the page with the table."""
+    lines = ["# How each bug was found", "", "`python -m tests.museum --write` writes this page.", ""]
+    lines += [f"| bug | what is wrong | {' | '.join(WAYS)} | mended |", f"| --- | --- |{' --- |' * len(WAYS)} --- |"]
+    return "\n".join([*lines, *(one.row for one in found), ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 if all bugs are found and all mended kernels clean, 1 if not, 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m tests.museum", description=__doc__)
     parser.add_argument("--only", default="", help="only exhibits with this in their name")
-    parser.add_argument("--readme", action="store_true", help="write the table into tests/museum/README.md")
+    parser.add_argument("--write", action="store_true", help="write tests/museum/table.md")
     options = parser.parse_args(arguments)
     chosen = [one for one in EXHIBITS if options.only in one.name]
-    if not chosen or (options.readme and options.only):
-        why = "--readme writes all, leave out --only" if chosen else f"no exhibit has '{options.only}' in its name"
+    if not chosen or (options.write and options.only):
+        why = "--write takes all, leave out --only" if chosen else f"no exhibit has '{options.only}' in its name"
         print(f"tests.museum: error: {why}", file=sys.stderr)
         return 2
     found = []
     for one in chosen:
         found.append(outcome(one))
         print(found[-1].row, flush=True)
-    if options.readme:
-        README.write_text(included(README.read_text(encoding="utf-8"), list(table(found))), encoding="utf-8")
+    if options.write:
+        TABLE.write_text(page(found), encoding="utf-8")
     return int(not all(one.is_found and one.is_clean for one in found))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.world import SimulatorOptions
 from tests.museum.exhibit import Exhibit, OwnKernel, Seen
 
 Shown = Exhibit | OwnKernel
@@ -18,15 +17,6 @@ class Way:
 
     options: Mapping[str, Any]
     seeds: int
-
-    @property
-    def is_there(self) -> bool:
-        """Whether this simulator has the options."""
-        try:
-            SimulatorOptions(**self.options)
-        except (TypeError, ValueError):
-            return False
-        return True
 
 
 WAYS: dict[str, Way] = {

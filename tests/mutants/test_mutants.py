@@ -17,11 +17,9 @@ from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.marked import included
 from tests.museum.exhibit import ARCH
-from tests.museum.ways import WAYS
 from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, Argument, argued, arguments
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
-from tests.mutants.mutant_runs import WAYS as RUN_WAYS
 from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
 from tests.mutants.searching import README, Result, again, gaps, results, table, told
@@ -29,8 +27,6 @@ from tests.patience import NEVER_S
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels that run, as they are and as mutants, in the fast tests: flags of peers, and of the switch."""
-
-checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
 
 PTX = """
 .file 1 "kernels/dsl/signals.py"
@@ -127,16 +123,10 @@ def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str
     assert compiled.changed(dropped).digest != compiled.executable.digest
 
 
-@checker
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in OWN])
 def test_our_kernels_are_clean(name: str) -> None:
     for is_patient in (False, True):
         assert Compiled(OWN[name]).outcome(None, Try("races", 0, is_patient)) == ""
-
-
-in_orders = pytest.mark.skipif(
-    not RUN_WAYS["races in orders"].is_there, reason="this simulator has no orders by block under the checker"
-)
 
 
 def test_each_mutant_of_todays_kernels_is_found_or_argued() -> None:
@@ -188,7 +178,6 @@ def test_a_result_names_its_try() -> None:
     assert try_of("") is None
 
 
-@in_orders
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in OWN if one not in pending()],
@@ -197,7 +186,6 @@ def test_mutants_are_found_by_the_recorded_tries(name: str) -> None:
     assert again(name) == []
 
 
-@in_orders
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_all_mutants_end_as_recorded(name: str) -> None:
@@ -205,7 +193,6 @@ def test_all_mutants_end_as_recorded(name: str) -> None:
     assert tuple(one.found for one in results(name)) == recorded()[name].found
 
 
-@checker
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
@@ -217,7 +204,6 @@ def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
     assert all("status" in one for one in missed)
 
 
-@checker
 def test_a_rank_that_is_behind_makes_others_wait_with_a_time_limit() -> None:
     compiled = Compiled(OWN[SAMPLE[0]])
     seen = [one.line for one in compiled.mutants if "seen = device.observe" in one.place]

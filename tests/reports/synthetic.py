@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cases.record.case import case_id
+from cases.case import Case
+from cases.documents import decoded
 from cases.record.record import (
-    SCHEMA_VERSION,
     Check,
     FabricInfo,
     LinkLimit,
     Record,
-    RecordedCase,
     RecordedEnvironment,
     RecordedRequest,
     Status,
@@ -55,7 +54,7 @@ def record(
 ) -> Record:
     """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record, see of_case."""
     library = LIBRARIES.get(algorithm, "")
-    case = RecordedCase(
+    case = Case(
         op="all_reduce",
         algorithm=algorithm,
         dtype=dtype,
@@ -102,19 +101,21 @@ def record(
     return of_case(**(fields | {"timing": made if is_timed else None} | changes))
 
 
-_PARTS = {"case": RecordedCase, "environment": RecordedEnvironment, "request": RecordedRequest}
+_PARTS: dict[str, type] = {"case": Case, "environment": RecordedEnvironment, "request": RecordedRequest}
 
 
 def of_case(**fields: Any) -> Record:
     """A record with the id that its case gives, unless fields have another. Parts may be given as JSON objects."""
-    fields |= {name: kind.read(fields[name]) for name, kind in _PARTS.items() if isinstance(fields.get(name), dict)}
-    return Record(**({"id": case_id(fields["case"], fields.get("schema", SCHEMA_VERSION))} | fields))
+    fields |= {
+        name: decoded(kind, fields[name], name) for name, kind in _PARTS.items() if isinstance(fields.get(name), dict)
+    }
+    return Record(**({"id": fields["case"].id} | fields))
 
 
 def with_case(made: Record, **changes: Any) -> Record:
     """The record with another case: changes are fields of it. The id goes with it."""
     case = replace(made.case, **changes)
-    return replace(made, case=case, id=case_id(case, made.schema))
+    return replace(made, case=case, id=case.id)
 
 
 def with_request(made: Record, **changes: Any) -> Record:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reports.__main__ import main
-from reports.accepted import ACCEPTED, PLACE, PREDICTED, changed_bundles, unaccepted
+from reports.accepted import ACCEPTED, PLACE, changed_bundles, unaccepted
 from reports.record import bundle
 from reports.record.bundle import LEVEL_NAME
 from tests.reports.audit.complete_set import records
@@ -117,21 +117,3 @@ def test_without_git_nothing_is_compared(project: Path) -> None:
     shutil.rmtree(project / ".git")
     bundle.write(records()[:-1], project / NAME)
     assert unaccepted(project) == []
-
-
-def test_a_kept_prediction_changes_only_with_a_reason(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = project / PLACE / PREDICTED
-    folder.mkdir()
-    first, second = folder / "h200-x8-all_reduce.json", folder / "h200-x8-barrier.json"
-    first.write_text('{"time_us": 4}\n', encoding="utf-8")
-    assert main(["published", "--root", str(project)]) == 0, "a first prediction is new"
-    commit(project)
-    second.write_text("{}\n", encoding="utf-8")
-    assert main(["published", "--root", str(project)]) == 0, "and so is a further one"
-    first.write_text('{"time_us": 5}\n', encoding="utf-8")
-    assert "h200-x8-all_reduce.json differs from HEAD's" in refused(project, capsys)
-    assert main(["published", "--root", str(project), "--accept", "a wrong floor"]) == 0
-    manifest = (project / PLACE / "manifest.sha256").read_text(encoding="utf-8")
-    assert f"{PREDICTED}/{first.name}" in manifest
-    first.unlink()
-    assert "h200-x8-all_reduce.json differs from HEAD's" in refused(project, capsys)

@@ -15,6 +15,7 @@ from reports.__main__ import main
 from reports.html import figures_of
 from reports.record import bundle
 from reports.table.table import json_text, plain
+from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.reports.synthetic import KIB, MIB, study
 
@@ -94,21 +95,12 @@ def test_json_has_every_case(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert {case["worlds"] for case in cases} == {2}
 
 
-@pytest.mark.parametrize("name", ["x.svg", "x.png"])
-def test_a_picture(folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["figure", str(folder), "-o", str(tmp_path / name)]) == 0
-    assert f"{name}: written" in capsys.readouterr().out
-    assert (tmp_path / name).stat().st_size > 10_000
-
-
-@pytest.mark.parametrize("kind", ["curves", "distribution", "numerics"])
-def test_a_picture_of_each_kind(
-    folder: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[tuple[int, str]] = []
-    monkeypatch.setattr("reports.figures.draw", lambda records, path, what: asked.append((len(records), what)))
-    assert main(["figure", str(folder), "--kind", kind, "-o", str(tmp_path / "x.png")]) == 0
-    assert asked == [(len(RECORDS), kind)]
+@pytest.mark.parametrize("kind", ["curves", "distribution"])
+def test_a_picture_of_each_kind(folder: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"x{'.svg' if kind == 'curves' else '.png'}"
+    assert main(["figure", str(folder), "--kind", kind, "-o", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: written\n"
+    assert path.stat().st_size > 10_000
 
 
 def test_a_report(
@@ -127,52 +119,44 @@ def test_a_report(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "line",
     [
-        (["html", "ok.json", "-o", "x.pdf"], "x.pdf: a report's name ends in .html"),
-        (["html", "ok.json", "-o", "gone/x.html"], "x.html: can't be written"),
-        (["html", "gone.json"], "gone.json: can't be read"),
-        (
-            ["figure", "ok.json", "--kind", "pie", "-o", "x.svg"],
-            "'pie' is not one of 'curves', 'distribution', 'numerics'",
-        ),
-        (["figure", "simulated.json", "--kind", "distribution", "-o", "x.svg"], "only real hardware gives one"),
-        ([], "missing command (see python -m reports --help)"),
-        (["table"], "missing argument 'RECORDS...' (see python -m reports table --help)"),
-        (["table", "gone.json"], "gone.json: can't be read"),
-        (["table", "."], ".: no records here"),
-        (["table", "bad.json"], "bad.json: not JSON"),
-        (["table", "ok.json", "--format", "pdf"], "'pdf' is not one of 'text', 'markdown', 'csv', 'json'"),
-        (["table", "ok.json", "--wide", "--format", "csv"], "--wide is for people"),
-        (["figure", "ok.json"], "missing option '-o' / '--output'"),
-        (["figure", "ok.json", "-o", "x.pdf"], "x.pdf: a picture's name ends in .svg or .png"),
-        (["figure", "simulated.json", "-o", "x.svg"], "only real hardware gives one; --kind numerics draws errors"),
-        (["bundle", "ok.json", "-o", "x.xz"], "ends in .jsonl.xz"),
-        (["bundle", "ok.json", "-o", "gone/x.jsonl.xz"], "can't be written"),
-        (["unknown"], "no such command 'unknown' (see python -m reports --help)"),
+        "html ok.json -o x.pdf",
+        "html ok.json -o gone/x.html",
+        "html gone.json",
+        "figure ok.json --kind pie -o x.svg",
+        "figure simulated.json --kind distribution -o x.svg",
+        "figure simulated.json -o x.svg",
+        "figure ok.json --kind numerics -o x.svg",
+        "figure ok.json",
+        "figure ok.json -o x.pdf",
+        "",
+        "table",
+        "table gone.json",
+        "table .",
+        "table bad.json",
+        "table ok.json --format pdf",
+        "table ok.json --wide --format csv",
+        "bundle ok.json -o x.xz",
+        "bundle ok.json -o gone/x.jsonl.xz",
+        "unknown",
     ],
 )
 def test_a_wrong_request_is_one_line(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "here"
     place.mkdir()
     monkeypatch.chdir(place)
-    if arguments != ["table", "."]:
+    if line != "table .":
         (place / "ok.json").write_text(RECORDS[0].to_json(), encoding="utf-8")
         (place / "bad.json").write_text("{", encoding="utf-8")
-        example = Path(__file__).parent / "examples" / "schema1.json"
+        example = Path(__file__).parent / "examples" / "schema8_simulated.json"
         (place / "simulated.json").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
-    assert main(arguments) == 2
+    assert main(line.split()) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert captured.err.startswith("symlab: error: ")
-    assert message in captured.err
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    same_text(captured.err)
     assert not list(place.glob("x.*"))
 
 
@@ -228,7 +212,10 @@ def test_ctrl_c_is_one_line(
     ("changes", "message"),
     [
         ({"duration_s": 10**400}, "odd.json: record.duration_s: an integer of 1329 bits; records hold up to 64"),
-        ({"environment": json.loads('{"x": ' + "[" * 900 + "]" * 900 + "}")}, "odd.json: environment.x[0][0]"),
+        (
+            {"environment": json.loads('{"host": {"x": ' + "[" * 900 + "]" * 900 + "}}")},
+            "odd.json: environment.host.x[0][0]",
+        ),
     ],
 )
 def test_an_absurd_record_is_named_in_one_line(

@@ -12,7 +12,6 @@ from cases.record.record import FabricInfo, KernelInfo, Record, Status
 from kernels.catalogue import find
 from kernels.matrix.proofs import Tally, read
 from kernels.matrix.variants import code_of, compiled, variants
-from runner.case.recorded import recorded_case
 from runner.prove import main, proof_of
 from tests.golden import refused as refused_text
 from tests.reports.synthetic import record, refused
@@ -78,7 +77,7 @@ def barrier(code: str, world_size: int = 2) -> Record:
     ran = dataclasses.replace(kernel(name="barrier/peers"), code_digest=code)
     fabric = dataclasses.replace(SIMULATED, world_size=world_size)
     made = record("one_shot", is_timed=False)
-    return dataclasses.replace(made, id=case.id, case=recorded_case(case), kernel=ran, fabric=fabric)
+    return dataclasses.replace(made, id=case.id, case=case, kernel=ran, fabric=fabric)
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 
-from memory.fabric import Argument, Executable, Launch, PeerLost, Region
+from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.isa import UnknownInstruction
 from simulator.ptx.parse import parse_kernel
@@ -221,3 +222,50 @@ def simple(
     outcome = succeed(make_world(1, **{"heap_bytes": 64 << 20, **options}), program)
     found: npt.NDArray[np.uint8] = outcome.results[0]
     return found
+
+
+def orders(seeds: int) -> list[dict[str, Any]]:
+    """Options of the fair order, and of random ones."""
+    return [{}, *({"schedule": "random", "seed": seed} for seed in range(seeds))]
+
+
+def in_orders(seeds: int) -> pytest.MarkDecorator:
+    """Run a test with `options` in the fair order, and in random ones."""
+    return pytest.mark.parametrize("options", orders(seeds), ids=["fair", *(f"seed{seed}" for seed in range(seeds))])
+
+
+STORE = "\nmad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+
+
+def stored(
+    body: str,
+    grid: int = 2,
+    block: int = 64,
+    cluster: int = 1,
+    ranks: int = 2,
+    before: str = "",
+    registers: str = "",
+    **options: Any,
+) -> list[int]:
+    """What each thread stores of %r2 (99: nothing), the same on all ranks."""
+    ptx = module(body + STORE, ["u64 out"], before, registers)
+    program = launching(ptx, grid, block, [np.full(grid * block, 99, np.uint32)], cluster=cluster)
+    results = succeed(make_world(ranks, **options), program).results
+    assert all(one == results[0] for one in results)
+    return list(results[0])
+
+
+def failed(
+    body: str,
+    grid: int = 1,
+    block: int = 64,
+    cluster: int = 1,
+    before: str = "",
+    registers: str = "",
+    **options: Any,
+) -> str:
+    """The fault or deadlock of one rank, by its kind and text."""
+    ptx = module(body, before=before, registers=registers)
+    error = run(make_world(1, **options), launching(ptx, grid, block, cluster=cluster)).error()
+    assert isinstance(error, DeviceFault | Deadlock), error
+    return f"{type(error).__name__}: {error}"

@@ -44,7 +44,7 @@ def test_help_lists_the_verbs_by_what_they_are_for(capsys: pytest.CaptureFixture
     for arguments, shown in ((["--help"], usual), (["--help", "--all"], list(VERBS.values()))):
         assert main(arguments) == 0
         said = capsys.readouterr().out
-        assert re.findall(r"^  ([a-z]+) ", said, re.M) == [verb.name for verb in shown]
+        assert re.findall(r"^  ([a-z]+)  +", said, re.M) == [verb.name for verb in shown]
         assert all(f"\n{verb.heading}:\n" in said for verb in shown)
 
 

@@ -12,7 +12,7 @@ import torch
 
 import symlab
 from memory.fabric import Argument, Executable, Launch, Place, Traits
-from symlab.launching import Shape, adapted, brought_launch, run_on_rank
+from symlab.launching import Asked, adapted, brought_launch, run_on_rank
 from symlab.simulating import Simulation
 from symlab.worlds import Launched
 from tests.golden import refused, same_text
@@ -376,12 +376,15 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
 
     world.kernels["scale"] = kernel
     work = brought_launch(
-        SCALE,
+        Asked(
+            SCALE,
+            grid=1,
+            block=2,
+            buffers={"data": torch.ones(2)},
+            arguments=["data", ("f32", 4.0), ("u32", "world_size")],
+            local=["data"],
+        ),
         2,
-        Shape(1, 2),
-        buffers={"data": torch.ones(2)},
-        arguments=["data", ("f32", 4.0), ("u32", "world_size")],
-        local=["data"],
     )
     outcomes = on_ranks(world, lambda fabric: run_on_rank(fabric, work))
     assert [one.outputs["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
@@ -392,11 +395,14 @@ def test_what_is_launched_can_be_sent_to_a_process() -> None:
     import pickle
 
     work = brought_launch(
-        SCALE,
+        Asked(
+            SCALE,
+            grid=1,
+            block=2,
+            buffers={"data": (2, torch.float32, lambda rank, ranks: torch.ones(2))},
+            arguments=lambda rank: ["data", ("f32", float(rank)), ("u32", 2)],
+        ),
         2,
-        Shape(1, 2),
-        buffers={"data": (2, torch.float32, lambda rank, ranks: torch.ones(2))},
-        arguments=lambda rank: ["data", ("f32", float(rank)), ("u32", 2)],
     )
     back = pickle.loads(pickle.dumps(work))
     assert back.arguments == work.arguments

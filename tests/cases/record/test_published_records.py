@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.case import case_id
 from cases.record.record import from_json
-from reports.accepted import PREDICTED
-from reports.record.bundle import PREDICTED_SUFFIX, line_of, record_files
+from reports.record.bundle import line_of
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 BUNDLES = sorted(PUBLISHED.glob("*/*.jsonl.xz"))
@@ -23,15 +21,9 @@ def test_each_line_is_read_and_written_again_to_the_byte(path: Path) -> None:
     assert lines
     for number, line in enumerate(lines, start=1):
         record = from_json(line, f"{path.name}, line {number}")
-        assert record.id == case_id(record.case, record.schema)
+        assert record.id == record.case.id
         assert line_of(record) == line
 
 
 def test_there_are_bundles() -> None:
     assert {path.parent.name for path in BUNDLES} >= {"h200-x2", "h200-x4"}
-
-
-def test_what_is_published_can_be_read_as_one_set() -> None:
-    """Predictions that are kept beside records are no records (they once ended symlab table reports/published)."""
-    assert {path.suffix for path in record_files(PUBLISHED)} == {".xz"}
-    assert list((PUBLISHED / PREDICTED).glob(f"*{PREDICTED_SUFFIX}"))

@@ -28,7 +28,7 @@ TIMING = Timing(
 
 
 def test_figures_are_of_the_slowest_rank_of_each_sample() -> None:
-    assert TIMING.per_iteration_us() == (4.0, 6.0, 8.0, 3.0)
+    assert TIMING.per_iteration_us == (4.0, 6.0, 8.0, 3.0)
     assert TIMING.min_us == 3.0
     assert TIMING.median_us == 5.0  # no median of a rank: these are 3 and 4.5
     assert TIMING.p95_us == TIMING.p99_us == TIMING.max_us == 8.0

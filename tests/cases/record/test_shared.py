@@ -77,7 +77,7 @@ def test_records_of_one_command_have_the_same_objects(tmp_path: Path) -> None:
     assert len({id(one.environment) for one in read}) == 1
     (tmp_path / "older").mkdir()
     for number, one in enumerate(members()):
-        text = dataclasses.replace(one, schema=5, request=REQUEST).to_json()
+        text = dataclasses.replace(one, schema=2, request=REQUEST).to_json()
         (tmp_path / "older" / f"{number}.json").write_text(text)
     older = bundle.read([tmp_path / "older"])
     assert len({id(one.environment) for one in older}) == len({id(one.request) for one in older}) == 1
@@ -168,15 +168,6 @@ def test_a_record_by_itself_has_all_of_it(tmp_path: Path) -> None:
         from_json(path.read_text())
 
 
-def test_an_earlier_schema_has_no_references() -> None:
-    older = dataclasses.replace(members()[0], schema=5)
-    assert older.referring(References()) == older.to_json()
-    odd = RecordedEnvironment.read({"shared": f"sha256:{'0' * 64}"})
-    assert from_json(dataclasses.replace(older, environment=odd).to_json()).environment == odd
-    with pytest.raises(ValueError, match="environment has the key shared, which is that of a reference"):
-        dataclasses.replace(members()[0], environment=odd)
-
-
 def test_the_same_digest_in_another_folder_does_not_help(tmp_path: Path) -> None:
     kept(tmp_path / "a", members())
     kept(tmp_path / "b", members())
@@ -230,25 +221,25 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
 @pytest.mark.parametrize("seed", range(30))
 def test_any_content_comes_back_to_the_byte(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
-    made = record(environment={"host": {"x": _value(chance)}, "odd": _value(chance)})
+    made = record(environment={"host": {"x": _value(chance)}})
     (path,) = kept(tmp_path / "folder", [made])
     bundle.write([made], tmp_path / "one.jsonl.xz")
     (packed,) = bundle.unpacked(tmp_path / "one.jsonl.xz")
     assert load(path).to_json() == packed.to_json() == made.to_json()
 
 
-def test_the_forms_of_schema_6_are_read_for_ever() -> None:
-    (path,) = (EXAMPLES / "schema6").glob("*.json")
-    whole = load(EXAMPLES / "schema6.json")
+def test_the_forms_of_today_are_read_for_ever() -> None:
+    (path,) = (EXAMPLES / "schema8").glob("*.json")
+    whole = load(EXAMPLES / "schema8_simulated.json")
     assert load(path) == whole
-    assert bundle.unpacked(EXAMPLES / "schema6.jsonl.xz") == [whole]
+    assert bundle.unpacked(EXAMPLES / "schema8.jsonl.xz") == [whole]
     assert load(path).referring(References()) == path.read_text(encoding="utf-8")
-    assert load(path).to_json() == (EXAMPLES / "schema6.json").read_text(encoding="utf-8")
+    assert load(path).to_json() == (EXAMPLES / "schema8_simulated.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path: Path) -> None:
-    """Of 150 packages: in one file, and in each record as before schema 6."""
+    """Of 150 packages: in one file, and in each record as in the published schema."""
 
     def kib_each(folder: Path, count: int) -> float:
         tracemalloc.start()
@@ -263,6 +254,6 @@ def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path: Pa
     kept(tmp_path / "now", large)
     (tmp_path / "before").mkdir()
     for one in large:
-        (tmp_path / "before" / f"{one.id}.json").write_text(dataclasses.replace(one, schema=5).to_json())
+        (tmp_path / "before" / f"{one.id}.json").write_text(dataclasses.replace(one, schema=2).to_json())
     for folder in ("now", "before"):
         assert kib_each(tmp_path / folder, 100) < 12, folder  # an environment alone takes 20

@@ -15,7 +15,7 @@ import torch
 
 from cases.case import Case
 from cases.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
-from kernels.all_reduce import one_shot
+from kernels.catalogue import find
 from kernels.dsl import arithmetic
 from kernels.dsl.arithmetic import Reduction
 from kernels.numeric import numerics
@@ -182,8 +182,8 @@ def test_floats_go_through_the_stated_instructions_only(
 ) -> None:
     """Nothing is contracted, flushed, or left to a default rounding."""
     case = case_of("one_shot", **dict(zip(("dtype", "accumulator", "reduction"), kind.split(), strict=True)))
-    found = opcodes(compiled(one_shot.SPEC, case, "sm_90a").ptx)
+    found = opcodes(compiled(find("all_reduce/one_shot"), case, "sm_90a").ptx)
     words = r"^(add|sub|mul|fma|mad|cvt|div|min|max|neg|abs|ex2|rcp)\b.*\b(b?f(16|32|64)|e4m3|e5m2)"
     assert {one for one in found if re.search(words, one)} == set(INSTRUCTIONS[kind].split())
-    alone = opcodes(compiled(one_shot.SPEC, replace(case, world_size=1), "sm_90a").ptx)
+    alone = opcodes(compiled(find("all_reduce/one_shot"), replace(case, world_size=1), "sm_90a").ptx)
     assert not [one for one in alone if re.search(words, one)], "one rank's bits are copied"

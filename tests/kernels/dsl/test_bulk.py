@@ -10,9 +10,7 @@ import pytest
 
 from cases.case import Case
 from cases.ops import collective
-from kernels.all_gather import bulk as all_gather
-from kernels.all_to_all import bulk as all_to_all
-from kernels.broadcast import bulk as broadcast
+from kernels.catalogue import find, retuned
 from kernels.dsl import bulk
 from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
@@ -22,7 +20,7 @@ from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches
 
-MODULES = {"all_gather": all_gather, "broadcast": broadcast, "all_to_all": all_to_all}
+OPS = ("all_gather", "broadcast", "all_to_all")
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 PIECE_BYTES = 96 * 16
@@ -32,7 +30,7 @@ SMALL = Tuning(
         Step(threads=96, blocks=9, loads_in_flight=3, reason="a block for each of 9 ranks"),
     )
 )
-SPECS = {op: replace(module.spec_of(SMALL), algorithm="bulk_small") for op, module in MODULES.items()}
+SPECS = {op: replace(retuned(f"{op}/bulk", SMALL), algorithm="bulk_small") for op in OPS}
 LAUNCHES = 2
 SEEDS = range(6)
 
@@ -60,10 +58,10 @@ def seen(compiled: Compiled, spec: KernelSpec, case: Case, count: int = LAUNCHES
     return work.seen()
 
 
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"])
 def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, op: str, arch: str) -> None:
-    spec = MODULES[op].SPEC
+    spec = find(f"{op}/bulk")
     ptx = compiled(spec, case_of(spec, 4, 1 << 20), arch).ptx
     found = opcodes(ptx)
     # Four stages are filled first, and then one wherever one was emptied; each piece goes to four ranks, or to one.
@@ -86,7 +84,7 @@ SHAPES = (0, 16, 2 * PIECE_BYTES + 16, 7 * PIECE_BYTES + 80)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 9, 17])
 def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
     """Few peers, more than registers hold, more than there are groups of blocks; a piece, and rounds of all stages."""
@@ -109,7 +107,7 @@ def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, wo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(("dtype", "offset"), [("uint8", 1), ("bfloat16", 5), ("float64", 1)])
 def test_elements_around_the_boundaries_are_copied_one_by_one(
     compiled: Compiled, op: str, dtype: str, offset: int
@@ -137,7 +135,7 @@ SABOTAGE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("defect", SABOTAGE)
 def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
     broken = sabotaged(SPECS[op], defect, SABOTAGE[defect], __file__)
@@ -149,7 +147,7 @@ def test_each_wait_is_missed(compiled: Compiled, op: str, defect: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 def test_the_right_kernel_is_never_accused(compiled: Compiled, op: str) -> None:
     case = case_of(SPECS[op], 3, ROUNDS[op])
     assert {seen(compiled, SPECS[op], case, schedule="random", seed=seed) for seed in SEEDS} == {"right"}
@@ -177,9 +175,9 @@ def test_a_broadcast_takes_the_roots_buffer_off_it_once(compiled: Compiled) -> N
     assert counters["accesses"]["peer_read"]["bytes"] == LAUNCHES * 2 * size // n
 
 
-@pytest.mark.parametrize("op", MODULES)
+@pytest.mark.parametrize("op", OPS)
 def test_chunks_that_begin_between_boundaries_are_refused(op: str) -> None:
-    spec = MODULES[op].SPEC
+    spec = find(f"{op}/bulk")
     traits = Traits("simulator", "sm_90a", 4, 1 << 30, True)
     for chunk_bytes, world_size in ((24, 4), (15, 4), (24, 1)):
         case = case_of(spec, world_size, chunk_bytes)
@@ -197,6 +195,6 @@ def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(
     compiled: Compiled, threads: int, stages: int
 ) -> None:
     tuning = Tuning((Step(threads=threads, blocks=2, loads_in_flight=stages, reason="too much, or too little"),))
-    spec = all_gather.spec_of(tuning)
+    spec = retuned("all_gather/bulk", tuning)
     with refused(RuntimeError, r"\.py:\d+"):
         compiled(spec, case_of(spec, 2, 4096), "sm_90a")

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from cases.case import Case
-from kernels.all_gather import ll128
-from kernels.catalogue import find
+from kernels.catalogue import find, retuned
 from kernels.dsl import slots
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
@@ -19,7 +18,7 @@ from memory.fabric import Executable
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
 
-SMALL = ll128.spec_of(Tuning((Step(threads=64, blocks=2, loads_in_flight=4, reason="small data"),)))
+SMALL = retuned("all_gather/ll128", Tuning((Step(threads=64, blocks=2, loads_in_flight=4, reason="small data"),)))
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send_recv")
 STORE = re.compile(r"st\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
 SEEDS = range(12)

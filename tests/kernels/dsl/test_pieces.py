@@ -11,11 +11,8 @@ import torch
 
 from cases.case import Case
 from cases.ops import collective
-from kernels.catalogue import find
+from kernels.catalogue import find, retuned
 from kernels.dsl import bulk, device, pieces
-from kernels.reduce import bulk as reduce
-from kernels.reduce_scatter import bulk as reduce_scatter
-from kernels.reduce_scatter import push_rounds
 from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
@@ -25,20 +22,14 @@ from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches, as_int32
 
-MODULES = {
-    "reduce_scatter/bulk": reduce_scatter,
-    "reduce/bulk": reduce,
-    "reduce_scatter/push_rounds": push_rounds,
-}
-BY_BULK = [name for name in MODULES if name.endswith("/bulk")]
+NAMES = ("reduce_scatter/bulk", "reduce/bulk", "reduce_scatter/push_rounds")
+BY_BULK = [name for name in NAMES if name.endswith("/bulk")]
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=2, reason="64 threads add, a piece has 1,024 bytes"),))
 ROUND_BYTES = 2 * 2 * 1024
 """Of two blocks with two stages each; by stores, where 32 threads add, two rounds."""
-SPECS = {
-    name: replace(module.spec_of(SMALL), algorithm=f"{module.SPEC.algorithm}_small") for name, module in MODULES.items()
-}
+SPECS = {name: replace(retuned(name, SMALL), algorithm=f"{name.partition('/')[2]}_small") for name in NAMES}
 
 
 def case_of(name: str, world_size: int, message_bytes: int, **changes: Any) -> Case:
@@ -56,7 +47,7 @@ def launches_of(compiled: Compiled, spec: KernelSpec, case: Case, count: int = 2
 @pytest.mark.parametrize("name", BY_BULK)
 @pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_100a", marks=pytest.mark.slow)])
 def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, name: str, arch: str) -> None:
-    spec = MODULES[name].SPEC
+    spec = find(name)
     ptx = compiled(spec, replace(case_of(name, 2, 64 << 20), algorithm="bulk"), arch).ptx
     found = opcodes(ptx)
     # Four stages are filled first, and then each wherever the one before it was stored.
@@ -77,7 +68,7 @@ def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcod
 def test_loads_of_a_round_are_under_way_together(compiled: Compiled) -> None:
     """Four vectors that arrived and four own ones, before the first addition."""
     ptx = compiled(
-        reduce_scatter.SPEC, replace(case_of("reduce_scatter/bulk", 2, 64 << 20), algorithm="bulk"), "sm_90a"
+        find("reduce_scatter/bulk"), replace(case_of("reduce_scatter/bulk", 2, 64 << 20), algorithm="bulk"), "sm_90a"
     ).ptx
     before = re.split(r"\sadd\S*\.f32", ptx[ptx.index("bar.warp.sync") :])[0]
     assert len(re.findall(r"ld\.global\.v4", before)) == 8
@@ -94,7 +85,7 @@ SHAPES = {
 """By ranks: less than a piece, and several rounds, the last of which not whole."""
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(9, marks=SLOW), pytest.param(34, marks=SLOW)])
 def test_they_are_right(compiled: Compiled, name: str, world_size: int) -> None:
     """Few peers, more than registers hold, more than a warp has lanes."""
@@ -108,7 +99,7 @@ def test_they_are_right(compiled: Compiled, name: str, world_size: int) -> None:
         assert work.seen() == "right", (number, work.errors)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("dtype", "offset", "placement"), [("bfloat16", 5, "in_place"), ("float64", 1, "out_of_place")]
 )
@@ -183,7 +174,7 @@ def found(compiled: Compiled, spec: KernelSpec, right: str, seed: int, **options
 
 DEFECTS = [
     pytest.param(name, defect, marks=() if name == "reduce/bulk" or defect in STORES else SLOW, id=f"{name}-{defect}")
-    for name in MODULES
+    for name in NAMES
     for defect in {**ALWAYS, **(BULK if name in BY_BULK else STORES)}
 ]
 
@@ -205,7 +196,7 @@ def test_each_wait_is_missed_by_some_order(compiled: Compiled, name: str, defect
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_right_kernel_is_never_accused(compiled: Compiled, name: str) -> None:
     for memory in ("strong", "weak"):
         assert found(compiled, SPECS[name], name, 1, races=True, memory=memory) == ("right", 0)
@@ -260,6 +251,6 @@ def test_chunks_that_begin_between_boundaries_are_refused(world_size: int, algor
 
 def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(compiled: Compiled) -> None:
     tuning = Tuning((Step(threads=1024, blocks=2, loads_in_flight=4, reason="too much"),))
-    spec = reduce.spec_of(tuning)
+    spec = retuned("reduce/bulk", tuning)
     with refused(RuntimeError, r"\.py:\d+"):
         compiled(spec, replace(case_of("reduce/bulk", 2, 4096), algorithm="bulk"), "sm_90a")

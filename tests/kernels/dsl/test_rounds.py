@@ -7,7 +7,6 @@ What holds for all kernels (results, memory, launches in a row by many seeds) is
 from __future__ import annotations
 
 import functools
-import importlib
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +20,15 @@ from kernels_sabotaged import IN_ROUNDS
 from cases.case import Case
 from cases.dtypes import DTYPES
 from cases.ops import collective
-from kernels.all_reduce import lamport
+from kernels.catalogue import find, retuned
 from kernels.dsl import slots
 from kernels.dsl.status import DATA, EXIT, PHASES, RESULT, describe
 from kernels.numeric import numerics
 from kernels.numeric.formats import same_bits
 from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
+from kernels.ways.one_way import LAMPORT, LL, one_way
+from kernels.ways.two_shot import unit_owner
 from memory.fabric import Deadlock, Executable, Traits
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused
@@ -38,8 +39,7 @@ RANKS = 3
 SMALL = Tuning((Step(threads=96, blocks=4, loads_in_flight=2, reason="small data"),))
 REDUCED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/two_shot_lamport")
 NAMES = (*IN_ROUNDS, *REDUCED)
-MODULES = {name: importlib.import_module(f"kernels.{name.replace('/', '.')}") for name in NAMES}
-SPECS = {name: module.spec_of(SMALL) for name, module in MODULES.items()}
+SPECS = {name: retuned(name, SMALL) for name in NAMES}
 SENDERS = ("broadcast/ll", "broadcast/ll128", "reduce/ll", "reduce/lamport")
 """Where some rank sends and gets no data: only grants stop it. (In send_recv data comes back around the ring, so that
 on 3 ranks none gets further ahead than its banks allow.)"""
@@ -396,8 +396,8 @@ def test_rounds_that_could_not_work_are_refused(values: tuple[int, int, int]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", OTHERS, ids=str)
 def test_other_banks_and_grants_are_right_too(queued: Callable[..., Queued], rounds: slots.Rounds) -> None:
-    name = "reduce/lamport" if rounds.is_set_back else "broadcast/ll"
-    spec = MODULES[name].spec_of(SMALL, rounds)
+    op = "reduce" if rounds.is_set_back else "broadcast"
+    spec = one_way(op, LAMPORT if rounds.is_set_back else LL, SMALL, rounds)
     assert set(outcomes(lambda: queued(spec, [600, 6, 48] * 7), SEEDS[:2])) == {"right"}
 
 
@@ -426,7 +426,7 @@ def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
             inboxes = [one for one in SPECS[name].workspaces(case) if one.name in ("inbox", "contributions", "results")]
             assert sum(4 * one.numel for one in inboxes) == wanted
     for name in REDUCED:
-        largest = fit_case(SPECS[name], world_size=72, size_bytes=lamport.SPEC.max_size_bytes)
+        largest = fit_case(SPECS[name], world_size=72, size_bytes=find("all_reduce/lamport").max_size_bytes)
         assert sum(4 * one.numel for one in SPECS[name].workspaces(largest)) < 200 << 20
 
 
@@ -470,7 +470,7 @@ def test_small_messages_leave_the_last_threads_to_the_signals(fit_case: FitCase,
     for world_size in (2, 3, 8, 72):
         for threads in (96, 128, 192):
             step = Step(threads=threads, blocks=128, loads_in_flight=1, reason="small blocks")
-            spec = MODULES[name].spec_of(Tuning((step,)))
+            spec = retuned(name, Tuning((step,)))
             case = fit_case(spec, world_size=world_size, size_bytes=size_bytes)
             units = slots.units(case)
             sent = -(-units // world_size) if name.endswith("two_shot_lamport") else units
@@ -503,7 +503,7 @@ def test_an_inbox_begins_with_negative_zeros(itemsize: int) -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 def test_slices_have_whole_units_but_for_the_last(fit_case: FitCase, world_size: int, numel: int) -> None:
     case = replace(fit_case(SPECS[REDUCED[2]], world_size=world_size), size_bytes=2 * numel)
-    owner = MODULES[REDUCED[2]].owner(case, 0)
+    owner = unit_owner(case, 0)
     assert owner.shape == (numel,)
     assert bool((owner[1:] >= owner[:-1]).all())
     counts = torch.bincount(owner[::8], minlength=world_size)

@@ -11,7 +11,7 @@ import torch
 from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from cases.case import Case
-from kernels.all_reduce import one_shot, two_shot
+from kernels.catalogue import retuned
 from kernels.dsl.status import STATUS_WORDS, describe
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
@@ -170,12 +170,12 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     ],
     ids=lambda one: one.reason if isinstance(one, Step) else "-".join(one.values()),
 )
-@pytest.mark.parametrize("module", [one_shot, two_shot], ids=["one_shot", "two_shot"])
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot"])
 def test_any_grid_and_block_gives_the_sum(
-    case_of: Callable[..., Case], compiled: Compiled, module: Any, step: Step, options: dict[str, str]
+    case_of: Callable[..., Case], compiled: Compiled, algorithm: str, step: Step, options: dict[str, str]
 ) -> None:
-    spec = module.spec_of(Tuning((step,), tuple(options.items())))
-    vectors = step.threads * step.blocks * (RANKS if module is two_shot else 1)
+    spec = retuned(f"all_reduce/{algorithm}", Tuning((step,), tuple(options.items())))
+    vectors = step.threads * step.blocks * (RANKS if algorithm == "two_shot" else 1)
     case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)
     assert spec.launch(case).blocks == step.blocks
     ones = torch.ones(case.numel, dtype=torch.bfloat16)

@@ -108,5 +108,5 @@ def test_the_committed_codes_have_every_kernel_and_its_variants() -> None:
 def test_a_kernel_compiles_to_its_committed_code(tmp_path: Path) -> None:
     assert variants.code_of(PEERS, tmp_path) == codes.codes()[PEERS.name]
     liar = dataclasses.replace(find("barrier/multimem"), op="barrier", algorithm="peers")
-    other = variants.code_from(variants.compiled(liar, variants.variants(find("barrier/multimem")), tmp_path))
+    other = variants.code_from(variants.compiled(liar, variants.variants(find("barrier/multimem")), tmp_path / "liars"))
     assert other.code != codes.codes()[PEERS.name].code

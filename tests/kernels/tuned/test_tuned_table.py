@@ -11,9 +11,7 @@ import pytest
 
 from cases.case import Case
 from kernels.tuned.table import (
-    INSTRUCTIONS,
     MAX_BYTES,
-    MICROSECONDS,
     Entry,
     Figure,
     Guess,
@@ -55,7 +53,7 @@ SMALL = entry("lamport@t128b4l8", 4096, 512, 8191)
 GUESSES = (Guess("two_shot@t512b64l8p", 3.25), Guess("two_shot@t512b32l8", 3.5))
 RANKED = Searched(3, 0, 1, "model", 4.5, "h200, sha256:00", 90, GUESSES)
 LARGE = entry("two_shot@t512b64l8p", 1 << 24, 8192, 1 << 25, searched=RANKED)
-TABLE = Table(H200, "sm_90a", MICROSECONDS, {"date": "2026-11-22"}, (SMALL, LARGE))
+TABLE = Table(H200, "sm_90a", {"date": "2026-11-22"}, (SMALL, LARGE))
 
 
 def case(size_bytes: int, **changes: Any) -> Case:
@@ -111,7 +109,7 @@ def test_a_choice_for_other_counts_says_that_uniform_ones_were_searched() -> Non
 
 def test_a_nearer_world_comes_before_a_nearer_size() -> None:
     four = entry("ll@t128b4l8", 1024, 512, 2047, ranks=4)
-    table = Table(H200, "sm_90a", MICROSECONDS, {}, (SMALL, LARGE, four))
+    table = Table(H200, "sm_90a", {}, (SMALL, LARGE, four))
     assert chosen(1 << 17, table=table, world_size=4)[0] == "ll@t128b4l8"
     assert chosen(4096, table=table, world_size=2)[0] == "lamport@t128b4l8"
 
@@ -119,7 +117,7 @@ def test_a_nearer_world_comes_before_a_nearer_size() -> None:
 def test_no_entry_is_one_line() -> None:
     with refused():
         TABLE.choice(Case("broadcast", "best", "bfloat16", "none", "none", 4096, 4), "sm_90a", H200)
-    integers = Table(H200, "sm_90a", MICROSECONDS, {}, (SMALL,))
+    integers = Table(H200, "sm_90a", {}, (SMALL,))
     with refused():
         chosen(4096, table=integers, dtype="int32", accumulator="native")
 
@@ -129,17 +127,14 @@ def test_a_file_gives_the_same_table(tmp_path: Path) -> None:
     path.write_text(TABLE.text())
     found = read(path)
     assert found.entries == TABLE.entries
-    assert (found.gpu, found.arch, found.unit, found.is_simulated) == (H200, "sm_90a", MICROSECONDS, False)
+    assert (found.gpu, found.arch) == (H200, "sm_90a")
     assert found.digest == digest_of(TABLE.text())
     assert tables_in(tmp_path) == (path,)
     assert place_for(H200, tmp_path) == path
 
 
-def test_the_unit_of_simulated_figures_is_said(tmp_path: Path) -> None:
-    document = Table("simulated", "sm_90a", INSTRUCTIONS, {}, (SMALL,)).document()
-    assert "no time" in document["figures"]
-    document["unit"] = MICROSECONDS
-    assert "unit" in refusal_of(tmp_path, json.dumps(document))
+def test_figures_of_another_unit_are_refused(tmp_path: Path) -> None:
+    assert "unit" in refusal_of(tmp_path, json.dumps(TABLE.document() | {"unit": "instructions"}))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cases.record.record import KernelInfo, Record, RecordedEnvironment
+from cases.record.record import KernelInfo, Record
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Item, Outcome
 from reports.audit.ptx import code_digest
@@ -210,14 +210,7 @@ def with_environment(members: list[Record], **changes: Any) -> list[Record]:
 
 def without(members: list[Record], *names: str) -> list[Record]:
     """The records without these parts of their environment."""
-    return [
-        changed(record, environment=RecordedEnvironment.read(_left(record.environment.document(), names)))
-        for record in members
-    ]
-
-
-def _left(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in names}
+    return with_environment(members, **dict.fromkeys(names))
 
 
 def with_timing(record: Record, **changes: Any) -> Record:

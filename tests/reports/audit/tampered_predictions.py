@@ -16,7 +16,6 @@ from cases.documents import encoded
 from cases.record.record import from_json, load
 from kernels.catalogue import find
 from kernels.compile import executable
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import predicted_beside
 from runner.predict.case_work import CaseWork, Direction, PhaseWork
@@ -104,7 +103,7 @@ def _of_todays_code_in_another_form(folder: Path) -> None:
     """Invented work of the code and the simulator of today, said to be of a form that can't be simulated again."""
     record = next(load(path) for path in record_paths(folder) if OURS in path.name)
     assert record.kernel is not None
-    case = case_of(record.case)
+    case = record.case
     with tempfile.TemporaryDirectory() as cache:
         code = executable(find(case.name), case, record.kernel.arch, Path(cache)).digest
 

@@ -20,7 +20,7 @@ from tests.reports.audit.tampering import members
 
 ROOT = Path(__file__).parents[3]
 
-EXAMPLE = ROOT / "tests" / "reports" / "examples" / "schema6"
+EXAMPLE = ROOT / "tests" / "reports" / "examples" / "schema8"
 """A record with the two files that it refers to."""
 
 

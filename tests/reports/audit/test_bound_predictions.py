@@ -18,7 +18,6 @@ from reports.audit.material import Material
 from reports.audit.worker import predictions_asked
 from runner.audit_worker import predictions
 from runner.case.contestant import Contestant
-from runner.case.recorded import case_of
 from runner.gpu.reading import gpu_type
 from runner.predict.beside import beside_measured, predicted_beside
 from runner.predict.predicting import FORM, simulator_digest
@@ -70,12 +69,12 @@ def test_one_command_has_one_digest_of_its_floors(told: list[Record]) -> None:
 def test_a_prediction_that_was_asked_for_is_missed_at_every_schema(told: list[Record]) -> None:
     """No configuration of before schema 8 could ask for one: a number of an earlier schema excuses nothing."""
     bare = dataclasses.replace(told[0], prediction=None)
-    for schema in (3, 7, 8):
+    for schema in (2, 8):
         assert "this timing has none, nor a reason" in said([dataclasses.replace(bare, schema=schema)]), schema
     configuration = dict(bare.request.configuration or {})
     configuration["timing"] = {key: value for key, value in configuration["timing"].items() if key != "predict"}
     unasked = with_request(bare, configuration=configuration)
-    assert said([dataclasses.replace(unasked, schema=7), unasked]) == ""
+    assert said([dataclasses.replace(unasked, schema=2), unasked]) == ""
 
 
 def beside(record: Record, gpu: str) -> Record:
@@ -185,7 +184,7 @@ def test_without_a_worker_nothing_is_verified(told: list[Record]) -> None:
 def simulated(told: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A record whose prediction is that of today's code, and whose kernel says so."""
     first = told[0]
-    case, cache = case_of(first.case), tmp_path_factory.mktemp("cache")
+    case, cache = first.case, tmp_path_factory.mktemp("cache")
     spec = find(case.name)
     code = executable(spec, case, "sm_90a", cache)
     assert isinstance(first.timing, Timing)

@@ -18,7 +18,7 @@ def made(job: int, host: str, number: int | None, **changes: Any) -> Record:
     launch = {"launcher": "none"} | ({"worker": {"number": number, "launcher": "joblib"}} if number is not None else {})
     environment = dataclasses.replace(record.environment, host={"name": host}, launch=launch)
     request = dataclasses.replace(record.request, job=job, jobs=4)
-    return dataclasses.replace(record, environment=environment, request=request, schema=7)
+    return dataclasses.replace(record, environment=environment, request=request)
 
 
 def worker(number: int, host: str, *jobs: int, **changes: Any) -> dict[str, Any]:

@@ -82,9 +82,7 @@ def test_other_bits_are_named_with_the_rank() -> None:
 
 
 def _with_case(record: Record, case: Any) -> Record:
-    from cases.record.case import case_id
-
-    return dataclasses.replace(record, case=case, id=case_id(case, record.schema))
+    return dataclasses.replace(record, case=case, id=case.id)
 
 
 def test_of_a_bound_that_gpus_kept_outputs_are_not_compared_and_the_bound_is() -> None:

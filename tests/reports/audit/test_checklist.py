@@ -21,7 +21,7 @@ from tests.reports.audit.invented_records import simulated
 from tests.reports.synthetic import study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest.read({})}
+BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest()}
 
 
 def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
@@ -197,14 +197,10 @@ def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
         assert evidence(audit, number, Outcome.NOT_CAPTURED) == "nothing was timed, although it ran on GPUs"
 
 
-@pytest.mark.parametrize("name", [*(f"schema{number}.json" for number in range(1, 6)), "schema2_library.json"])
-def test_every_schema_audits_without_a_finding(name: str) -> None:
+@pytest.mark.parametrize("name", ["schema2.json", "schema2_library.json"])
+def test_the_published_schema_audits_without_a_finding(name: str) -> None:
     record = load(EXAMPLES / name)
-    if record.check is not None and record.check.output_digests is not None:
-        # The example's last rank is one that is given nothing, which no all-reduce has.
-        rows = (record.check.output_digests[0],) * 4
-        record = dataclasses.replace(record, check=dataclasses.replace(record.check, output_digests=rows))
-    # Nor has a fabric without multicast addresses kernels that use them, or a sample more slots than calls.
+    # No fabric without multicast addresses has kernels that use them, and no sample more slots than calls.
     if record.fabric is not None:
         record = dataclasses.replace(record, fabric=dataclasses.replace(record.fabric, multicast=True))
     if record.timing is not None:
@@ -212,7 +208,7 @@ def test_every_schema_audits_without_a_finding(name: str) -> None:
         record = dataclasses.replace(record, timing=dataclasses.replace(record.timing, **method))
     audit = check([record], [EXAMPLES / name], ask=lambda *_: (answer(), ""))
     assert audit.exit_code == 0
-    if record.check is not None and record.schema < 3:
+    if record.check is not None:
         assert "the records hold none (schema 2)" in evidence(audit, 9, Outcome.NOT_CAPTURED)
 
 

@@ -140,7 +140,7 @@ def test_pooled_iterations_would_cry_wolf_and_are_not_what_is_tested() -> None:
                 for world, middle in enumerate(10 * np.exp(source.normal(0, 0.005, 5)))
             ]
             sides.append(worlds)
-        iterations = [[us for one in side if one.timing for us in one.timing.per_iteration_us()] for side in sides]
+        iterations = [[us for one in side if one.timing for us in one.timing.per_iteration_us] for side in sides]
         pooled += stats.mannwhitneyu(*iterations).pvalue < 0.05
         before, after = (tuple(world_medians(side).values()) for side in sides)
         judged += judge([(before, after)])

@@ -95,7 +95,7 @@ def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses() -> None:
 def test_a_straight_line_over_bytes_is_what_published_records_follow() -> None:
     """The claim of reports/export/choice.py: against a power of the size, between neighbours of a size left out."""
     curves: dict[tuple[object, ...], dict[int, list[float]]] = {}
-    for record in bundle.read([PUBLISHED], is_alone=True):
+    for record in bundle.read([PUBLISHED]):
         if record.timing is not None:
             case = record.case
             key = (case.op, case.algorithm, case.dtype, case.placement)

@@ -41,29 +41,22 @@ def test_a_file_is_written_and_what_it_says_is_printed(
 
 
 def test_the_same_records_give_the_same_file(tmp_path: Path) -> None:
-    backwards = command.exported("nccl", list(reversed(sweep())))
-    assert command.exported("nccl", sweep()) == backwards
-    assert command.exported("vllm", serving()) == command.exported("vllm", list(reversed(serving())))
-
-
-@pytest.mark.parametrize("consumer", sorted(command.REFUSED))
-def test_others_are_refused_by_name_with_the_reason(consumer: str, records: str) -> None:
-    said = rf"^no table for {consumer} \(--to\): .*; run its .*; known: nccl, vllm, sglang, sglang-configs$"
-    with pytest.raises(ValueError, match=said):
-        run("--to", consumer, records)
+    backwards = command.WRITERS["nccl"](list(reversed(sweep())))
+    assert command.WRITERS["nccl"](sweep()) == backwards
+    assert command.WRITERS["vllm"](serving()) == command.WRITERS["vllm"](list(reversed(serving())))
 
 
 def test_the_command_and_the_room_know_the_same_consumers() -> None:
-    assert CONSUMERS == command.CONSUMERS
+    assert set(CONSUMERS) == set(command.WRITERS)
 
 
 @pytest.mark.slow
 def test_published_records_entitle_to_no_table_yet() -> None:
     """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
-    found = bundle.read([PUBLISHED / "h200-x2"], is_alone=True)
+    found = bundle.read([PUBLISHED / "h200-x2"])
     for consumer in command.WRITERS:
         with pytest.raises(ValueError, match=r"\(RECORDS\), run") as caught:
-            command.exported(consumer, found)
+            command.WRITERS[consumer](found)
         assert "\n" not in str(caught.value)
 
 

@@ -13,6 +13,7 @@ from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
 from cases.record.record import Record, Status
 from reports.export.nccl import ALGORITHMS, COLLECTIVES, LARGEST, PROTOCOLS, nccl_csv
 from reports.record.signed import records_digest
+from tests.golden import refused
 from tests.reports.export.sweeps import (
     MODEL,
     OWN,
@@ -97,10 +98,8 @@ def test_nothing_to_gain_is_said() -> None:
 
 def test_a_table_that_loses_to_nccls_own_choice_is_refused() -> None:
     """A sweep that has not what NCCL takes by itself: production would be slower."""
-    said = r"NCCL's own choice takes .* with 24 channels at 256 MiB.*sweep more: library.nccl_channels=24"
-    with pytest.raises(ValueError, match=said) as caught:
+    with refused():
         nccl_csv(sweep(settings=(OWN, RING_LL, TREE_LL)))
-    assert "\n" not in str(caught.value)
 
 
 def test_several_ops_have_lines_of_their_own() -> None:
@@ -141,44 +140,31 @@ def test_what_failed_at_a_size_is_never_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    "found",
     [
-        ([], "no record of NCCL under library.nccl_algo"),
-        (sweep(settings=(OWN,)), "no record of NCCL under library.nccl_algo"),
-        (simulated(sweep()), "all 50 records of nccl's all_reduce are simulated, and have no times"),
-        ([failed(one) for one in sweep()], "none of 50 records of nccl's all_reduce passed its check and was timed"),
-        (sweep(settings=tuple(one for one in MODEL if one != OWN)), "NCCL's own choice was not timed"),
-        (sweep(SIZES[:3]), "give records of 4 sizes or more"),
-        (
-            [without_blocks(one) for one in sweep()],
-            "does not say how many channels NCCL took",
-        ),
-        ([*sweep(), *(replace(one, library=one.library.replace("0.0", "0.1")) for one in sweep())], "several versions"),
-        ([*sweep(), *(with_case(one, dtype="float32") for one in sweep())], "several dtypes: bfloat16 | float32"),
-        ([*sweep(), *(nccl_record(OWN, size, world_size=2) for size in SIZES)], "several world sizes"),
-        ([*sweep(), *(with_case(one, placement="out_of_place") for one in sweep())], "several placements"),
-        ([*sweep(), *(with_case(one, offset=1) for one in sweep())], "several offsets: offset 0 | offset 1"),
-        ([*sweep(), *(with_case(one, inputs="edge") for one in sweep())], "several inputs: edge | normal"),
-        ([with_environment(one, gpus=({"model": "Invented GPU"},)) for one in sweep()], "several hosts"),
-        (
-            [with_environment(one, variables={"allowed": {"NCCL_ALGO": "Tree"}}) for one in sweep()],
-            "the environment chose for NCCL in command0",
-        ),
+        [],
+        sweep(settings=(OWN,)),
+        simulated(sweep()),
+        [failed(one) for one in sweep()],
+        sweep(settings=tuple(one for one in MODEL if one != OWN)),
+        sweep(SIZES[:3]),
+        [without_blocks(one) for one in sweep()],
+        [*sweep(), *(replace(one, library=one.library.replace("0.0", "0.1")) for one in sweep())],
+        [*sweep(), *(with_case(one, dtype="float32") for one in sweep())],
+        [*sweep(), *(nccl_record(OWN, size, world_size=2) for size in SIZES)],
+        [*sweep(), *(with_case(one, placement="out_of_place") for one in sweep())],
+        [*sweep(), *(with_case(one, offset=1) for one in sweep())],
+        [*sweep(), *(with_case(one, inputs="edge") for one in sweep())],
+        [with_environment(one, gpus=({"model": "Invented GPU"},)) for one in sweep()],
+        [with_environment(one, variables={"allowed": {"NCCL_ALGO": "Tree"}}) for one in sweep()],
+        [replace(one, library=RING_LL.named("NCCL 0.0.0")) if one.library == "NCCL 0.0.0" else one for one in sweep()],
     ],
 )
-def test_records_that_do_not_hold_it_are_refused_in_one_line(found: list[Record], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
+def test_records_that_do_not_hold_it_are_refused_in_one_line(found: list[Record]) -> None:
+    """The last are of NCCL's own choice, passed off as Ring, LL."""
+    with refused() as caught:
         nccl_csv(found)
     assert "\n" not in str(caught.value)
-    assert "(RECORDS)" in str(caught.value) or "(timing" in str(caught.value)
-
-
-def test_a_record_whose_library_is_not_what_was_asked_for_is_refused() -> None:
-    """A record of NCCL's own choice that is passed off as one of Ring, LL."""
-    lie = RING_LL.named("NCCL 0.0.0")
-    lied = [replace(one, library=lie) if one.library == "NCCL 0.0.0" else one for one in sweep()]
-    with pytest.raises(ValueError, match="asked NCCL for nothing, and names Ring, LL, 8 channels"):
-        nccl_csv(lied)
 
 
 def test_every_op_and_setting_has_the_plugins_name() -> None:

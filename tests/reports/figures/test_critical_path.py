@@ -57,4 +57,4 @@ def test_each_kind_of_step_has_a_colour() -> None:
     from simulator.clock.costs import KINDS
 
     kinds = {kind for _, some in critical_path.LOOKS.values() for kind in some}
-    assert kinds == set(KINDS) - {"instruction"}
+    assert kinds == set(KINDS)

@@ -24,23 +24,13 @@ def lines_of_records(packed: bytes) -> list[dict[str, Any]]:
 
 
 def test_what_is_packed_comes_back(tmp_path: Path) -> None:
-    strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"x": [1, None, True, "é"]})
+    strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"host": {"x": [1, None, True, "é"]}})
     path = tmp_path / "all.jsonl.xz"
     bundle.write([*RECORDS, strange], path)
     back = {one.to_json() for one in bundle.unpacked(path)}
     assert back == {one.to_json() for one in [*RECORDS, strange]}
     assert len(lines_of_records(path.read_bytes())) == len(RECORDS) + 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
-
-
-def test_a_second_process_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MANY", 2)
-    for index, one in enumerate(RECORDS):
-        (tmp_path / f"{index}.json").write_text(one.to_json(), encoding="utf-8")
-    assert bundle.read([tmp_path], is_alone=True) == bundle.read([tmp_path])
-    (tmp_path / "9.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"9\.json: not JSON"):
-        bundle.read([tmp_path], is_alone=True)
 
 
 def test_the_same_records_are_the_same_bytes() -> None:
@@ -72,8 +62,8 @@ def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path)
     assert bundle.read([folder / "a.json", folder / "c.jsonl.xz", folder]) == [early, middle, late]
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema[1-5]*.json")), ids=lambda path: path.stem)
-def test_records_of_an_older_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema2*.json")), ids=lambda path: path.stem)
+def test_records_of_the_published_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
     old = load(path)
     bundle.write([old], tmp_path / "x.jsonl.xz")
     assert bundle.unpacked(tmp_path / "x.jsonl.xz") == [old]

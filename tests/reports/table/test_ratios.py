@@ -14,6 +14,7 @@ from reports.__main__ import main
 from reports.record import bundle
 from reports.table import ratios
 from reports.table.compare import rows, split
+from reports.table.text import csv_of, json_of
 from tests.reports.synthetic import KIB, MIB, record, study
 
 
@@ -81,11 +82,11 @@ def test_a_ratio_above_one_is_not_bold_and_is_named_as_the_highest() -> None:
 
 def test_values_for_programs_are_unrounded() -> None:
     made = [timed("one_shot", 1.0), timed("nccl", 3.0)]
-    (line,) = json.loads(ratios.json_text(made))
+    (line,) = json.loads(json_of(ratios.values(made)))
     assert line["ratio"] == 1 / 3
     assert (line["kernel"], line["kernel_us"], line["rival"], line["rival_us"]) == ("one_shot", 1.0, "nccl", 3.0)
     assert (line["rival_library"], line["device"], line["worlds"]) == ("NCCL 0.0.0", "Invented GPU", 1)
-    (row,) = csv.DictReader(io.StringIO(ratios.csv_text(made)))
+    (row,) = csv.DictReader(io.StringIO(csv_of(ratios.values(made))))
     assert float(row["ratio"]) == 1 / 3
 
 
@@ -99,8 +100,8 @@ def test_the_command_prints_ratios_and_refuses_what_has_none(
     for form, text in (
         ("text", ratios.text(made) + "\n"),
         ("markdown", ratios.markdown(made)),
-        ("csv", ratios.csv_text(made)),
-        ("json", ratios.json_text(made)),
+        ("csv", csv_of(ratios.values(made))),
+        ("json", json_of(ratios.values(made))),
     ):
         assert main(["table", "--ratios", str(path), "--format", form]) == 0
         assert capsys.readouterr().out == text

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
-from reports.table.compare import itemsize, rows, split
+from reports.table.compare import rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions
+from tests.golden import same_text
 from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment, with_request
 
 MB = 1_000_000
@@ -32,19 +33,8 @@ def cells(text: str, algorithm: str) -> list[str]:
 
 
 def test_columns_are_those_of_nccl_tests() -> None:
-    lines = plain([timed("one_shot", 20.0), timed("nccl", 25.0)]).splitlines()
-    assert lines[0] == "all_reduce bfloat16, accumulator float32, sum, 4 ranks, normal inputs"
-    assert re.split(r"  +", lines[1].strip()) == [
-        *("size (B)", "count", "type", "redop", "algorithm", "time (us)", "min", "p95", "p99", "algbw (GB/s)"),
-        *("busbw (GB/s)", "#wrong", "link %", "ours/base"),
-    ]
-    # 1 MB in 20 us: 50 GB/s, times 1.5 over 400
-    assert lines[2].split() == [
-        *("1000000", "500000", "bfloat16", "sum", "one_shot", "20.00", "*", "20.00", "20.00", "20.00", "50.00"),
-        *("75.00", "0", "18.8", "0.80"),
-    ]
-    assert lines[3].split()[4:6] == ["nccl", "25.00"]
-    assert "*" not in lines[3]
+    """1 MB in 20 us: 50 GB/s, times 1.5 over 400."""
+    same_text(plain([timed("one_shot", 20.0), timed("nccl", 25.0)]))
 
 
 def test_figures_are_the_median_and_the_percentiles_of_the_maxima() -> None:
@@ -101,15 +91,9 @@ def test_records_of_one_command_are_not_called_new_worlds() -> None:
 
 
 def test_worlds_are_one_row_with_their_median_and_their_spread() -> None:
+    """Of 22, 20 and 40 us: 20 us apart, over 22."""
     records = [timed("one_shot", time_us, world=world) for world, time_us in enumerate((22.0, 20.0, 40.0))]
-    text = plain([*records, timed("nccl", 30.0)])
-    assert text.count(" one_shot ") == 1
-    assert cells(text, "one_shot")[5] == "22.00"
-    assert "3: 20.00..40.00" in text
-    assert cells(text, "one_shot")[12] == "0"
-    # 20 us apart, over 22
-    assert "1 to 3 new worlds a case; every figure is the median over them" in text
-    assert "up to 90.9% apart" in text
+    same_text(plain([*records, timed("nccl", 30.0)]))
     assert "worlds" not in plain(records[:1])
 
 
@@ -126,10 +110,7 @@ def test_a_library_that_did_not_finish_is_a_line_with_its_deadline() -> None:
     late = record("nvshmem", MB, status=Status.TIMEOUT, check=None, is_timed=False, reason=reason)
     late = with_request(late, configuration={"accumulator": "float32", "deadline_s": 60.0})
     ours = timed("one_shot", 20.0)
-    text = plain([ours, late])
-    assert "nvshmem TIMEOUT [1] > 60 s" in " ".join(text.split())
-    assert "[1] while timing: work launched on rank 1 is still running" in text
-    assert "> 60 s: a library without a time by the deadline (deadline_s); its note says why" in text
+    same_text(plain([ours, late]))
     assert "> 60 s [1]" in plain([ours, late], is_wide=True)
     told = console_table([ours, late], styled=False, elsewhere="told elsewhere")
     assert "[1] while timing: work launched" in told, "no list of failures has it"
@@ -169,16 +150,7 @@ def test_placement_is_shown_where_it_differs() -> None:
 def test_captions_say_how_and_against_what() -> None:
     timing = {"slots": 8, "calls_per_sample": 5, "limit": LinkLimit(390.0, 370.0, 1 << 28)}
     records = [timed("one_shot", 20.0), timed("nccl", 20.0, KIB, timing=timing)]
-    text = "\n".join(captions(split(records)[0]))
-    assert "graph, window kernel, L2 rotate; 8 to 64 slots of 2 KiB to 2000000 B, 5 to 20 calls a sample" in text
-    assert "a contestant's slots are 16 KiB to 125000 KiB together" in text
-    assert "4 samples; data checked before and after" in text
-    assert "the samples' maxima over all ranks" in text
-    assert "busbw = algbw * 1.5, 1 GB = 10^9 bytes" in text
-    assert "push 390.0 to 400.0, pull 370.0 to 380.0 GB/s (256 MiB" in text
-    assert "libraries: NCCL 0.0.0" in text
-    assert "device: Invented GPU; fabric: nvshmem" in text
-    assert "symlab: 0123456789ab" in text
+    same_text("\n".join(captions(split(records)[0])))
 
 
 def test_rotating_slots_that_fit_in_the_cache_are_not_passed_off_as_rotating_through_memory() -> None:
@@ -250,19 +222,12 @@ def test_simulated_records_keep_their_own_table() -> None:
     assert both.index("busbw") < both.index("PTX instr (M)")
 
 
-def test_wide_has_a_line_a_size() -> None:
-    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("one_shot", 10.0, KIB), timed("nccl", 20.0, KIB)]
-    lines = plain(records, is_wide=True).splitlines()
-    assert lines[1].split() == ["size", "one_shot", "nccl", "ours/base"]
-    assert lines[2].split() == ["1", "KiB", "10.00", "(0.2)*", "20.00", "(0.1)", "0.50"]
-    assert lines[3].split() == ["1000000", "B", "20.00", "(75.0)", "16.00", "(93.8)*", "1.25"]
-
-
-def test_wide_says_who_was_called_in_place() -> None:
-    records = [timed("one_shot", 20.0), timed("nccl", 16.0), timed("torch/two_shot", 25.0)]
-    lines = plain(records, is_wide=True).splitlines()
-    assert "in place: torch/two_shot; out of place: one_shot, nccl" in [line.strip() for line in lines]
-    assert "in place" not in plain(records[:2], is_wide=True)
+def test_wide_has_a_line_a_size_and_says_who_was_called_in_place() -> None:
+    records = [
+        timed(name, time_us, size) for size in (KIB, MB) for name, time_us in (("one_shot", 20.0), ("nccl", 16.0))
+    ]
+    same_text(plain([*records, timed("torch/two_shot", 25.0)], is_wide=True))
+    assert "in place" not in plain(records, is_wide=True)
 
 
 def test_markdown_marks_the_best_in_bold_too() -> None:
@@ -320,18 +285,6 @@ def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch: pytest
     assert needed < widths[300] < 300
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"), [("bfloat16", 2), ("float32", 4), ("float8_e4m3fn", 1), ("int64", 8), ("float4_e2m1fn", 1)]
-)
-def test_item_sizes(dtype: str, size: int) -> None:
-    assert itemsize(dtype) == size
-
-
-def test_a_dtype_without_a_width_is_said() -> None:
-    with pytest.raises(ValueError, match="'half' does not say how wide"):
-        itemsize("half")
-
-
 def test_a_reason_that_names_the_cases_size_is_said_once() -> None:
     limit = "all_reduce/ll is for small messages: up to 1024 bytes, not {}; take all_reduce/two_shot"
     records = [timed("one_shot", 5.0, size) for size in (2048, 4096)]
@@ -350,57 +303,22 @@ def both(algorithm: str, out_us: float, in_us: float, size_bytes: int = MB, **ch
 
 
 def test_both_placements_stand_side_by_side_as_in_nccl_tests() -> None:
-    records = [*both("two_shot", 20.0, 25.0), timed("one_shot", 40.0), timed("torch/two_shot", 10.0)]
-    lines = plain(records).splitlines()
-    assert re.split(r"  +", lines[1].strip()) == [
-        *("size (B)", "count", "type", "redop", "algorithm"),
-        *("out time (us)", "out algbw (GB/s)", "out busbw (GB/s)", "out #wrong", "out link %"),
-        *("in time (us)", "in algbw (GB/s)", "in busbw (GB/s)", "in #wrong", "in link %", "ours/base"),
-    ]
-    assert lines[2].split()[4:] == [
-        *("two_shot", "20.00", "50.00", "75.00", "0", "18.8", "25.00", "40.00", "60.00", "0", "15.0", "2.00", "out"),
-    ]
-    assert lines[3].split()[4:] == ["one_shot", "40.00", "25.00", "37.50", "0", "9.4", "-", "-", "-", "-", "-"]
-    assert lines[4].split()[4:10] == ["torch/two_shot", "-", "-", "-", "-", "-"]
-    assert lines[4].split()[10:12] == ["10.00", "*"]
-    assert "out, in: out of place and in place, as each contestant was called" in lines
-
-
-def test_the_ratio_of_a_pair_says_which_placement_it_is_of() -> None:
+    """And the ratio says which of them it is of."""
+    same_text(plain([*both("two_shot", 20.0, 25.0), timed("one_shot", 40.0), timed("torch/two_shot", 10.0)]))
     records = [*both("two_shot", 25.0, 20.0), timed("one_shot", 40.0), *both("nccl", 10.0, 40.0)]
-    text = plain(records)
-    assert cells(text, "two_shot")[-2:] == ["2.00", "in"]
-    assert (
-        "ours/base: the time of our best over that of the best baseline at this size, each in its faster placement "
-        "(ours: out or in), below 1" in text
-    )
+    same_text(plain(records))
+    same_text(plain(records, is_wide=True))
 
 
-def test_a_placement_that_was_refused_or_wrong_says_so() -> None:
+def test_a_placement_that_was_refused_or_wrong_says_so_and_worlds_are_kept_apart() -> None:
     wrong = Check(
         "bitwise", 64, 7, 1.0, 1, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2")
     )
     bad = timed("two_shot", 1.0, is_timed=False, status=Status.WRONG, check=wrong)
     records = [timed("two_shot", 20.0), with_case(bad, placement="in_place"), timed("one_shot", 30.0)]
     records.append(with_case(refused("one_shot", MB, reason="overwritten"), placement="in_place"))
-    lines = plain(records).splitlines()
-    assert cells("\n".join(lines), "two_shot")[5:11] == ["out", "PASSED,", "in", "WRONG", "[1]", "20.00"]
-    assert "7" in cells("\n".join(lines), "two_shot")
-    assert "refused: one_shot (in place): overwritten" in lines
-
-
-def test_worlds_of_both_placements_are_kept_apart() -> None:
-    records = [one for world in (0, 1) for one in both("two_shot", 20.0 + world, 30.0 + world, world=world)]
-    (line,) = [line for line in plain(records).splitlines() if " two_shot " in line]
-    assert "2: 20.00..21.00" in line
-    assert "2: 30.00..31.00" in line
-
-
-def test_wide_names_the_placement_of_an_algorithm_that_has_both() -> None:
-    lines = plain([*both("two_shot", 20.0, 25.0), timed("nccl", 30.0)], is_wide=True).splitlines()
-    assert re.split(r"  +", lines[1].strip()) == [
-        "size", "two_shot (out of place)", "two_shot (in place)", "nccl", "ours/base",
-    ]  # fmt: skip
+    records += [one for world in (0, 1) for one in both("ll", 20.0 + world, 30.0 + world, world=world)]
+    same_text(plain(records))
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import KernelInfo, Record, RecordedCase, RecordedEnvironment, RecordedRequest, Status
+from cases.case import Case
+from cases.record.record import KernelInfo, Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.floors.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
 from reports.audit.checklist import check
 from reports.record.bundle import read
@@ -52,7 +53,7 @@ def record(probe: Probe, ranks: int = 2, time_us: float | None = None, **changes
     """A record of a probe with an invented time."""
     us = stand_in_us(probe, ranks) if time_us is None else time_us
     fields: dict[str, Any] = {
-        "case": RecordedCase(
+        "case": Case(
             op="custom",
             algorithm=probe.name,
             dtype="int32",

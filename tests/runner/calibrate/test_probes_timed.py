@@ -12,8 +12,8 @@ import pytest
 from kernels.floors.probes import BY_NAME, SIMULATED
 from runner.custom.description import custom_job
 from runner.custom.running import plan_of
-from runner.timing.custom import CustomMeasurePlan, CustomTimes, combine_custom, measure_custom
-from runner.timing.measure import TimedResult
+from runner.timing.custom import CustomContestant
+from runner.timing.measure import MeasurePlan, RankMeasurement, TimedResult, combine, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
@@ -26,19 +26,20 @@ def timed(name: str, section: dict[str, Any] | None = None) -> TimedResult:
     compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
     assert job.expected is not None
     run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
-    plan = CustomMeasurePlan(run, job.expected, dataclasses.replace(TIMING, l2="hot", samples=2, warmup=1, calls=2))
+    timing = dataclasses.replace(TIMING, l2="hot", samples=2, warmup=1, calls=2)
+    plan = MeasurePlan((CustomContestant(run, job.expected),), timing)
 
-    def program(fabric: Any, sent: CustomMeasurePlan) -> CustomTimes:
+    def program(fabric: Any, sent: MeasurePlan) -> RankMeasurement:
         log: list[str] = []
         stopwatch = RecordingStopwatch(log)
-        return measure_custom(RecordingFabric(fabric, log, 1 << 20), sent, stopwatch)  # type: ignore[arg-type]
+        return measure(RecordingFabric(fabric, log, 1 << 20), sent, stopwatch)  # type: ignore[arg-type]
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 24))
     try:
         rows = world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S)
     finally:
         world.close()
-    return combine_custom(plan, job.spec, job.inputs, rows, None, job.moved_bytes)[0]
+    return combine(plan, rows, None, job)[0][0]
 
 
 @pytest.mark.parametrize("name", ["empty_1", "load_remote_hot", "ping_pong_release_1", "pull_1"])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kernels.tuned.table import INSTRUCTIONS
 from reports.audit.bound_requests import of_record
 from reports.sent import series_of
 from reports.table.compare import contestants, rows, split
@@ -78,18 +77,8 @@ def test_the_table_of_the_gpu_comes_first_then_the_nearest(tmp_path: Path, monke
     assert "searched on NVIDIA H200, not on NVIDIA H20" in found.choice(case(4096)).nearest
 
 
-def test_gpus_do_not_choose_by_a_simulated_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best, "gpu_name", lambda: H200)
-    path = kept(tmp_path, "h200.json", unit=INSTRUCTIONS)
-    real = fabric(name=FabricName.nvshmem)
-    for tuned in ("auto", str(path)):
-        with refused(RequestError):
-            chooser_for(tuned, real, "all_reduce", tmp_path)
-    path.rename(tmp_path / "h100.json")
-    with refused(RequestError):
-        chooser_for("auto", real, "all_reduce", tmp_path)
-    chooser = chooser_for(str(tmp_path / "h100.json"), fabric(), "all_reduce")
-    assert chooser.table.is_simulated
+def test_a_table_without_the_op_says_how_to_make_one(tmp_path: Path) -> None:
+    chooser = chooser_for(str(kept(tmp_path, "h100.json")), fabric(), "all_reduce")
     with refused(RequestError):
         chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
 
@@ -102,7 +91,7 @@ def test_a_hostile_table_is_one_line(tmp_path: Path, said: Callable[..., str], t
 
 
 def cases(tmp_path: Path, *overrides: str) -> list[tuple[str, int]]:
-    path = kept(tmp_path, "t.json", gpu="simulated", unit=INSTRUCTIONS)
+    path = kept(tmp_path, "t.json", gpu="simulated")
     with hydra_over():
         (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", f"tuned='{path}'", *overrides], False)
     return [(one.algorithm, one.size_bytes) for one in cases_of(on_its_fabric(job.request))]

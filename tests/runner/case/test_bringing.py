@@ -17,7 +17,6 @@ from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
-from runner.case.recorded import case_of
 from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
@@ -139,13 +138,13 @@ def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[s
         "my/bare.py:SPEC",
         "no.such.module:SPEC",
         "my/ring.py:SPEC,my/ring.py:TRIAL",
-        "kernels.send_recv.pull:SPEC",
         "my/odd_op.py:SPEC",
-        "kernels.all_reduce.one_shot:SPEC",
+        "my/ours.py:SPEC",
     ],
 )
 def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
     (again / "my" / "raises.py").write_text("1 / 0\n")
+    (again / "my" / "ours.py").write_text("from kernels.catalogue import find\n\nSPEC = find('all_reduce/one_shot')\n")
     (again / "my" / "broken.py").write_text("def\n")
     (again / "my" / "odd_op.py").write_text(RING.replace("send_recv/", "send_recvs/"))
     (again / "my" / "bare.py").write_text(RING.replace("from .steps import", "from steps import"))
@@ -269,5 +268,5 @@ def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(
     for record in (first, second):
         assert [one["name"] for one in record.request.brought["ring"]["files"]] == ["ring.py", "steps.py"]
     specs = [spec_at(f"{tmp_path}/{name}/ring.py:SPEC") for name in ("one", "two")]
-    one, two = (cache_key(spec, case_of(first.case), "sm_90a") for spec in specs)
+    one, two = (cache_key(spec, first.case, "sm_90a") for spec in specs)
     assert one != two

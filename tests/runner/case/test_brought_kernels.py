@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cases.case import Case
+from cases.documents import encoded
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
-from kernels.all_reduce import one_shot
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
-from kernels.catalogue import find
+from kernels.catalogue import find, retuned
 from kernels.compile import executable
 from kernels.sources import digest_of
 from kernels.spec import KernelSpec
@@ -65,7 +65,7 @@ def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
         arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={compile_cache}"]
         (composed,) = compose_jobs(arguments, multirun=False)
     shelf = Shelf(ThreadWorld(2, OPTIONS))
-    request, asked = on_its_fabric(composed.request), RecordedRequest.read({})
+    request, asked = on_its_fabric(composed.request), RecordedRequest()
     run_job(Job(request, (case,), {}, RecordedEnvironment, asked, (brought,)), shelf, usual_means())
     (record,) = shelf.records
     return record
@@ -81,7 +81,7 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, comp
     assert record.kernel is not None
     assert (record.kernel.name, record.kernel.grid, record.kernel.block) == ("send_recv/ring", 2, 96)
     assert record.kernel.source_digest == f"sha256:{digest_of(spec.files)}"
-    assert record.request.document()["kernel"]["choices"]["threads"] == 96
+    assert encoded(record.request)["kernel"]["choices"]["threads"] == 96
     assert str(tmp_path) not in record.to_json()
 
 
@@ -102,7 +102,7 @@ def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path
 
 
 def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache: Path) -> None:
-    trial = one_shot.spec_of(Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
+    trial = retuned("all_reduce/one_shot", Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
     case = Case("all_reduce", "one_shot", "float32", "float32", "sum", 1 << 14, 2)
     record = recorded(case, trial, compile_cache)
     assert record.status is Status.PASSED

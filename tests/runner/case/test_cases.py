@@ -18,14 +18,12 @@ from kernels.flashinfer import MODULES as FLASHINFER
 from kernels.sglang import MODULES as SGLANG
 from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
-from runner.case.allocation import GUARD_BYTES
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
 from runner.case.host_memory import check_host_memory
-from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, largest_fitting, measured_in_turns
+from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, measured_in_turns
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import Request, ResolvedRequest
 from runner.request_error import RequestError
-from simulator.memory.heaps import GAP_BYTES
 from tests.golden import refused
 from tests.runner.conftest import TWO, on_its_fabric
 
@@ -102,24 +100,6 @@ def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement: str) 
     check_against_catalogue(request(*arguments, f"sizes={most}"))
     with pytest.raises(RequestError):
         check_against_catalogue(request(*arguments, f"sizes={most + 4}"))
-
-
-def test_the_need_is_counted_with_guards_offset_and_in_place_once() -> None:
-    (case,) = cases_of(request("algorithms=one_shot", "sizes=4K"))
-    spec = find(case.name)
-    both = heap_bytes_needed(case, spec)
-    one = heap_bytes_needed(dataclasses.replace(case, placement="in_place"), spec)
-    assert both - one == 4096 + 2 * GUARD_BYTES + GAP_BYTES
-    assert largest_fitting(case, spec, both) == 4096
-    assert largest_fitting(case, spec, both - 1) < 4096
-    assert heap_bytes_needed(dataclasses.replace(case, offset=1), spec) == both + 2 * 256, "both begin later"
-    empty = dataclasses.replace(case, size_bytes=0)
-    assert heap_bytes_needed(empty, spec) == both - 2 * 4096
-    assert heap_bytes_to_measure([empty]) == heap_bytes_to_measure([case]) - 2 * (4096 - 512)
-    (spec,) = kernels("all_gather", pull={})
-    (case,) = cases_of(as_asked("op=all_gather", "sizes=4K", "world_size=4", specs=(spec,)))
-    shared = dataclasses.replace(case, placement="in_place")
-    assert heap_bytes_needed(case, spec) - heap_bytes_needed(shared, spec) == 1024 + 2 * GUARD_BYTES + GAP_BYTES
 
 
 def as_asked(*arguments: str, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
@@ -302,16 +282,6 @@ SECOND = [("two_shot", "in_place"), ("nvshmem", "in_place")]
 """What runs in both placements runs out of place, where the request leaves it open."""
 
 
-def test_all_that_is_timed_together_fits_the_heap() -> None:
-    fitting = on_gpus("sizes=[256M]", "dtype=bfloat16")
-    check_against_catalogue(fitting)
-    needed = heap_bytes_to_measure(cases_of(fitting))
-    scratch = 128 << 20
-    assert 3 * (512 << 20) < needed - scratch < 3 * (513 << 20), "input and output of two kernels and NVSHMEM, scratch"
-    check_against_catalogue(on_gpus("sizes=[256M]", "fabric.heap_bytes=1G"))  # they take turns
-    check_against_catalogue(on_gpus("fabric.heap_bytes=64G"))
-
-
 def test_what_does_not_fit_the_heap_together_takes_turns() -> None:
     cases = cases_of(on_gpus("sizes=[256M]", "dtype=bfloat16", "algorithms=[one_shot,two_shot]"))
     names = [case.algorithm for case in cases]
@@ -349,15 +319,6 @@ def test_both_placements_are_possible_for_every_op_and_those_that_lack_one_end_r
         refusal = refuses(spec, collective(op), case, traits)
         assert (refusal is None) == (case.placement in spec.placements), case.id
         assert refusal is None or refusal.key == "placement"
-
-
-def test_both_placements_that_are_timed_together_fit_the_heap() -> None:
-    asked = on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[64M]", "baselines=[nvshmem]")
-    check_against_catalogue(asked)
-    payloads = 2 * (2 + 1) * (64 << 20)
-    assert payloads <= heap_bytes_to_measure(cases_of(asked)) < payloads * 1.2
-    assert measured_in_turns(cases_of(asked), heap_bytes_to_measure(cases_of(asked))) == [(0, 1, 2, 3)]
-    assert len(measured_in_turns(cases_of(asked), 256 << 20)) > 1
 
 
 def test_a_placement_that_a_kernel_lacks_takes_no_memory() -> None:

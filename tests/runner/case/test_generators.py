@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases.case import Case
 from cases.dtypes import ALL, FLOATS
 from kernels.numeric.formats import bits_of
 from runner.case import generators, inputs
-from runner.case.generators import DeviceGenerator, HostGenerator, _covered, agrees_with_numpy, philox_words
+from runner.case.generators import DeviceGenerator, HostGenerator, agrees_with_numpy
 from runner.case.inputs import CPU, draw_on, stream_of
 from runner.case.streams import Stream, draw
 
@@ -46,21 +45,6 @@ def test_normal_numbers_are_numpys_wherever_a_piece_begins(seed: int, wide: bool
     assert largest > 3.66, "no number of the tail was among them"
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_with_too_few_words_come_the_numbers_that_they_do_give(wide: bool) -> None:
-    """Whatever word is the last: also one in the middle of an attempt that takes several."""
-    ziggurat = generators._ziggurat(wide)
-    words = philox_words((1, 2), 0, 1500, CPU)
-    words = words if wide else words.view(torch.int32)
-    whole, _ = ziggurat.numbers(words, len(words))
-    for last in range(1, 500, 2):
-        numbers, taken = ziggurat.numbers(words[:last], last)
-        assert torch.equal(numbers, whole[: len(numbers)])
-        assert last - 8 < taken <= last
-        after, _ = ziggurat.numbers(words[taken:], 5)
-        assert torch.equal(after, whole[len(numbers) :][:5])
-
-
 def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
     draws = np.random.default_rng(3)
     for density in (0.05, 0.5, 0.95):
@@ -78,24 +62,6 @@ def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
             if is_begun
         ]
         assert covered.nonzero().flatten().tolist() == [one for one in itertools.chain(*taken) if one < 300]
-
-
-def test_an_attempt_that_lacks_words_costs_no_turn_for_each_word() -> None:
-    """Before, the last words of 128 KiB could take a minute on a GPU: a turn for each word that there is."""
-
-    class Counted(TorchDispatchMode):
-        calls = 0
-
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.calls += 1
-            return function(*args, **(kwargs or {}))
-
-    count = 1 << 12
-    with Counted() as counted:
-        covered, begins = _covered(count, torch.tensor([5, count - 2]), torch.tensor([2, count + 1]))
-    assert covered.nonzero().flatten().tolist() == [6, count - 1]
-    assert begins.tolist() == [True, True]
-    assert counted.calls < 100
 
 
 def streams() -> list[Stream]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,29 +23,33 @@ from kernels.baselines import find_baseline
 from memory.fabric import LibraryCall
 from runner.case import libraries
 from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
-from runner.case.library_slots import InPlace, OutOfPlace, Slices, slices_of
+from runner.case.library_slots import LibrarySlots, Slices, slices_of
 from runner.request.validate import CONF
 from tests.patience import NEVER_S
 
 RANKS = 4
 
 
-def test_slots_are_slices_that_begin_at_their_stride() -> None:
-    buffer, other = torch.zeros(3 * 128), torch.zeros(3 * 128)
+def test_slots_are_slices_that_begin_at_their_stride_and_each_call_is_noted() -> None:
+    buffer, other = torch.zeros(3 * 128), torch.zeros(3 * 64)
     called: list[int] = []
-    where = Slices(100, 128)
-    slots = InPlace(buffer, where, 3, lambda data: called.append(data.storage_offset()))
+    noted: list[str] = []
+    fabric: Any = SimpleNamespace(rank=0, note_queued=noted.append)
+    case = Case("all_reduce", "nccl", "float32", "library", "sum", 400, RANKS)
+    slots = LibrarySlots(fabric, case, [buffer], 3, lambda data: called.append(data.storage_offset()))
     slots.write(1, torch.ones(100))
     slots.launch(1)
     assert (called, slots.slots) == ([128], 3)
     assert buffer.nonzero().flatten().tolist() == list(range(128, 228))
     assert torch.equal(slots.output(1), torch.ones(100))
-    pairs = OutOfPlace((buffer, other), (where, Slices(50, 64)), 3, lambda one, two: two.copy_(2 * one[:50]))
+    scattered = dataclasses.replace(case, op="reduce_scatter")
+    pairs = LibrarySlots(fabric, scattered, (buffer, other), 3, lambda one, two: two.copy_(2 * one[:25]))
     pairs.write(2, torch.ones(100))
     assert set(pairs.output(2).view(torch.uint8).tolist()) == {0xFF}
     pairs.launch(2)
-    assert torch.equal(pairs.output(2), torch.full((50,), 2.0))
+    assert torch.equal(pairs.output(2), torch.full((25,), 2.0))
     assert pairs.output(2).storage_offset() == 128
+    assert noted == ["all_reduce/nccl", "reduce_scatter/nccl"]
 
 
 def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:

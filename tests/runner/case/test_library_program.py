@@ -12,10 +12,10 @@ import torch
 
 from cases.case import Case
 from kernels.baselines import find_baseline
-from runner.case import library_program
+from runner.case import program
 from runner.case.check import merge
 from runner.case.inputs import make_inputs
-from runner.case.library_program import BaselinePlan, run_baseline
+from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S, PATIENCE_S
@@ -56,9 +56,9 @@ class Library:
 def outcomes(monkeypatch: pytest.MonkeyPatch, error: float = 0.0, **plan: Any) -> list[Any]:
     baseline = find_baseline("nccl")
     assert baseline is not None
-    monkeypatch.setattr(library_program, "open_baseline", Library(error).open)
+    monkeypatch.setattr(program, "open_baseline", Library(error).open)
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 16))
-    found: list[Any] = world.run(run_baseline, BaselinePlan(CASE, baseline, **plan), NEVER_S)
+    found: list[Any] = world.run(run_case, Plan(CASE, baseline, **plan), NEVER_S)
     world.close()
     return found
 

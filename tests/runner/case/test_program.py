@@ -13,7 +13,10 @@ import torch
 from cases.case import Case
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, HeapFull, Launch
-from runner.case import binding, program
+from runner.case import program
+from runner.case.allocation import SlotsMemory
+from runner.case.binding import BoundKernel
+from runner.case.buffers import Buffer
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
@@ -84,17 +87,6 @@ def nothing_held(machine: Any) -> bool:
     return not any(machine.live_regions(rank) for rank in range(machine.world_size))
 
 
-def test_outputs_of_all_launches_come_home(machine: Any) -> None:
-    inputs = [make_input(CASE, rank, 17) for rank in range(4)]
-    expected = sum((one.float() for one in inputs), torch.zeros(17)).to(torch.bfloat16)
-    for outputs, faults in run(machine, Plan(CASE, SPEC, EXECUTABLE, launches=3, between=0)):
-        assert faults == ()
-        assert len(outputs) == 3
-        for output in outputs:
-            assert output.dtype == torch.bfloat16
-            assert torch.equal(output, expected)
-
-
 @pytest.mark.parametrize("size_bytes", [2, 16, 30, 1000])
 def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> None:
     case = replace(CASE, size_bytes=size_bytes)
@@ -122,20 +114,6 @@ def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> 
     run(machine, Plan(case, SPEC, EXECUTABLE, launches=3, between=0))
     assert len(seen) == 12
     assert len(set(seen)) == 4, "the launches of a rank have the same arguments"
-
-
-def test_in_place_the_output_is_the_inputs_buffer_and_is_filled_again(machine: Any) -> None:
-    case = replace(CASE, placement="in_place")
-
-    def kernel(fabric: Any, source: int, target: int, *others: int) -> None:
-        assert source == target
-        assert torch.equal(fabric.world.at(source, 34).view(torch.bfloat16), make_input(case, fabric.rank, 17))
-        fabric.world.at(source, 34).fill_(fabric.rank)
-
-    machine.kernels["tried"] = kernel
-    for rank, (outputs, faults) in enumerate(run(machine, Plan(case, SPEC, EXECUTABLE, between=0))):
-        assert faults == ()
-        assert [output.view(torch.uint8).unique().tolist() for output in outputs] == [[rank], [rank]]
 
 
 @pytest.mark.parametrize(
@@ -208,8 +186,6 @@ def test_without_check_nothing_comes_home(machine: Any) -> None:
     "changes",
     [
         {"launches": 0},
-        {"guard_bytes": 24},
-        {"guard_bytes": 0},
         {"patience_s": 0},
         {"executable": replace(EXECUTABLE, name="all_reduce/one_shot")},
         {"spec": replace(SPEC, algorithm="other")},
@@ -237,10 +213,15 @@ def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: A
 
 
 def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
-    parameter, fabric = Parameter("patience"), machine.fabric(0)
-    assert binding._value(parameter, fabric, CASE, {}, {}, 2.5) == 0
-    gpu: Any = SimpleNamespace(traits=replace(fabric.traits, simulated=False))
-    assert binding._value(parameter, gpu, CASE, {}, {}, 2.5) == 2_500_000_000
+    spec, traits = (
+        replace(SPEC, parameters=(Parameter("patience"),), workspaces=lambda case: ()),
+        machine.fabric(0).traits,
+    )
+    buffer = Buffer("", SimpleNamespace(), 0, 0)  # type: ignore[arg-type]
+    for simulated, nanoseconds in ((True, 0), (False, 2_500_000_000)):
+        gpu: Any = SimpleNamespace(rank=0, traits=replace(traits, simulated=simulated))
+        kernel = BoundKernel(gpu, SlotsMemory([(buffer, buffer)], (), {}), spec, [CASE], [EXECUTABLE], 2.5)
+        assert kernel.arguments[0][0].value == nanoseconds
 
 
 def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from memory.fabric import Executable
 from memory.pool import SymmetricPool
 from runner.case import program
 from runner.case.buffers import guarded
-from runner.case.inputs import make_input
 from runner.case.layout import layout_of
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
@@ -215,11 +214,3 @@ def test_there_is_no_multicast_of_what_begins_elsewhere_on_every_rank(dictionary
         assert apart.address == whole.address + 6
         with refused(AssertionError):
             apart.multicast_address()
-
-
-def test_inputs_are_those_of_the_case(dictionary_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "make_input", make_input)
-    case = Case("all_gather", "tried", "float32", "none", "none", 48, 4)
-    for outputs, faults in run(dictionary_world, case):
-        assert faults == ()
-        assert torch.equal(outputs[0], torch.cat([make_input(case, rank, 3) for rank in range(4)]))

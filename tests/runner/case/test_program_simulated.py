@@ -19,7 +19,6 @@ from cases.case import Case
 from cases.record.record import Check
 from kernels import catalogue
 from kernels.compile import executable
-from memory.fabric import FabricError
 from memory.pool import SymmetricPool
 from runner.case.check import merge
 from runner.case.inputs import make_input
@@ -146,28 +145,6 @@ def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals
         world.run(program, None, NEVER_S)
     assert held(machine) == []
     assert not world.healthy
-
-
-def test_memory_left_behind_fails_the_run_and_names_tensor_and_rank() -> None:
-    def program(fabric: Any, argument: None) -> None:
-        region = fabric.allocate(64, 256, "forgotten")
-        if fabric.rank == 0:
-            fabric.drop(region)
-
-    with refused(WorldFailure) as caught:
-        ThreadWorld(2, OPTIONS).run(program, None, NEVER_S)
-    assert isinstance(caught.value.__cause__, FabricError)
-
-
-def test_ranks_that_run_different_sizes_are_told(compile_cache: Path) -> None:
-    plans = [plan_of(CASE, compile_cache), plan_of(replace(CASE, size_bytes=72), compile_cache)]
-
-    def program(fabric: Any, argument: None) -> None:
-        run_case(fabric, plans[fabric.rank == 2])
-
-    with refused(WorldFailure) as caught:
-        ThreadWorld(3, OPTIONS).run(program, None, NEVER_S)
-    assert caught.value.rank is None
 
 
 def test_a_slice_that_outlives_its_tensor_is_named() -> None:

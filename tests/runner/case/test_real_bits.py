@@ -30,7 +30,6 @@ from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from memory.placing import NVSHMEM, SIMULATED
 from memory.pool import SymmetricPool
-from runner.case.allocation import GUARD_BYTES
 from runner.case.binding import bind
 from runner.case.inputs import make_input
 from runner.case.memory_needed import heap_bytes_needed
@@ -87,16 +86,17 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
     """The output's bytes after each launch of each plan, on this rank."""
     found = []
     for plan in plans:
-        launch = plan.spec.launch(plan.case)
         with SymmetricPool(fabric) as pool:
-            binding = bind(fabric, pool, plan.spec, plan.case, plan.guard_bytes, plan.patience_s)
-            source, target = binding.input, binding.output
+            assert isinstance(plan.spec, KernelSpec)
+            assert plan.executable is not None
+            kernel = bind(fabric, pool, plan.spec, [plan.case], [plan.executable], plan.patience_s)
+            source, target = kernel.inputs[0], kernel.outputs[0]
             data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
             for _ in range(plan.launches):
                 fabric.write(source.tensor.region, source.offset_bytes, data.view(torch.uint8))
                 fabric.synchronize()
                 fabric.barrier()
-                fabric.launch(plan.executable, launch, binding.arguments)
+                kernel.launch(0)
                 fabric.synchronize()
                 content = fabric.read(target.tensor.region, target.offset_bytes, target.size_bytes)
                 found.append(content.numpy().tobytes())
@@ -177,7 +177,7 @@ def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
 
     def allocated(fabric: Any) -> bool:
         with SymmetricPool(fabric) as pool:
-            bind(fabric, pool, catalogue.find(largest.name), largest, GUARD_BYTES, patience_s=NEVER_S)
+            bind(fabric, pool, catalogue.find(largest.name), [largest], [], patience_s=NEVER_S)
         return True
 
     world = SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes(world_size)))

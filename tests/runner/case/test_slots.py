@@ -10,14 +10,14 @@ import torch
 
 from memory.fabric import Fabric, HeapFull
 from memory.pool import SymmetricPool
+from runner.case.binding import open_kernel
 from runner.case.contestant import Contestant
-from runner.case.slots import open_kernel, slot_bytes
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S
-from tests.runner.measuring import case_of, contestant
+from tests.runner.measuring import contestant
 
 SLOTS = 3
 
@@ -158,11 +158,3 @@ def test_what_does_not_fit_is_said_and_no_slots_are_an_error(compile_cache: Path
 
     with refused(WorldFailure):
         ranks_of(2, program, contestant(compile_cache, "one_shot"))
-
-
-def test_slot_bytes_are_input_and_output() -> None:
-    assert slot_bytes(case_of("one_shot")) == 8192
-    assert slot_bytes(case_of("two_shot", placement="in_place")) == 4096
-    assert slot_bytes(case_of("pull", op="all_gather")) == 4096 + 2048
-    assert slot_bytes(case_of("pull", op="all_gather", placement="in_place")) == 4096
-    assert slot_bytes(case_of("pull", size_bytes=0, offset=3)) == 0

@@ -28,26 +28,6 @@ def edge_parts(dtype: str, world_size: int, numel: int) -> list[torch.Tensor]:
     return [made(Stream("edge", DTYPES[dtype], world_size, base=base), rank, numel) for rank in range(world_size)]
 
 
-@pytest.mark.parametrize("dtype", ALL)
-def test_every_pattern_comes_in_bits(dtype: str) -> None:
-    patterns = unsigned(made(Stream("bits", DTYPES[dtype]), 0, 20_000))
-    width = 8 * DTYPES[dtype].itemsize
-    for bit in range(width):
-        assert sum(one >> bit & 1 for one in patterns) == pytest.approx(10_000, abs=400)
-    assert width > 8 or set(patterns) == set(range(256))
-
-
-@pytest.mark.parametrize(("kind", "value"), [("ones", 1), ("zeros", 0)])
-@pytest.mark.parametrize("world_size", [1, 2, 8, 72])
-def test_masks_are_sparse(kind: str, value: int, world_size: int) -> None:
-    for dtype in INTEGERS:
-        patterns = unsigned(made(Stream(kind, DTYPES[dtype], world_size), 0, 4000))
-        width = 8 * DTYPES[dtype].itemsize
-        share = sum(one.bit_count() for one in patterns) / (4000 * width)
-        expected = 1 / 2 ** max(1, round(np.log2(world_size)))
-        assert (share if value else 1 - share) == pytest.approx(expected, abs=0.01)
-
-
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("world_size", [9, 17, 72])
 def test_sparse_elements_come_from_as_many_ranks(dtype: str, world_size: int) -> None:

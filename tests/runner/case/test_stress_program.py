@@ -11,8 +11,7 @@ import pytest
 
 from cases.case import Case
 from cases.ops import collective
-from kernels.all_reduce import ll, one_shot
-from kernels.catalogue import find
+from kernels.catalogue import find, retuned
 from kernels.compile import executable
 from kernels.spec import KernelSpec, cases_in_turn
 from kernels.tuning import Step, Tuning
@@ -83,7 +82,9 @@ def is_found(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stress", ["late_rank", "no_host_barrier", "alternating_sizes", "graph_out_of_step"])
-@pytest.mark.parametrize("spec", [one_shot.spec_of(SMALL), ll.spec_of(SMALL)], ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    "spec", [retuned("all_reduce/one_shot", SMALL), retuned("all_reduce/ll", SMALL)], ids=lambda spec: spec.name
+)
 def test_right_kernels_are_right(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> None:
     assert found(spec, stress, 3) == [""] * 3
 
@@ -115,7 +116,7 @@ class TestDefects:
     @pytest.mark.parametrize("stress", ["two_streams", "late_rank+two_streams", "alternating_sizes+two_streams"])
     def test_two_launches_at_once_that_take_the_same_epoch(self, found: Callable[..., list[str]], stress: str) -> None:
         """With one rank no launch waits for another's: the promise is kept, and nothing is found."""
-        promised = promising(one_shot.spec_of(SMALL), "two_streams")
+        promised = promising(retuned("all_reduce/one_shot", SMALL), "two_streams")
         assert is_found(found, promised, stress)
         assert found(promised, stress, 2, world_size=1) == [""] * 2
 
@@ -125,7 +126,7 @@ class TestCombinations:
         "stress", ["late_rank+alternating_sizes", "no_host_barrier+alternating_sizes", "late_rank+graph_out_of_step"]
     )
     def test_a_right_kernel_is_right(self, found: Callable[..., list[str]], stress: str) -> None:
-        assert found(one_shot.spec_of(SMALL), stress, 1) == [""]
+        assert found(retuned("all_reduce/one_shot", SMALL), stress, 1) == [""]
 
     @pytest.mark.parametrize(
         ("stress", "late"),
@@ -149,7 +150,7 @@ class TestCombinations:
             pause(fabric, seconds)
 
         monkeypatch.setattr(SimulatorFabric, "pause", noted)
-        found(promising(one_shot.spec_of(SMALL), "two_streams"), stress)
+        found(promising(retuned("all_reduce/one_shot", SMALL), "two_streams"), stress)
         assert sorted(paused) == sorted(late)
 
 

@@ -14,7 +14,6 @@ from cases.record.record import Record
 from kernels.catalogue import find
 from kernels.compile import executable
 from reports.record.bundle import read
-from runner.case.recorded import case_of
 from runner.case.todays_code import sources
 from tests.reports.synthetic import with_case
 from tests.runner.conftest import Outcome
@@ -40,7 +39,7 @@ def named(**names: list[Any]) -> dict[str, list[Any]]:
 def test_kernels_whose_sources_moved_are_compared_by_code(symlab: Symlab, tmp_path: Path) -> None:
     one, two = read([symlab("sizes=[8]").folder / "records"])
     name, other = "all_reduce/one_shot", "all_reduce/two_shot"
-    case = case_of(one.case)
+    case = one.case
     cache = tmp_path / "cache"
     code = code_digest(executable(find(name), case, "sm_90a", cache).ptx)
 

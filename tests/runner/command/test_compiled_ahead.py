@@ -31,8 +31,8 @@ MANY = ("-m", "algorithms=all", "dtype=float32,bfloat16", "sizes=[96]", "world_s
 
 KERNEL = """
 from dataclasses import replace
-from kernels.all_reduce import one_shot
-SPEC = replace(one_shot.SPEC, algorithm="own")
+from kernels.catalogue import find
+SPEC = replace(find("all_reduce/one_shot"), algorithm="own")
 """
 
 

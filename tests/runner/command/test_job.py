@@ -24,7 +24,6 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
-from runner.case.recorded import case_of
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
 from runner.command.means import Job, Means
@@ -67,7 +66,13 @@ def job_of(*arguments: str) -> Job:
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = on_its_fabric(composed.request)
-    return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest.read({"command": "c", "job": 0}))
+    return Job(
+        request,
+        cases_of(request),
+        {"seed": 0},
+        lambda: HERE,
+        RecordedRequest(command="c"),
+    )
 
 
 ONE = ("sizes=8", "algorithms=one_shot")
@@ -94,10 +99,10 @@ def test_passed() -> None:
     assert record.counters["instructions"] == 2000
     assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
     assert record.kernel is not None
-    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(case_of(record.case)), "patience_s": 10.0}
+    given: dict[str, Any] = {"choices": find(record.kernel.name).choices(record.case), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
     assert record.environment == HERE
-    assert record.request.document() == {"command": "c", "job": 0, "kernel": given}
+    assert record.request == RecordedRequest(command="c", kernel=given)
     assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case.size_bytes == 8
@@ -246,5 +251,8 @@ def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
     known = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ptx, "sha256:0", cubin))
     assert known.compiler.endswith(", NVVM 13.4.59, ptxas 13.5.7")
     assert known.compiler.startswith("nvidia-cutlass-dsl ")
+    text = '.file 1 "/kernels/dsl/multimem.py"\nmultimem.st.relaxed.sys.global.v4.f32 [%rd1], {};\n'
+    reduced = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", text, "sha256:0"))
+    assert reduced.multimem == ("multimem.st.relaxed.sys.global.v4.f32",), "a file's name is no instruction"
     unknown = kernel_info(spec, case, Executable(case.name, "kernel", "sm_90a", ".version 9.4\n", "sha256:0"))
     assert "," not in unknown.compiler

@@ -23,7 +23,6 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Launch, Traits
 from runner.case.check import RankCheck
 from runner.case.contestant import Contestant
-from runner.case.library_program import BaselinePlan
 from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
 from runner.case.stress import StressPlan
@@ -31,7 +30,7 @@ from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
 from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
-from runner.timing.custom import CustomMeasurePlan, CustomTimes
+from runner.timing.custom import CustomContestant
 from runner.timing.link import LinkTimes
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes
 from runner.world.plain import NotPlain
@@ -110,7 +109,7 @@ def plans(case: Case, executable: Executable) -> list[Any]:
     return [
         None,
         Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0),
-        BaselinePlan(library, baseline, check=False),
+        Plan(library, baseline, check=False),
         MeasurePlan(contestants, job.request.timing, link=True),
         StressPlan((case, case), spec, (executable, executable), rounds=3),
     ]
@@ -126,7 +125,7 @@ def test_all_plans_arrive_with_what_is_compiled_here(
         assert "ptx" not in text.replace(theirs.digest, "")
         assert "hostile" not in text
         found = words.read(text)
-        if isinstance(plan, Plan):
+        if isinstance(plan, Plan) and plan.executable is not None:
             assert found == dataclasses.replace(plan, executable=compiled("ptx"))
         elif isinstance(plan, StressPlan):
             assert found == dataclasses.replace(plan, executables=(compiled("ptx"), compiled("ptx")))
@@ -169,15 +168,15 @@ def outcomes() -> list[Any]:
     check = RankCheck(
         1, "bound", 4, 1, mismatch, float("inf"), 7, 1.5, ("ab",), 2, True, ("guard",), "b", 1.0, 0.5, scale
     )
-    times = RankTimes(2, 64, 4, (1.5, 2.5), check, (check, check))
+    times = RankTimes(2, 64, 4, (1.5, 2.5), (8, 8), (check, check))
+    custom = RankTimes(2, 4, 1, (1.5,), (8, 8), wrong=CustomOutcome(1, (), ("g",)))
     return [
         Traits("nvshmem", "sm_90a", 2, 1 << 33, False, "switched off", multiprocessors=132),
         RankOutcome(1, check),
         RankOutcome(0, None),
         RankMeasurement(
-            1, (times,), LinkTimes(256, (1.0,), (2.0,)), {"uuid": "GPU-1"}, {"not_captured": "no"}, 50 << 20
+            1, (times, custom), LinkTimes(256, (1.0,), (2.0,)), {"uuid": "GPU-1"}, {"not_captured": "no"}, 50 << 20
         ),
-        CustomTimes(1, 2, 4, (1.5,), 8, 8, CustomOutcome(1, (), ("g",)), "", LinkTimes(256, (1.0,), (2.0,)), {}, {}, 0),
         {"rank": 0, "process": 7, "libraries": {"nccl": "2.28"}, "not_captured": {"x": "why"}},
     ]
 
@@ -204,9 +203,10 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
     monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([mine]))
     found = command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
     assert found.compiled == mine
-    measured = CustomMeasurePlan(plan, ({"a": torch.ones(4)},), composed()[0].request.timing, link=True)
+    contestant = CustomContestant(plan, ({"a": torch.ones(4)},))
+    measured = MeasurePlan((contestant,), composed()[0].request.timing, link=True)
     words = command_of(composed()).vocabulary
-    assert words.read(own.vocabulary.written(measured)).run.compiled == mine
+    assert words.read(own.vocabulary.written(measured)).contestants[0].run.compiled == mine
     assert found.spec == spec
     assert all(map(torch.equal, found.given["a"], plan.given["a"]))
     outcome = CustomOutcome(1, ({"a": torch.arange(4.0)},), ("guard",))

@@ -25,9 +25,10 @@ Symlab = Callable[..., Outcome]
 
 GREEDY = """
 from dataclasses import replace
-from kernels.all_reduce.one_shot import SPEC as ours
+from kernels.catalogue import find
 from memory.fabric import Launch
-SPEC = replace(ours, algorithm="greedy", launch=lambda case: Launch(1, 128, shared_bytes=(227 << 10) + 1))
+OURS = find("all_reduce/one_shot")
+SPEC = replace(OURS, algorithm="greedy", launch=lambda case: Launch(1, 128, shared_bytes=(227 << 10) + 1))
 """
 
 

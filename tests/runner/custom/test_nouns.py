@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory.fabric import Argument, Launch
-from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill, Tolerance, refuses_parameters
-from tests.golden import refused, same_text
+from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill, Tolerance
+from tests.golden import refused
 
 INPUT = BufferSpec("input", "float32", (2, 8), fill=Fill.rank)
 OWN = BufferSpec("own", "int64", (4,), symmetric=False)
@@ -70,13 +70,6 @@ def test_a_kernel_gets_only_buffers_that_there_are_and_that_others_reach() -> No
             spec(ArgumentSpec("u32", 1), ArgumentSpec(kind, buffer))  # type: ignore[arg-type]
     with refused():
         CustomSpec("mine", Launch(1, 1), (INPUT, INPUT), ())
-
-
-def test_arguments_fit_the_parameters() -> None:
-    both = spec(ArgumentSpec("peers", "input"), ArgumentSpec("u32", "rank"))
-    assert refuses_parameters(both, [8, 4]) == ""
-    same_text(refuses_parameters(both, [8]))
-    same_text(refuses_parameters(both, [8, 8]))
 
 
 def test_a_tolerance_is_not_negative() -> None:

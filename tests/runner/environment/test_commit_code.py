@@ -60,7 +60,7 @@ def test_the_digest_of_every_kernel_is_the_one_that_records_have(project: Path) 
 @pytest.mark.slow
 def test_a_changed_file_changes_the_digests_of_the_kernels_that_import_it(project: Path) -> None:
     before = code_of(SAID, project).kernels
-    path = project / "kernels" / "all_reduce" / "one_shot.py"
+    path = project / "kernels" / "ways" / "pull.py"
     path.write_text(f"{path.read_text(encoding='utf-8')}\n# more\n", encoding="utf-8")
     after = code_of(SAID, project).kernels
     changed = {name for name in NAMES if before[name] != after[name]}

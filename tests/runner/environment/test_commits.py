@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import SCHEMA_VERSION, KernelInfo, Record
+from cases.record.record import PUBLISHED_SCHEMA, SCHEMA_VERSION, KernelInfo, Record
 from runner.environment.commits import commits, tree_of
 from runner.environment.repository import git, source_digests
 from tests.reports.synthetic import record, with_environment
@@ -130,16 +130,16 @@ def test_a_name_that_leaves_the_folder_is_not_read(root: Path, tmp_path: Path) -
 
 
 def test_a_record_has_the_schema_that_the_commits_code_writes(root: Path) -> None:
-    today, before = SCHEMA_VERSION, SCHEMA_VERSION - 1
-    committed(root, reports__record__record=f"SCHEMA_VERSION = {today}\n", tests__record="SCHEMA_VERSION = 1\n")
+    today, before = SCHEMA_VERSION, PUBLISHED_SCHEMA
+    committed(root, cases__record__record=f"SCHEMA_VERSION = {today}\n", tests__record="SCHEMA_VERSION = 1\n")
     made = made_in(root)
     assert made.schema == today
     assert different(root, made) == ""
     older = dataclasses.replace(made, schema=before)
     assert f"its code writes records of schema {today}, this one has schema {before}" in different(root, older)
-    committed(root, reports__record__record=f"SCHEMA_VERSION = {before}\n")
+    committed(root, cases__record__record=f"SCHEMA_VERSION = {before}\n")
     assert f"its code writes records of schema {before}, this one has schema {today}" in different(root, made_in(root))
-    (root / "reports" / "record" / "record.py").write_text(f"SCHEMA_VERSION = {today}\n", encoding="utf-8")
+    (root / "cases" / "record" / "record.py").write_text(f"SCHEMA_VERSION = {today}\n", encoding="utf-8")
     assert different(root, made_in(root)) == "", "the schema was changed in that tree"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cases.documents import encoded
 from cases.record.record import load
 from runner.command.running import Tools
 from runner.environment.gpus import rank_facts
@@ -63,7 +64,7 @@ def test_a_long_difference_is_cut_and_says_so(tmp_path: Path) -> None:
 
 def test_it_is_looked_at_once(tmp_path: Path) -> None:
     seen = []
-    surroundings = Surroundings(lambda root: {"root": seen.append(root)}, Store(tmp_path))
+    surroundings = Surroundings(lambda root: {"problem": seen.append(root)}, Store(tmp_path))
     surroundings.look()
     first = surroundings.now()
     assert surroundings.now() == first
@@ -74,7 +75,7 @@ def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
     def fails(root: Path) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 
-    assert Surroundings(fails, Store(tmp_path)).now().document() == {"problem": "RuntimeError: no such luck"}
+    assert encoded(Surroundings(fails, Store(tmp_path)).now()) == {"problem": "RuntimeError: no such luck"}
 
     def full(self: Store, text: str) -> Any:
         raise StoreError("no room")
@@ -122,7 +123,7 @@ def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
     assert main([*arguments, "track=none", "timing.mode=none"], tools) == 0
     assert [world.healthy for world in script.worlds] == [False, True]
     assert script.worlds[0].closed
-    environments = [load(path).environment.document() for path in record_files(tmp_path)]
+    environments = [encoded(load(path).environment) for path in record_files(tmp_path)]
     assert len(environments) == 2
     for environment in environments:
         assert "still running" in environment["world"]["not_captured"]["ranks"]

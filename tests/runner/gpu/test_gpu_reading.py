@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.gpu.gpu_type import FLOOR_NAMES, Floors, Origin, Source, SourceKind
+from runner.gpu.gpu_type import Floors, Origin, Source, SourceKind
 from runner.gpu.names import CONF, gpu_names
-from runner.gpu.reading import SECTIONS, gpu_type, type_of_device, type_with_limits
-from runner.gpu.schema import FloorsSchema, GpuTypeSchema
+from runner.gpu.reading import gpu_type, type_of_device, type_with_limits
+from runner.gpu.schema import SECTIONS
 from runner.request.gpu_types import type_asked
 from runner.request_error import RequestError
 from tests.golden import refused
@@ -44,17 +44,6 @@ def test_every_named_source_is_used(name: str) -> None:
     sources, rest = text.split("limits:", 1)
     for one in re.findall(r"^  (\w+): '", sources, re.MULTILINE):
         assert f"source: {one}}}" in rest, one
-
-
-def test_the_schema_has_the_nouns_keys() -> None:
-    schema = {one.name: one for one in dataclasses.fields(GpuTypeSchema)}
-    for section, noun in SECTIONS.items():
-        inner = schema[section].default_factory
-        assert isinstance(inner, type)
-        assert {one.name for one in dataclasses.fields(inner)} | {"name"} >= {
-            one.name for one in dataclasses.fields(noun)
-        }
-    assert {one.name for one in dataclasses.fields(FloorsSchema)} == {*FLOOR_NAMES, "source", "ranks", "records"}
 
 
 def test_a_trials_floors_stand_in_and_say_so(tmp_path: Path) -> None:

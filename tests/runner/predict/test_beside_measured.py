@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from kernels.catalogue import find
 from kernels.compile import executable
 from runner.case.contestant import Contestant
 from runner.gpu.reading import gpu_type
-from runner.predict import again, beside, budget, predicting, profiling
+from runner.predict import beside, budget, predicting, profiling
 from runner.predict.beside import beside_measured, digest_of_rates
 from runner.predict.of_request import check_beside, type_beside
 from runner.predict.predicting import predicted
@@ -30,7 +29,6 @@ from runner.request_error import RequestError
 from simulator.run import schedule
 from tests.golden import refused, same_text
 from tests.patience import NEVER_S, Clock
-from tests.reports.synthetic import record
 from tests.runner.conftest import on_its_fabric
 
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 4096, 2, "out_of_place")
@@ -49,11 +47,6 @@ TIMING = Timing(
     interleaved_with=("two_shot",),
     l2_bytes=62914560,
 )
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 def contestant(cache: Path, case: Case = CASE) -> Contestant:
@@ -79,7 +72,8 @@ def test_the_time_beside_is_that_of_symlab_predict(cache: Path, algorithm: str) 
     low, high = stored().intervals[found.regime]
     is_wider = found.low_us < found.time_us * low and found.high_us > found.time_us * high
     assert is_wider == (algorithm == "multimem_one_shot")
-    assert found.work == {**alone.work.document(), "form": predicting.FORM}
+    work = predicting.work_of(case, find(case.name), "sm_90a", cache)
+    assert found.work == {**work.document(), "form": predicting.FORM}
     assert found.floors_digest == digest_of_rates(known.rates)
 
 
@@ -171,20 +165,6 @@ def test_whatever_goes_wrong_is_a_reason(cache: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(beside, "kept_work", fails)
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
     assert beside_of(cache).reason == f"not simulated: {said}"
-
-
-def test_cases_that_are_simulated_again_are_named_one_of_each_kernel_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record that was given twice is simulated once."""
-    cases = [("one_shot", 4), ("two_shot", 2), ("one_shot", 1), ("one_shot", 1)]
-    made = [SimpleNamespace(record=record(name, size)) for name, size in cases]
-    monkeypatch.setattr(again, "_simulated_otherwise", lambda one, *_: one.record.case.algorithm.partition("two")[1])
-    found: dict[str, Any] = {"different": []}
-    said: list[str] = []
-    again._simulate(made, found, tmp_path, said.append)  # type: ignore[arg-type]
-    assert said == [f"predicting {made[number].record.id} again" for number in (2, 1, 0)]
-    assert found == {"different": [[made[1].record.id, "two"]]}
 
 
 def test_the_code_that_was_timed_is_simulated_and_none_is_compiled(

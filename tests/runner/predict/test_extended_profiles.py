@@ -2,13 +2,12 @@
 
 import itertools
 from dataclasses import astuple, replace
-from importlib import import_module
 
 import pytest
 
 from cases.case import Case
-from kernels.catalogue import ALL_SPECS, find
-from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE, Tuning
+from kernels.catalogue import ALL_SPECS, NAMES, find
+from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.publish import PLACE
 from runner.predict import predicting, profiling, recorded_kernels
@@ -132,11 +131,10 @@ def test_fewer_bytes_are_simulated_as_they_are_on_more_than_8_ranks():
 
 
 @pytest.mark.slow
-def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(tmp_path, monkeypatch):
+def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(cache, monkeypatch):
     """What predictions of many ranks rely on: fewer blocks with as much for each have the path of all."""
-    tmp_path.chmod(0o700)
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 1 << 20, 16)
-    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
     extended = profiling.profiled(runnable, H200_TRIAL, {})
     monkeypatch.setattr(profiling, "WHOLE_RANKS", 16)
     whole = profiling.profiled(runnable, H200_TRIAL, {})
@@ -146,15 +144,14 @@ def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_the_switch_asks_every_gpu_for_what_it_reduces(tmp_path):
+def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
     """Closed forms of all_reduce through the switch on 4 ranks, of N bytes. multimem_one_shot: each rank reduces all,
     so that each GPU answers the switch 4 N and gets N. multimem_two_shot: each rank reduces a quarter and stores it to
     all, so that N leaves each GPU as answers and N/4 as a store, and N/4 comes as an answer and N as stores."""
-    tmp_path.chmod(0o700)
     size, found = 64 << 10, {}
     for algorithm in ("multimem_one_shot", "multimem_two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size, 4)
-        runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+        runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
         (found[algorithm],) = (
             one for one in profiling.profiled(runnable, H200_TRIAL, {}).phases if one.memory_bytes > size
         )
@@ -170,22 +167,20 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resized_message_takes_no_inbox_of_the_whole(tmp_path):
+def test_a_resized_message_takes_no_inbox_of_the_whole(cache):
     """reduce/bulk has an inbox of seven messages on 8 ranks: 14 GB in all at 256 MiB, which ended the process."""
-    tmp_path.chmod(0o700)
     case = Case("reduce", "bulk", "bfloat16", "float32", "sum", 256 << 20, 8)
-    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", tmp_path)
+    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.least_blocks)
     assert sum(one.size_bytes for one in runnable.spec.workspaces(case)) > 1 << 30
     assert sum(one.size_bytes for one in small.spec.workspaces(small.case)) < 16 << 20
 
 
-def test_a_resized_message_has_workspaces_for_its_blocks(tmp_path):
+def test_a_resized_message_has_workspaces_for_its_blocks(cache):
     """Flags of two_shot are by block: of 16 at 1 MiB, of 64 at 16 MiB."""
-    tmp_path.chmod(0o700)
     case = Case("reduce", "two_shot", "bfloat16", "float32", "sum", 16 << 20, 8)
     spec = find(case.name)
-    runnable = predicting.runnable_of(case, spec, "sm_90a", tmp_path)
+    runnable = predicting.runnable_of(case, spec, "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.blocks)
     assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
     assert small.spec.workspaces(small.case) == spec.workspaces(case)
@@ -195,7 +190,6 @@ def test_a_resized_message_has_workspaces_for_its_blocks(tmp_path):
 def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
     """Where a smaller message takes another step of the tuning, such as two_shot that pulls up to 2 MiB, the workspaces
     are still those of the step that the code was compiled with."""
-    module = import_module(f"kernels.{spec.name.replace('/', '.')}")
     code = Executable(spec.name, "entry", "sm_90a", "", "", b"")
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
     for ranks, size in itertools.product((2, 4, 8), (4 << 20, 16 << 20, 256 << 20)):
@@ -207,27 +201,61 @@ def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
         size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
         for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):
             small = runnable.resized(*asked)
-            needed = {one.name: one.size_bytes for one in _of_step(module, whole).workspaces(small.case)}
+            needed = {one.name: one.size_bytes for one in _of_step(spec, whole).workspaces(small.case)}
             found = {one.name: one.size_bytes for one in small.spec.workspaces(small.case)}
             assert found.keys() == needed.keys()
             assert all(found[name] >= size for name, size in needed.items()), (small.case, found, needed)
             assert sum(found.values()) <= 128 << 20
 
 
-def _of_step(module, case):
+def _of_step(spec, case):
     """The kernel with the step of a case for all sizes, and flags for as many blocks as it has."""
-    tuning = getattr(module, "TUNING", None)
-    if not isinstance(tuning, Tuning):
-        return module.SPEC
+    tuning = spec.tuning
     step = tuning.step(case)
     never = replace(step, blocks=tuning.max_blocks, up_to_bytes=-1)
     always = replace(step, up_to_bytes=ANY_SIZE, up_to_ranks=MAX_WORLD_SIZE)
-    return module.spec_of(replace(tuning, steps=(never, always)))
+    return spec.retuned(replace(tuning, steps=(never, always)))
 
 
-def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(compile_cache):
+def _clocked(name, ranks, size_bytes, folder):
+    spec = find(name)
+    accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
+    case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
+    return profiling.clocked(predicting.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
+
+
+def test_one_shot_waits_for_two_barriers_and_one_load(cache):
+    found = _clocked("all_reduce/one_shot", 4, 64 << 10, cache)
+    assert found.path.counts == {
+        "own_load": 1,  # the table of peers' flags
+        "remote_load": 1,
+        "hop": 2,
+        "store": 2,
+        "fence": 1,
+        "fence_after_stores": 1,
+        "barrier": 2,
+    }
+    assert found.clock_us == pytest.approx(0.3 + 2 * (0.58 + 0.69) + 0.87)
+    body = found.phases[1]
+    for viewer in range(4):
+        assert body.bytes("read", viewer=viewer, target=(viewer + 1) % 4) == 64 << 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kernel_has_a_path(name, cache):
+    found = _clocked(name, 2, 4 << 10, cache)
+    steps = found.path.segments
+    assert found.path.weigh(H200_TRIAL) == pytest.approx(found.path.total_us) == pytest.approx(max(found.ends_us))
+    assert steps[0].from_us == 0.0
+    assert all(one.to_us == other.from_us for one, other in itertools.pairwise(steps))
+    assert "own_load" in found.path.counts
+    assert not name.startswith("barrier/") or "hop" in found.path.counts or "switch_hop" in found.path.counts
+
+
+def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(cache):
     """Of 4 MiB it pushes, with a scratch that 1 MiB does not have."""
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 4 << 20, 2)
-    work = predicting.work_of(case, find(case.name), "sm_90a", compile_cache)
+    work = predicting.work_of(case, find(case.name), "sm_90a", cache)
     assert work.how == "blocks"
     assert _most(work, "written") == pytest.approx(2 << 20, abs=65536), "in each phase: half to the other, its sum back"

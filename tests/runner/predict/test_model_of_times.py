@@ -1,14 +1,17 @@
 """The model adds up what its docstring says, and a fit finds the constants that made the times."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 
+from kernels.spec import Case
 from runner.gpu.reading import gpu_type
 from runner.predict.case_work import CaseWork, Direction, PhaseWork
+from runner.predict.evidence import Measured
 from runner.predict.fitting import fitted
-from runner.predict.model import COLD_FROM, COLD_TO, Fitted, Rates, Terms, coldness, columns, terms_of, times_us
+from runner.predict.model import COLD_FROM, COLD_TO, Fitted, Rates, Terms, coldness, terms_of
 from runner.predict.rates import BULK_PUSH_SHARE, MEMORY_SHARE, rates_of
 
 COSTS = {"own_load": 0.3, "remote_load": 0.9, "hop": 0.7, "fence": 0.6}
@@ -132,18 +135,26 @@ def _terms() -> list[Terms]:
     ]
 
 
+def _cases(times) -> list[Measured]:
+    return [
+        Measured(
+            "h200-x2", "h200", Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 2), time_us, terms
+        )
+        for time_us, terms in zip(times, _terms(), strict=True)
+    ]
+
+
+TRUE = Fitted(0.23, 0.87)
+
+
 def test_a_fit_finds_the_constants_that_made_the_times():
-    terms = columns(_terms())
-    true = (0.23, 0.87)
-    found = fitted(lambda constants: times_us(terms, tuple(constants)), (0.5, 0.5), times_us(terms, true))
-    assert found == pytest.approx(true, rel=1e-4)
+    found = fitted(_cases([one.time_us(TRUE) for one in _terms()]))
+    assert astuple(found) == pytest.approx(astuple(TRUE), rel=1e-4)
 
 
 def test_one_odd_case_moves_a_fit_less_than_least_squares_would():
-    terms = columns(_terms())
-    true = (0.23, 0.87)
-    times = times_us(terms, true)
+    times = np.array([one.time_us(TRUE) for one in _terms()])
     times[5] *= 3
-    found = fitted(lambda constants: times_us(terms, tuple(constants)), (0.5, 0.5), times)
+    found = fitted(_cases(times))
     others = np.arange(len(times)) != 5
-    assert np.abs(times_us(terms, tuple(found)) / times - 1)[others].max() < 0.05
+    assert np.abs([one.time_us(found) for one in _terms()] / times - 1)[others].max() < 0.05

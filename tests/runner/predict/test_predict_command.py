@@ -11,33 +11,32 @@ import pytest
 
 from cases.case import Case
 from kernels.catalogue import find
-from kernels.tuned.table import MICROSECONDS, UNITS, VERSION, Searched
+from reports.publish import PLACE
+from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
 from runner.predict import asking, command, explaining, predicting, profiling, shown
+from runner.predict.evidence import is_evidence
 from runner.predict.model import Fitted
 from runner.predict.predicting import predicted
 from runner.predict.rates import rates_of
 from runner.predict.stored_score import Stored, stored
+from runner.request.validate import CONF
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
 from symlab.__main__ import main
 from tests.golden import same_text
-from tests.patience import NEVER_S, SOON_S
+from tests.kernels.tuned.test_tuned_table import TABLE
+from tests.patience import NEVER_S
 
 REQUEST = (
     "op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,1M]", "algorithms=[one_shot,lamport]",
 )  # fmt: skip
 
+PUBLISHED = str(CONF.parent / PLACE / "h200-x2" / "all_reduce-world1.jsonl.xz")
+
 FLAGGED = "algorithms=[one_shot,ll]"
 """On 2 ranks ll refuses 1 MiB, which lamport takes."""
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +48,6 @@ def _asked(cache, *words):
     return main(["predict", *REQUEST, f"cache_dir={cache}", *words])
 
 
-@pytest.mark.slow
 def test_text_csv_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
     said = {}
     for form in ("text", "json", "csv"):
@@ -67,6 +65,10 @@ def test_text_csv_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
     small = [one for one in lines if one["size_bytes"] == 1024]
     assert [(one["algorithm"], one["rank"]) for one in small] == [("ll", 1), ("one_shot", 2)]
     assert "refused: all_reduce/ll 1M" in said["text"]
+    for (refused,) in ([one for one in found if one["refused"]] for found in (lines, rows)):
+        assert (refused["algorithm"], int(refused["size_bytes"])) == ("ll", 1 << 20)
+        assert not refused["time_us"]
+        assert "up to 524288 bytes, not 1048576" in refused["refused"]
 
 
 def test_predictions_are_near_what_was_measured_on_2_h200(cache, capsys):
@@ -112,35 +114,29 @@ def test_the_interval_is_that_of_the_regime(cache):
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 
 
-def test_explain_tells_the_path_step_by_step(cache, capsys):
-    assert _asked(cache, *SMALL, "--explain") == 0
+def test_explain_tells_the_path_and_the_terms_that_make_the_predicted_time(cache, capsys):
+    """The path of 1 MiB ends far below its time, because it has steps alone: the terms have the rest."""
+    words = ("fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1K,1M]", "--explain")
+    assert _asked(cache, *words, "--format", "json") == 0
+    lines = {line["size_bytes"]: line for line in json.loads(capsys.readouterr().out)}
+    small, path = lines[1024]["path"], lines[1 << 20]["path"]
+    assert small["floors_of"] == "h200"
+    assert small["counts"]["hop"] == sum(step["kind"] == "hop" for step in small["steps"])
+    assert small["steps"][-1]["to_us"] > small["steps"][0]["from_us"] >= 0
+    terms, time_us = path["terms"], lines[1 << 20]["time_us"]
+    assert terms["time_us"] == pytest.approx(time_us)
+    longer = max(terms["link_us"] + terms["memory_us"], terms["more_us"])
+    once = sum(terms[name] for name in ("launch_us", "begin_us", "least_us", "cold_us"))
+    assert once + longer == pytest.approx(time_us)
+    assert path["steps"][-1]["to_us"] < time_us / 2
+    assert _asked(cache, *words) == 0
     text = capsys.readouterr().out
     assert "path of all_reduce/one_shot 1K out_of_place, by the floors of h200:" in text
     assert all(word in text for word in ("remote_load", " hop ", "stored at PTX line"))
-    assert _asked(cache, *SMALL, "--explain", "--format", "json") == 0
-    (line,) = json.loads(capsys.readouterr().out)
-    path = line["path"]
-    assert path["floors_of"] == "h200"
-    assert path["counts"]["hop"] == sum(step["kind"] == "hop" for step in path["steps"])
-    assert path["steps"][-1]["to_us"] > path["steps"][0]["from_us"] >= 0
-
-
-def test_a_path_ends_with_the_terms_that_make_the_predicted_time(cache, capsys):
-    """The path of 1 MiB ends far below its time, because it has steps alone: the terms have the rest."""
-    words = ("fabric.gpu=h200", "algorithms=[one_shot]", "sizes=[1M]", "--explain")
-    assert _asked(cache, *words, "--format", "json") == 0
-    (line,) = json.loads(capsys.readouterr().out)
-    terms = line["path"]["terms"]
-    assert terms["time_us"] == pytest.approx(line["time_us"])
-    longer = max(terms["link_us"] + terms["memory_us"], terms["more_us"])
-    once = sum(terms[name] for name in ("launch_us", "begin_us", "least_us", "cold_us"))
-    assert once + longer == pytest.approx(line["time_us"])
-    assert line["path"]["steps"][-1]["to_us"] < line["time_us"] / 2
-    assert _asked(cache, *words) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
+    said = text.splitlines()[-1]
     figures = [float(one) for one in re.findall(r"(?:=|launch|begin|least|link|memory|cold) (\d+\.\d\d)", said)]
-    assert said.startswith(f"  predicted: {line['time_us']:.2f} us = launch ")
-    assert sum(figures) == pytest.approx(line["time_us"], abs=0.04)
+    assert said.startswith(f"  predicted: {time_us:.2f} us = launch ")
+    assert sum(figures) == pytest.approx(time_us, abs=0.04)
 
 
 def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
@@ -162,7 +158,6 @@ def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
     [
         ["fabric.gpu=null"],
         ["fabric.gpu=h999"],
-        ["--write"],
         ["--score"],
         ["algorithms=[lamport]", "sizes=[4M]"],
         ["timing.mode=eager"],
@@ -264,7 +259,7 @@ def test_equal_times_have_one_rank_and_one_mark(cache):
     names = ("one_shot", "two_shot", "ll")
     same = [dataclasses.replace(first, case=dataclasses.replace(ONE, algorithm=name)) for name in names]
     later = dataclasses.replace(same[2], time_us=first.time_us * 2)
-    series = shown.Series(known, (later, *same[:2]), {})
+    series = shown.Series(known, (later, *same[:2]))
     assert [rank for rank, _ in series.ranked()] == [1, 1, 3]
     (table,) = shown.tables(series)
     assert table.columns == ("size", "ll", "one_shot", "two_shot"), "in the job's order"
@@ -279,20 +274,11 @@ TRIAL = (
 )
 
 
-def test_lines_have_the_refusals_and_what_was_assumed(cache, capsys, tmp_path):
+def test_lines_have_what_was_assumed(one, tmp_path):
     place = tmp_path / "tried.yaml"
     place.write_text(f"like: b200\n{TRIAL}")
-    for form in ("json", "csv"):
-        assert _asked(cache, f"fabric.gpu={place}", FLAGGED, "--format", form) == 0
-        text = capsys.readouterr().out
-        lines = json.loads(text) if form == "json" else list(csv.DictReader(io.StringIO(text)))
-        (refused,) = [one for one in lines if one["refused"]]
-        assert (refused["algorithm"], int(refused["size_bytes"])) == ("ll", 1 << 20)
-        assert not refused["time_us"]
-        assert "up to 524288 bytes, not 1048576" in refused["refused"]
-        assert all("load_own_l2_us" in one["assumed"] for one in lines), "a trial has few floors"
-    assert _asked(cache, "fabric.gpu=h200", FLAGGED, "--format", "json") == 0
-    assert not any("load_own_l2_us" in one["assumed"] for one in json.loads(capsys.readouterr().out))
+    assert "load_own_l2_us" in one(f"fabric.gpu={place}")["assumed"], "a trial has few floors"
+    assert "load_own_l2_us" not in one("fabric.gpu=h200")["assumed"]
 
 
 @pytest.mark.slow
@@ -315,21 +301,11 @@ def test_a_path_is_weighed_by_the_floors_of_the_type(one, tmp_path):
 
 @pytest.mark.slow
 def test_best_is_what_the_table_has(one, tmp_path):
-    """A table that was searched in the simulator: what it chooses is predicted, and the remark says so."""
-    name = "one_shot@t256b16l4"
-    figure = {"name": name, "value": 5.0, "low": 4.0, "high": 6.0, "samples": 3}
-    entry = {
-        "op": "all_reduce", "dtype": "bfloat16", "accumulator": "float32", "reduction": "sum",
-        "placement": "out_of_place", "ranks": 2, "size_bytes": 1024, "from_bytes": 0, "up_to_bytes": 2048,
-        "choice": figure, "runner_up": None, "library": None, "searched": dataclasses.asdict(Searched(1, 0, 0)),
-        "records": [],
-    }  # fmt: skip
+    """What it chooses is predicted, and the remark says so."""
     place = tmp_path / "table.json"
-    unit = next(one for one in UNITS if one != MICROSECONDS)
-    head = {"symlab_tuned": VERSION, "gpu": "h200", "arch": "sm_90a", "unit": unit, "figures": UNITS[unit], "made": {}}
-    place.write_text(json.dumps({**head, "entries": [entry]}))
+    place.write_text(TABLE.text())
     found = one("fabric.gpu=h200", "algorithms=best", f"tuned={place}")
-    assert found["algorithm"] == name
+    assert found["algorithm"] == TABLE.entries[0].choice.name
     assert f"best: {place}" in found["remark"]
 
 
@@ -356,50 +332,42 @@ def test_score_prints_the_table(capsys, monkeypatch):
     same_text(capsys.readouterr().err)
 
 
-def _slow(name):
-    """The simulator's clock, for which one algorithm takes more time than there is."""
-    usual = profiling.ThreadWorld.run
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (
+            profiling.NotSimulated("TIMEOUT", 0, "not simulated within 300 s"),
+            "unfinished",
+            "; deadline_s gives it more",
+        ),
+        (WorldFailure("FAILED", 0, "store of 16 bytes past the end"), "failed", ""),
+    ],
+    ids=["unfinished", "failed"],
+)
+def test_what_can_not_be_simulated_is_no_refusal(cache, tmp_path, monkeypatch, capsys, error, kind, said):
+    """It is said, in all forms; the size has no range, and the exit code is 1."""
+    usual, said = asking.predicted, f"{error.message}{said}"
 
-    def run(self, program, runnable, limit_s):
-        if runnable.case.algorithm == name:
-            return usual(self, _never_ends, runnable, limit_s)
-        return usual(self, program, runnable, NEVER_S)
+    def faulty(case, *rest):
+        if case.algorithm == "lamport" and case.size_bytes == 1024:
+            raise error
+        return usual(case, *rest)
 
-    return run
-
-
-def _never_ends(fabric, runnable):
-    while True:
-        fabric.barrier()
-
-
-@pytest.mark.slow
-def test_a_simulation_that_takes_too_long_is_no_refusal(tmp_path, monkeypatch, capsys):
-    """A busy host, not the kernel, is why: it is said, in all forms, and the exit code is 1."""
-    monkeypatch.setattr(profiling.ThreadWorld, "run", _slow("lamport"))
-    monkeypatch.setattr(asking, "DEADLINE_S", SOON_S)
-    late = f"not simulated within {SOON_S:g} s"
-    cache = tmp_path / "kernels"
-    cache.mkdir(mode=0o700)
-    words = ("fabric.gpu=h200", "sizes=[1K]", f"deadline_s={SOON_S / 2}")
+    monkeypatch.setattr(asking, "predicted", faulty)
+    words = ("fabric.gpu=h200", "sizes=[1K,4K]")
     assert _asked(cache, *words) == 1
-    said = capsys.readouterr()
-    assert f"unfinished: all_reduce/lamport 1K: {late}" in said.out
-    assert "refused" not in said.out
-    assert f"symlab: all_reduce/lamport 1K: {late}; deadline_s gives it more\n" in said.err
-    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
-    lines = {one["algorithm"]: one for one in json.loads(capsys.readouterr().out)}
-    assert lines["lamport"]["unfinished"] == f"{late}; deadline_s gives it more"
-    assert (lines["lamport"]["refused"], lines["lamport"]["time_us"]) == ("", None)
-    assert (lines["one_shot"]["unfinished"], lines["one_shot"]["time_us"] > 0) == ("", True)
-    (kept,) = (tmp_path / "kept").iterdir()
-    assert list(json.loads(kept.read_text())["unfinished"].values()) == [lines["lamport"]["unfinished"]]
-    assert _asked(cache, *words, "--ranges", "--format", "csv") == 1
-    assert len(capsys.readouterr().out.splitlines()) == 1, "the heading alone: no range is known"
-    assert _asked(cache, *words, "algorithms=[lamport]") == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert late in said.err
+    shown = capsys.readouterr()
+    assert f"{kind}: all_reduce/lamport 1K: {said}" in shown.out
+    assert f"symlab: all_reduce/lamport 1K: {said}\n" in shown.err
+    assert "refused" not in shown.out + shown.err
+    assert _asked(cache, *words, "--format", "json", "--page", "p.html") == 1
+    (line,) = [one for one in json.loads(capsys.readouterr().out) if one[kind]]
+    assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
+    assert _asked(cache, *words, "--ranges", "--format", "json") == 1
+    assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
+    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
+    shown = capsys.readouterr()
+    assert (shown.out, said in shown.err) == ("", True)
 
 
 def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch, capsys):
@@ -418,45 +386,54 @@ def test_a_request_gives_simulations_more_time(tmp_path, monkeypatch, capsys):
     assert given == [asking.DEADLINE_S, 1800]
 
 
-def test_a_kernel_that_ends_its_steps_fails_whatever_the_time(monkeypatch, compile_cache):
-    """A limit of steps is a failure of the kernel: only the deadline is the host's."""
+def test_only_a_deadline_that_ended_is_the_hosts(monkeypatch, compile_cache):
+    """A limit of steps is a failure of the kernel, whatever the time."""
 
     def failing(self, program, runnable, limit_s):
         raise WorldFailure("TIMEOUT", 0, "rank 0: the step limit")
 
     monkeypatch.setattr(profiling.ThreadWorld, "run", failing)
     runnable = predicting.runnable_of(ONE, find(ONE.name), "sm_90a", compile_cache)
-    with pytest.raises(WorldFailure) as raised:
-        profiling.clocked(runnable, H200_TRIAL)
-    assert (type(raised.value), raised.value.message) == (WorldFailure, "rank 0: the step limit")
+    for limit_s, kind in ((NEVER_S, WorldFailure), (0.0, profiling.NotSimulated)):
+        with pytest.raises(WorldFailure) as raised:
+            profiling.clocked(runnable, H200_TRIAL, limit_s)
+        assert type(raised.value) is kind
 
 
-def test_a_fault_in_the_simulator_is_a_failure_and_no_refusal(cache, tmp_path, monkeypatch, capsys):
-    """It is said, in all forms; the size has no range, and the exit code is 1."""
-    usual = asking.predicted
+def test_only_what_the_model_is_of_is_evidence():
+    """Warm buffers, or calls before each sample, are another measurement."""
+    record = next(one for one in read([PUBLISHED]) if is_evidence(one))
+    timing = record.request.configuration["timing"]
+    led = {**record.request.configuration, "timing": {**timing, "lead_in_calls": 5}}
+    none = {**record.request.configuration, "timing": {**timing, "lead_in_calls": 0}}
+    assert not is_evidence(dataclasses.replace(record, timing=dataclasses.replace(record.timing, l2="hot", slots=1)))
+    assert not is_evidence(dataclasses.replace(record, request=dataclasses.replace(record.request, configuration=led)))
+    assert is_evidence(dataclasses.replace(record, request=dataclasses.replace(record.request, configuration=none)))
 
-    def faulty(case, *rest):
-        if case.algorithm == "lamport" and case.size_bytes == 1024:
-            raise WorldFailure("FAILED", 0, "store of 16 bytes past the end")
-        return usual(case, *rest)
 
-    monkeypatch.setattr(asking, "predicted", faulty)
-    words = ("fabric.gpu=h200", "sizes=[1K,4K]")
-    assert _asked(cache, *words) == 1
-    said = capsys.readouterr()
-    assert "failed: all_reduce/lamport 1K: store of 16 bytes past the end" in said.out
-    assert "symlab: all_reduce/lamport 1K: store of 16 bytes past the end\n" in said.err
-    assert "refused" not in said.out + said.err
-    assert _asked(cache, *words, "--format", "json", "--page", "p.html", "--keep", "kept") == 1
-    (line,) = [one for one in json.loads(capsys.readouterr().out) if one["failed"]]
-    assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
-    (kept,) = (tmp_path / "kept").iterdir()
-    assert list(json.loads(kept.read_text())["failed"].values()) == ["store of 16 bytes past the end"]
-    assert _asked(cache, *words, "--ranges", "--format", "json") == 1
-    assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
-    assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
-    said = capsys.readouterr()
-    assert (said.out, "store of 16 bytes past the end" in said.err) == ("", True)
+@pytest.mark.slow
+def test_experiments_of_gpus_are_predicted_without_naming_the_simulator(cache, capsys):
+    words = ("+exp=allreduce_gpus", "fabric.gpu=h200", "world_size=2", "dtype=bfloat16", f"cache_dir={cache}")
+    assert main(["predict", *words, "algorithms=[one_shot]", "sizes=[1K]", "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert (line["size_bytes"], line["refused"]) == (1024, "")
+    assert main(["predict", *words, "fabric=nvshmem"]) == 2
+    assert "fabric" in capsys.readouterr().err
+
+
+def test_libraries_beside_take_part_of_the_cache(cache, capsys):
+    case = dataclasses.replace(ONE, size_bytes=65536)
+    names = asking.libraries_beside(case)
+    assert {"nccl", "torch/one_shot", "torch/two_shot", "nvshmem"} <= set(names)
+    assert "torch/multimem" not in names, "it needs multicast"
+    others = asking.libraries_beside(dataclasses.replace(case, dtype="float16"))
+    assert not {"torch/one_shot", "torch/two_shot"} & set(others)
+    times = []
+    for baselines in ("auto", "none"):
+        words = ("sizes=[64K]", "algorithms=[one_shot]", f"baselines={baselines}", "--format", "json")
+        assert _asked(cache, "fabric.gpu=h200", *words) == 0
+        times.append(json.loads(capsys.readouterr().out)[0]["time_us"])
+    assert times[0] > times[1]
 
 
 def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):

@@ -1,7 +1,5 @@
-"""What symlab predict writes into files: pages, traces and its output; whole, and marked as predicted."""
+"""What symlab predict writes into files: pages and its output; whole, and marked as predicted."""
 
-import itertools
-import json
 import re
 from collections import Counter
 from xml.etree import ElementTree
@@ -22,18 +20,11 @@ NAMES = ("one_shot", "two_shot_lamport")
 
 
 @pytest.fixture(scope="module")
-def kernels_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def written(kernels_folder, tmp_path_factory):
+def written(cache, tmp_path_factory):
     """The files of one command with two jobs: 2 and 3 ranks."""
     folder = tmp_path_factory.mktemp("files")
-    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
-    files = ("--page", str(folder / "page.html"), "--trace", str(folder / "trace.json"), "-o", str(folder / "out.txt"))
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={cache}", "--explain")
+    files = ("--page", str(folder / "page.html"), "-o", str(folder / "out.txt"))
     assert main(["predict", *words, "--ranges", *files]) == 0
     return folder
 
@@ -64,71 +55,16 @@ def test_the_page_is_marked_holds_the_table_and_draws_times_and_paths(written):
 
 
 @pytest.mark.slow
-def test_what_is_printed_goes_into_the_file(written, kernels_folder, capsys):
-    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={kernels_folder}", "--explain")
+def test_what_is_printed_goes_into_the_file(written, cache, capsys):
+    words = ("-m", *REQUEST[:2], "world_size=2,3", *REQUEST[3:], H200, f"cache_dir={cache}", "--explain")
     assert main(["predict", *words, "--ranges"]) == 0
     assert capsys.readouterr().out == (written / "out.txt").read_text()
 
 
-@pytest.mark.slow
-def test_the_trace_keeps_the_rules_of_the_format(written):
-    """Trace Event Format: complete slices with ts and dur, metadata, and flows that begin and end once each."""
-    document = json.loads((written / "trace.json").read_text())
-    assert document["otherData"]["predicted"] is True
-    assert "leave bandwidth out" in document["otherData"]["said"]
-    cases = [one["args"] for one in document["traceEvents"] if one.get("cat") == "case"]
-    assert all(one["time_us"] > one["launch_us"] + one["least_us"] > 0 for one in cases)
-    assert document["displayTimeUnit"] in ("ms", "ns")
-    events = document["traceEvents"]
-    assert {one["ph"] for one in events} == {"M", "X", "s", "f"}
-    for one in events:
-        assert isinstance(one["pid"], int)
-        assert isinstance(one["name"], str)
-        if one["ph"] == "M":
-            assert one["name"] in ("process_name", "thread_name")
-            assert isinstance(one["args"]["name"], str)
-            continue
-        assert isinstance(one["tid"], int)
-        assert one["ts"] >= 0
-        assert one["ph"] != "X" or one["dur"] >= 0
-    starts, ends = ({one["id"]: one for one in events if one["ph"] == phase} for phase in "sf")
-    flows = Counter((one["ph"], one["id"]) for one in events if one["ph"] in "sf")
-    assert set(flows.values()) == {1}
-    assert set(starts) == set(ends)
-    assert starts
-    for number, start in starts.items():
-        assert start["ts"] <= ends[number]["ts"]
-        assert (start["cat"], start["name"]) == (ends[number]["cat"], ends[number]["name"])
-        assert ends[number]["bp"] == "e"
-
-
-@pytest.mark.slow
-def test_the_trace_has_a_process_for_each_rank_and_a_thread_for_each_block(written):
-    events = json.loads((written / "trace.json").read_text())["traceEvents"]
-    names = {(one["pid"], one.get("tid")): one["args"]["name"] for one in events if one["ph"] == "M"}
-    processes = ["rank 0", "rank 1", "rank 2", "critical path", "cases (predicted)"]
-    assert [names[rank, None] for rank in range(5)] == processes
-    slices = [one for one in events if one["ph"] == "X"]
-    cases = [one for one in slices if one["pid"] == 4]
-    assert [one["name"].split(",")[0] for one in cases][:2] == [
-        "all_reduce/one_shot 1K out_of_place", "all_reduce/two_shot_lamport 1K out_of_place",
-    ]  # fmt: skip
-    assert len(cases) == 8
-    assert all(one["ts"] + one["dur"] < other["ts"] for one, other in itertools.pairwise(cases))
-    for one in slices:
-        if one["pid"] < 3:
-            assert names[one["pid"], one["tid"]] == f"block {one['tid']}"
-        inside = [case for case in cases if case["ts"] <= one["ts"] <= case["ts"] + case["dur"]]
-        assert len(inside) == 1
-    two = [one for one in cases if "2 ranks" in one["name"]]
-    until = two[-1]["ts"] + two[-1]["dur"]
-    assert not [one for one in slices if one["pid"] == 2 and one["ts"] <= until], "rank 2 is of the second job alone"
-
-
-def test_bands_reach_over_the_interval(kernels_folder):
+def test_bands_reach_over_the_interval(cache):
     from runner.predict.asking import asked_jobs, series_of
 
-    (job,) = asked_jobs((*REQUEST, H200, f"cache_dir={kernels_folder}"), False, None)
+    (job,) = asked_jobs((*REQUEST, H200, f"cache_dir={cache}"), False, None)
     found = series_of(job, stored(), False)
     for measure in ("median_us", "busbw_gbps"):
         for curve in page.curves(found.predictions, measure):
@@ -150,43 +86,35 @@ def test_bands_reach_over_the_interval(kernels_folder):
 
 
 @pytest.mark.slow
-def test_a_type_without_floors_has_a_page_without_times_of_waits(kernels_folder, tmp_path, capsys):
-    words = (*REQUEST, "fabric.gpu=b200", f"cache_dir={kernels_folder}", "--explain")
+def test_a_type_without_floors_has_a_page_without_times_of_waits(cache, tmp_path, capsys):
+    words = (*REQUEST, "fabric.gpu=b200", f"cache_dir={cache}", "--explain")
     assert main(["predict", *words, "--page", str(tmp_path / "page.html")]) == 0
     text = (tmp_path / "page.html").read_text()
     assert "no figure: without floors of its own the type has an order of algorithms" in text
     assert "in order, for b200 has no floors" in text
     assert not re.search(r'aria-label="critical path', text)
     capsys.readouterr()
-    assert main(["predict", *words, "--trace", str(tmp_path / "trace.json")]) == 2
-    assert "b200 has no floors, so that its steps have an order and no times (--trace)" in capsys.readouterr().err
-    assert not (tmp_path / "trace.json").exists()
 
 
 def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "series_of", lambda *_, **__: pytest.fail("simulated"))
     (tmp_path / "folder.html").mkdir()
-    (tmp_path / "folder.json").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
-    trace = ("--trace", str(tmp_path / "a.json"))
+    page = ("--page", str(tmp_path / "a.html"))
     for words in (
         ("-o", str(tmp_path)),
         ("--page", str(tmp_path / "folder.html")),
-        ("--trace", str(tmp_path / "folder.json")),
         ("-o", str(tmp_path / "none" / "out.txt")),
         ("--page", str(tmp_path / "page.txt")),
-        ("--trace", str(tmp_path / "trace.txt")),
-        ("-o", str(tmp_path / "a.json"), *trace),
-        ("-o", str(tmp_path / "folder.html" / ".." / "a.json"), *trace),
-        ("-o", str(tmp_path / "link" / "a.json"), *trace),
+        ("-o", str(tmp_path / "a.html"), *page),
+        ("-o", str(tmp_path / "link" / "a.html"), *page),
+        ("--score", "-o", str(tmp_path / "out.txt")),
     ):
         assert main(["predict", *REQUEST, H200, *words]) == 2
         same_text(capsys.readouterr().err)
-    assert main(["predict", "--score", "-o", str(tmp_path / "out.txt")]) == 2
-    same_text(capsys.readouterr().err)
 
 
-def test_a_file_that_fails_keeps_its_content(kernels_folder, tmp_path, monkeypatch, capsys):
+def test_a_file_that_fails_keeps_its_content(cache, tmp_path, monkeypatch, capsys):
     place = tmp_path / "out.txt"
     place.write_text("before")
 
@@ -194,7 +122,7 @@ def test_a_file_that_fails_keeps_its_content(kernels_folder, tmp_path, monkeypat
         raise ValueError(f"{path}: can't be written (No space left on device)")
 
     monkeypatch.setattr(command, "write_file", full)
-    assert main(["predict", *REQUEST, H200, f"cache_dir={kernels_folder}", "-o", str(place)]) == 2
+    assert main(["predict", *REQUEST, H200, f"cache_dir={cache}", "-o", str(place)]) == 2
     assert "can't be written (No space left on device) (-o)" in capsys.readouterr().err
     assert place.read_text() == "before"
     assert [one.name for one in tmp_path.iterdir()] == ["out.txt"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ import pytest
 from cases.case import Case
 from kernels.catalogue import find
 from runner.predict import budget, profiles, profiling
+from runner.predict.budget import Budget
 from runner.predict.case_work import CaseWork
 from runner.predict.predicting import runnable_of, work_of
-from runner.predict.profiles import LOST, Found, Profiles, SharedClock, Unprofiled
+from runner.predict.profiles import LOST, Found, Profiles, Unprofiled
 from runner.predict.profiling import profiled
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
@@ -48,50 +50,14 @@ def test_a_shared_clock_gives_the_profiles_of_a_clock_for_each(
         return usual(*words)
 
     monkeypatch.setattr(budget, "clocked", counted)
-    clock = SharedClock()
+    clock = Budget()
     assert [profiled(one, H200_TRIAL, None, clock) for one in runnables] == plain
     assert len(asked) < 2 * len(cases), "each has its own path and the least one: some of them are the same launch"
-
-
-@pytest.mark.slow
-def test_profiles_are_kept_and_are_those_of_a_prediction(tmp_path: Path) -> None:
-    cases = [made("one_shot@t128b4l8", 1 << 12), made("one_shot@t128b4l8", 1 << 14)]
-    found = dict(Profiles(tmp_path, ARCH).of(cases))
-    assert set(found) == set(cases)
-    for case, work in found.items():
-        assert work == work_of(case, find(case.name), ARCH, tmp_path)
-        assert isinstance(work, CaseWork)
-    assert len(list(tmp_path.glob("profile-*.json"))) == 2
 
 
 def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
     assert list(Profiles(tmp_path, ARCH).of([made("one_shot@t128b4l8", 1 << 12)], 0.0)) == []
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_what_has_no_profile_says_why_and_whether_a_gpu_can_run_it(
-    compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "two_shot", "lamport")]
-    usual, kept = profiles.runnable_of, profiles.work_of
-
-    def runnable(case: Case, *words: Any) -> Any:
-        if "one_shot" in case.name:
-            raise RuntimeError("ptxas: too many registers\nmore")
-        return usual(case, *words)
-
-    def work(case: Case, *words: Any) -> Any:
-        if "two_shot" in case.name:
-            raise WorldFailure("DEADLOCK", 1, "rank 1: it waits")
-        return kept(case, *words)
-
-    monkeypatch.setattr(profiles, "runnable_of", runnable)
-    monkeypatch.setattr(profiles, "work_of", work)
-    found = dict(Profiles(compile_cache, ARCH).of(cases))
-    assert found[cases[0]] == Unprofiled("can't be compiled: ptxas: too many registers", can_run=False)
-    assert found[cases[1]] == Unprofiled("rank 1: it waits", can_run=True)
-    assert isinstance(found[cases[2]], CaseWork)
 
 
 @pytest.mark.slow
@@ -104,20 +70,23 @@ def test_processes_make_the_same_profiles(tmp_path: Path) -> None:
         several.close()
     (tmp_path / "alone").mkdir()
     assert found == dict(Profiles(tmp_path / "alone", ARCH).of(cases))
+    assert found == {case: work_of(case, find(case.name), ARCH, tmp_path) for case in cases}
+    assert len(list(tmp_path.glob("profile-*.json"))) == 2
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
+    ("at", "error", "why", "can_run"),
     [
-        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
-        (MemoryError(), "MemoryError"),
-        (ValueError("a form that the simulator lacks"), "a form that the simulator lacks"),
-        (ZeroDivisionError("no rounds"), "no rounds"),
+        ("runnable_of", RuntimeError("ptxas: too many registers\nmore"), "can't be compiled: ptxas: too many", False),
+        ("runnable_of", ValueError("a form that the compiler lacks"), "can't be compiled: a form", False),
+        ("runnable_of", OSError(28, "No space left on device"), "can't be compiled here: [Errno 28] No space", True),
+        ("work_of", WorldFailure("DEADLOCK", 1, "rank 1: it waits"), "rank 1: it waits", True),
+        ("work_of", MemoryError(), "MemoryError", True),
+        ("work_of", ZeroDivisionError("no rounds"), "no rounds", True),
     ],
 )
-@pytest.mark.parametrize("at", ["runnable_of", "work_of"])
-def test_one_candidate_without_memory_or_disk_costs_only_itself(
-    at: str, error: Exception, why: str, compile_cache: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_fails_costs_only_itself_and_says_whether_a_gpu_can_run_it(
+    at: str, error: Exception, why: str, can_run: bool, compile_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "lamport")]
     usual = getattr(profiles, at)
@@ -131,7 +100,7 @@ def test_one_candidate_without_memory_or_disk_costs_only_itself(
     found = dict(Profiles(compile_cache, ARCH).of(cases))
     first = found[cases[0]]
     assert isinstance(first, Unprofiled)
-    assert first.reason.endswith(why)
+    assert (first.reason[: len(why)], first.can_run, "\n" in first.reason) == (why, can_run, False)
     assert isinstance(found[cases[1]], CaseWork)
 
 
@@ -158,9 +127,9 @@ def test_a_simulation_ends_with_the_models_time(tmp_path: Path, monkeypatch: pyt
 def test_a_budget_gives_no_simulation_more_than_the_deadline_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     limits_s: list[float] = []
     monkeypatch.setattr(budget, "clocked", lambda runnable, costs, limit_s: limits_s.append(limit_s))
-    given: Any = None
-    budget.Budget(1e9).clock(given, H200_TRIAL)
-    budget.Budget(50.0).clock(given, H200_TRIAL)
+    given: Any = SimpleNamespace(case=made("one_shot", 1 << 12), executable=SimpleNamespace(digest=""), launch=None)
+    Budget(1e9)(given, H200_TRIAL)
+    Budget(50.0)(given, H200_TRIAL)
     assert limits_s[0] == profiling.DEADLINE_S
     assert 0 < limits_s[1] <= 50
 

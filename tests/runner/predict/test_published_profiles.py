@@ -6,9 +6,10 @@ import pytest
 
 from reports.publish import PLACE, machine_names
 from reports.record.bundle import LEVEL_NAME
-from runner.predict import published, recorded_kernels
+from runner.predict import recorded_kernels
 from runner.predict.evidence import COMMAND, profile_key
-from runner.predict.published import PROFILES, machines, missing, profiles, works
+from runner.predict.published import machines, missing, works
+from runner.predict.recorded_kernels import PROFILES, read_profiles
 from runner.predict.splits import FITTED_TO
 from runner.predict.stored_score import PLACE as SCORE
 from runner.request.validate import CONF
@@ -65,7 +66,7 @@ def test_the_kept_ptx_has_the_digests_of_the_records(records, name):
         launch = kernels.launches[key]
         assert kernels.entries[launch.digest] == record.kernel.entry
         assert (launch.blocks, launch.threads) == (record.kernel.grid, record.kernel.block)
-    assert set(profiles(ROOT / PLACE / name / PROFILES)) == set(wanted)
+    assert set(read_profiles(ROOT / PLACE / name / PROFILES)) == set(wanted)
 
 
 def test_changed_ptx_is_refused(tmp_path):
@@ -78,25 +79,25 @@ def test_changed_ptx_is_refused(tmp_path):
         recorded_kernels.read(changed)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", lzma.compress(b"[]"), lzma.compress(b'{"form": 9}')])
+@pytest.mark.parametrize("content", [b"", b"{}", lzma.compress(b"[]"), lzma.compress(b'{"form": 3}')])
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "file.json.xz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"file\.json\.xz: not a file of recorded kernels"):
         recorded_kernels.read(path)
     with pytest.raises(ValueError, match=r"file\.json\.xz: not a file of profiles"):
-        published.profiles(path)
+        read_profiles(path)
 
 
-def test_profiles_of_an_older_form_are_made_anew(tmp_path):
+def test_profiles_of_another_form_are_made_anew(tmp_path):
     path = tmp_path / PROFILES
     path.write_bytes(lzma.compress(b'{"form": 1, "profiles": {"a": {"directions": []}}}'))
-    assert profiles(path) == {}
+    assert read_profiles(path) == {}
 
 
 def _again(records, name, sample):
     kernels = recorded_kernels.read(ROOT / PLACE / name / recorded_kernels.NAME)
-    known = profiles(ROOT / PLACE / name / PROFILES)
+    known = read_profiles(ROOT / PLACE / name / PROFILES)
     keys = [
         profile_key(one)
         for one in {profile_key(one): one for one in records[name]}.values()

@@ -24,24 +24,16 @@ from runner.predict.stored_score import stored
 from symlab.__main__ import main
 from tests.golden import same_text
 
-WORK = CaseWork({}, {}, ())
 KNOWN = rates_of(gpu_type("h200"))
 PLAIN = ("op=all_reduce", "dtype=bfloat16", "world_size=2", "sizes=[1K,64K]", "algorithms=[one_shot,lamport]")
-
-
-@pytest.fixture(scope="module")
-def compiled_here(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    folder.chmod(0o700)
-    return folder
 
 
 def _of(algorithm, size_bytes, *corners_us, error=(0.9, 1.1), placement="out_of_place"):
     case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size_bytes, 2, placement=placement)
     low_us, high_us = min(corners_us) * error[0], max(corners_us) * error[1]
     terms = PredictedTerms(launch_us=0.0, begin_us=0.0, least_us=corners_us[0], link_us=0.0, more_us=0.0, cold_us=0.0)
-    said = ("latency", (), True, WORK, tuple(corners_us), error, terms)
-    return Prediction(case, "h200", corners_us[0], low_us, high_us, 1.0, *said)
+    said = (corners_us[0], low_us, high_us, "latency", (), True, tuple(corners_us), error, terms)
+    return Prediction(*said, case=case, gpu="h200", busbw_gbps=1.0)
 
 
 def _series(times, error=(0.9, 1.1)):
@@ -51,7 +43,7 @@ def _series(times, error=(0.9, 1.1)):
         for name, by_size in times.items()
         for size, one in by_size.items()
     ]
-    return Series(KNOWN, tuple(made), {})
+    return Series(KNOWN, tuple(made))
 
 
 def test_a_crossover_is_where_lines_over_logarithms_meet():
@@ -83,10 +75,10 @@ def test_a_size_with_an_unfinished_simulation_has_no_range():
     """At 2 KiB a had no time: whether b is the fastest there is unknown, and that refuses nothing."""
     made = _series({"a": {1: 1.0, 4: 4.0}, "b": dict.fromkeys((1, 2, 4), 2.0)})
     late = replace(made.predictions[0].case, size_bytes=2048)
-    first, second = ranges(replace(made, unfinished={late: "not simulated within 300 s"}))
+    first, second = ranges(replace(made, missing={"unfinished": {late: "not simulated within 300 s"}}))
     assert (first.algorithm, first.sizes, second.algorithm, second.sizes) == ("a", (1024,), "b", (4096,))
     assert first.crossing.at_bytes == pytest.approx(2048)
-    nothing = replace(made, unfinished={replace(late, size_bytes=size << 10): "late" for size in (1, 2, 4)})
+    nothing = replace(made, missing={"failed": {replace(late, size_bytes=size << 10): "late" for size in (1, 2, 4)}})
     assert ranges(nothing) == ()
     assert sheet(nothing) == []
     assert json.loads(written([nothing], "json")) == []
@@ -121,7 +113,7 @@ def test_what_two_have_in_common_makes_no_tie():
 
 def test_placements_have_ranges_of_their_own():
     both = [_of("a", 1024, 1.0), _of("b", 1024, 9.0), _of("a", 1024, 9.0, placement="in_place")]
-    series = Series(KNOWN, (*both, _of("b", 1024, 1.0, placement="in_place")), {})
+    series = Series(KNOWN, (*both, _of("b", 1024, 1.0, placement="in_place")))
     assert [(one.placement, one.algorithm) for one in ranges(series)] == [("out_of_place", "a"), ("in_place", "b")]
     assert ["in_place" in one.heading for one in sheet(series)] == [False, True]
 
@@ -158,11 +150,11 @@ def test_of_an_uncalibrated_type_everything_is_assumed():
     assert len(fences) == 4, "each floor by itself"
 
 
-def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(compiled_here):
+def test_the_interval_reaches_from_the_lowest_corner_to_the_highest(cache):
     """Of an uncalibrated type: launches, waits and links low and high together bound all corners."""
     case = Case("all_reduce", "multimem_two_shot", "bfloat16", "float32", "sum", 16 << 10, 2)
     score, known = stored(), rates_of(gpu_type("b200"))
-    one = predicted(case, find(case.name), known, score, "sm_90a", compiled_here, 1)
+    one = predicted(case, find(case.name), known, score, "sm_90a", cache, 1)
     assert len(one.corners_us) == len(corners(known))
     assert one.corners_us[0] == one.time_us
     low, high = score.intervals[one.regime]
@@ -191,11 +183,11 @@ def test_a_rate_that_is_assumed_widens_large_messages_by_its_factor(phase, rate)
 
 
 @pytest.mark.slow
-def test_multimem_is_wider_than_peers_on_a_calibrated_type(compiled_here):
+def test_multimem_is_wider_than_peers_on_a_calibrated_type(cache):
     widths = {}
     for algorithm in ("multimem_two_shot", "two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", 4 << 10, 4)
-        one = predicted(case, find(case.name), KNOWN, stored(), "sm_90a", compiled_here, 1)
+        one = predicted(case, find(case.name), KNOWN, stored(), "sm_90a", cache, 1)
         widths[algorithm] = one.high_us / one.low_us
         assert replace(one, time_us=1.0).case == case
     low, high = stored().intervals["latency"]
@@ -203,10 +195,10 @@ def test_multimem_is_wider_than_peers_on_a_calibrated_type(compiled_here):
     assert widths["multimem_two_shot"] > 1.2 * high / low
 
 
-def test_ranges_are_shown_in_four_forms(compiled_here, capsys):
+def test_ranges_are_shown_in_four_forms(cache, capsys):
     said = {}
     for form in ("text", "markdown", "csv", "json"):
-        words = (*PLAIN, f"cache_dir={compiled_here}", "fabric.gpu=h200", "--ranges", "--format", form)
+        words = (*PLAIN, f"cache_dir={cache}", "fabric.gpu=h200", "--ranges", "--format", form)
         assert main(["predict", *words]) == 0
         said[form] = capsys.readouterr().out
     found = json.loads(said["json"])

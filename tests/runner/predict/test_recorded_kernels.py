@@ -27,8 +27,10 @@ SOURCES = {
     """,
     "compile.py": """
         import compiler
+        from kernels.spec import Case
 
         def executable(spec, case, arch, cache_dir):
+            assert isinstance(case, Case), "the commit's own"
             return compiler.made()
     """,
     "spec.py": """

@@ -25,8 +25,7 @@ from reports.record import bundle
 from reports.record.bundle import LEVEL_NAME, SUFFIX
 from runner.predict import published, recorded_kernels
 from runner.predict.profiling import NotSimulated
-from runner.predict.published import PROFILES
-from runner.predict.rivals import LEARNERS
+from runner.predict.recorded_kernels import PROFILES
 from runner.predict.score import Score, scored
 from runner.predict.splits import FITTED_TO
 from runner.publish import command, derived
@@ -73,8 +72,8 @@ def part_of(name: str, place: Path, records: Sequence[Record]) -> None:
     used = {one["digest"] for one in document["launches"].values()}
     document["kernels"] = {digest: one for digest, one in document["kernels"].items() if digest in used}
     recorded_kernels.write(document, place / recorded_kernels.NAME)
-    known = published.profiles(there / PROFILES)
-    published.write_profiles({key: known[key] for key in keys}, place / PROFILES)
+    known = recorded_kernels.read_profiles(there / PROFILES)
+    recorded_kernels.write_profiles({key: known[key] for key in keys}, place / PROFILES)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +219,7 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
 
     score = scores[-1]
     assert score.apart == ("h100-x2", "h200-x2-2026-11-24")
-    rows = {row.split: row for row in score.rows if row.predictor == "model"}
+    rows = {row.split: row for row in score.rows}
     for title in ("another day", "another GPU type, floors only"):
         assert rows[title].errors is not None
         assert rows[title].errors.cases == 6
@@ -234,9 +233,9 @@ def test_deriving_again_changes_nothing_and_makes_what_is_missing(
     place = project / tables.PLACE / "h200-x4"
     assert main(["publish", "--derive"]) == 0
     files = {path: path.read_bytes() for path in sorted(project.rglob("*")) if path.is_file()}
-    known = published.profiles(place / PROFILES)
+    known = recorded_kernels.read_profiles(place / PROFILES)
     gone = min(known)
-    published.write_profiles({key: work for key, work in known.items() if key != gone}, place / PROFILES)
+    recorded_kernels.write_profiles({key: work for key, work in known.items() if key != gone}, place / PROFILES)
     assert published.missing(place, bundle.read([place])) == [PROFILES]
     (place / LEVEL_NAME).unlink()
     capsys.readouterr()
@@ -317,23 +316,17 @@ def test_deriving_takes_nothing_else(words: list[str], capsys: Said) -> None:
     assert "no folder for the set (FOLDER), give one, such as records/h200-x2" in capsys.readouterr().err
 
 
-def test_no_learner_sees_a_set_that_is_published_later(project: Path, real: dict[str, list[Record]]) -> None:
+def test_nothing_is_fitted_to_a_set_that_is_published_later(project: Path, real: dict[str, list[Record]]) -> None:
     """Constants, intervals and rows of the fitted sets stay as they are, whatever else is published."""
     cases = published.evidence(project)
     later = [
         dataclasses.replace(one, published=f"{one.published}-2026-12-01", time_us=3 * one.time_us) for one in cases
     ]
     other = [dataclasses.replace(one, published="h100-x2", gpu="h100", time_us=9 * one.time_us) for one in cases]
-    odd = [dataclasses.replace(one, published="h200-x3", world_size=3) for one in cases]
-    seen: set[str] = set()
-
-    def watching(known: Sequence[published.Measured], unknown: Sequence[published.Measured]) -> object:
-        seen.update(one.published for one in known)
-        return LEARNERS["model"](known, unknown)
-
-    alone = scored(cases, {"model": LEARNERS["model"]})
-    beside = scored([*other, *later, *cases, *odd], {"model": watching})  # type: ignore[dict-item]
-    assert seen == set(FITTED_TO)
+    odd = [
+        dataclasses.replace(one, published="h200-x3", case=dataclasses.replace(one.case, world_size=3)) for one in cases
+    ]
+    alone, beside = scored(cases), scored([*other, *later, *cases, *odd])
     assert (beside.constants, beside.intervals, beside.cases) == (alone.constants, alone.intervals, alone.cases)
     apart = {"another day", "other numbers of GPUs", "another GPU type, floors only"}
     assert [row for row in beside.rows if row.split not in apart] == [

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from reports.record import bundle
 from reports.record.seal import MANIFEST, broken
 from runner.records.command_json import KILLED, CommandDocument, command_document_of
-from runner.records.store import Store, record_paths
+from runner.records.store import Store
 from tests.runner.conftest import Outcome, Script, record_files
 
 Symlab = Callable[..., Outcome]
@@ -25,7 +26,7 @@ def left_by(done: Outcome) -> tuple[CommandDocument, dict[str, Any]]:
     (path,) = done.folder.glob("records/*/command.json")
     manifest = command_document_of(path.parent)
     assert manifest is not None
-    assert path not in record_paths([done.folder / "records"])
+    assert path not in bundle.record_files(done.folder / "records")
     return manifest, json.loads(path.read_text())
 
 

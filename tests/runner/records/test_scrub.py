@@ -12,10 +12,10 @@ from cases.record.record import (
     Check,
     RecordedEnvironment,
     RecordedPrediction,
-    RecordedRefusal,
     RecordedRequest,
     Status,
 )
+from cases.refusal import Refusal
 from reports.record import bundle
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
 from tests.reports.synthetic import record, refused
@@ -145,8 +145,8 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch
         reason=secret,
         fabric=replace(record.fabric, description=secret, multicast_reason=secret, settings={"a": [secret]}),
         timing=replace(record.timing, devices=tuple({"before": {"x": secret}} for _ in record.timing.devices)),
-        environment=RecordedEnvironment(other={"a": {"b": [secret]}}),
-        request=RecordedRequest(other={"c": secret}),
+        environment=RecordedEnvironment(host={"a": {"b": [secret]}}),
+        request=RecordedRequest(configuration={"c": secret}),
     )
     wrong = Check("bytes", 2, 0, 0.0, 0, 0.0, True, 1, True, guard_faults=(f"rank 0: {secret}",))
     faulty = replace(planted, status=Status.WRONG, check=wrong, timing=None)
@@ -159,9 +159,9 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch
 
 def test_a_refusal_and_the_reason_for_no_prediction_are_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "plugh-plover")
-    refusal = RecordedRefusal("multicast", "no plugh-plover", "take plugh-plover")
+    refusal = Refusal("multicast", "no plugh-plover", "take plugh-plover")
     found = scrubbed_record(refused(refusal=refusal)).refusal
-    assert found == RecordedRefusal("multicast", f"no {WITHHELD}", f"take {WITHHELD}")
+    assert found == Refusal("multicast", f"no {WITHHELD}", f"take {WITHHELD}")
     made = replace(record("one_shot"), prediction=RecordedPrediction(reason="not simulated: plugh-plover"))
     assert scrubbed_record(made).prediction == RecordedPrediction(reason=f"not simulated: {WITHHELD}")
 

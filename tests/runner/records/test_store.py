@@ -19,8 +19,7 @@ from cases.case import Case
 from cases.record.record import Record, Status, load
 from cases.record.shared import is_shared_file
 from reports.record.seal import broken
-from runner.case.recorded import recorded_case
-from runner.records.store import Store, StoreError, record_paths
+from runner.records.store import Store, StoreError
 
 ID = "all_reduce-one_shot-float32-native-sum-n2-4B-out_of_place-normal-s0"
 
@@ -31,7 +30,7 @@ def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record
         id=case.id,
         status=Status.REFUSED,
         reason=reason,
-        case=recorded_case(case),
+        case=case,
         started="2026-11-20T12:00:00Z",
         ended="2026-11-20T12:00:00Z",
         duration_s=0.0,
@@ -162,16 +161,6 @@ def test_unwritable_places_are_known_at_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Path, "touch", Mock(side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS))))
     with pytest.raises(StoreError, match="Read-only file system"):
         Store.create(tmp_path, "x")
-
-
-def test_record_paths(tmp_path: Path) -> None:
-    store = Store(tmp_path / "run")
-    first, second = store.write(refused("b")), store.write(refused("a"))
-    (store.folder / ".1234.tmp").write_text("half")
-    assert record_paths([tmp_path, first]) == [second, first]
-    for place in (tmp_path / "gone", tmp_path / "run" / "configuration.yaml"):
-        with pytest.raises(ValueError, match="no records here"):
-            record_paths([place])
 
 
 def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record, RecordedRefusal, Status
+from cases.record.record import Record, Status
+from cases.refusal import Refusal
 from reports.record.bundle import read
 from runner.environment.repository import source_digests
 from runner.replay.refusals_again import refusals
@@ -50,15 +51,15 @@ def test_a_refusal_that_never_was_is_a_difference(
     assert (case, what) == (first.id, "it is REFUSED in the record, and nothing refuses it here")
     ((_, why),) = refusals([refused(first, "sha256:0")], sources)["not_comparable"]
     assert why.endswith("by kernels that changed since")
-    unreached = RecordedRefusal("fabric", "needs every rank's memory mapped", "rank 0 can't reach rank 1")
-    ((_, why),) = refusals([refused(first, sources["kernels"], schema=6, refusal=unreached)], sources)["not_comparable"]
+    unreached = Refusal("fabric", "needs every rank's memory mapped", "rank 0 can't reach rank 1")
+    ((_, why),) = refusals([refused(first, sources["kernels"], refusal=unreached)], sources)["not_comparable"]
     assert why == "the record does not say which ranks reach each other"
 
 
 def test_what_was_not_installed_there_may_be_here(published: list[Record], sources: dict[str, str]) -> None:
     first = next(one for one in published if one.case.algorithm == "nccl" and one.status is Status.PASSED)
-    absent = RecordedRefusal("baselines", "nccl is unavailable", "it is not installed")
-    made = refused(first, sources["kernels"], schema=6, refusal=absent)
+    absent = Refusal("baselines", "nccl is unavailable", "it is not installed")
+    made = refused(first, sources["kernels"], refusal=absent)
     found = refusals([made], sources)
     ((_, why),) = found["not_comparable"]
     assert why.endswith("nothing refuses it here, where other libraries are installed")

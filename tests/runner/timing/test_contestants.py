@@ -12,7 +12,7 @@ from kernels.baselines import Baseline
 from memory.fabric import Executable
 from runner.case.contestant import Contestant
 from runner.timing import measure as measure_module
-from runner.timing.measure import Measurement, before_call
+from runner.timing.measure import Measurement, accumulates, before_call
 from tests.runner import promises
 from tests.runner.measuring import case_of
 
@@ -44,7 +44,18 @@ def measurement(
     if is_kernel:
         kernel = replace(promises.spec(op=of.op), algorithm="tried")
         contestant = Contestant(of, kernel, Executable(of.name, "", "", "", ""))
-    return Measurement(contestant, opened, 4, data, before, has_output)
+    return Measurement(
+        name=of.name,
+        label=of.id,
+        slots=len(outputs),
+        slot_bytes=24,
+        calls=4,
+        contestant=contestant,
+        opened=opened,
+        data=data,
+        before_call=before,
+        has_output=has_output,
+    )
 
 
 def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters() -> None:
@@ -63,7 +74,7 @@ def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
 @pytest.mark.parametrize("reduction", ["sum", "avg", "xor", "max", "none"])
 def test_only_in_place_and_only_what_adds_goes_on_from_its_results(placement: str, reduction: str) -> None:
     adds = placement == "in_place" and reduction in ("sum", "avg", "xor")
-    assert measurement(case("all_reduce", placement=placement, reduction=reduction)).accumulates == adds
+    assert accumulates(case("all_reduce", placement=placement, reduction=reduction)) == adds
 
 
 def test_as_before_is_said_of_bits() -> None:

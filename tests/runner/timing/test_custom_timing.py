@@ -14,12 +14,10 @@ import torch
 from cases.record.record import LinkLimit
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import plan_of
-from runner.timing.custom import CustomMeasurePlan, CustomTimes, combine_custom, measure_custom
-from runner.timing.measure import TimedResult
+from runner.timing.custom import CustomContestant
+from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, TimedResult, combine, measure
 from runner.world.threads import ThreadWorld
-from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
-from tests.golden import refused
 from tests.patience import NEVER_S
 from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
@@ -71,30 +69,30 @@ IN_PLACE = {
 Spoil = Callable[[RecordingFabric, RecordingStopwatch], None]
 
 
-def plan_for(job: CustomJob, **changes: Any) -> CustomMeasurePlan:
+def plan_for(job: CustomJob, **changes: Any) -> MeasurePlan:
     compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
     assert job.expected is not None
     run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
-    return CustomMeasurePlan(run, job.expected, dataclasses.replace(TIMING, **changes))
+    return MeasurePlan((CustomContestant(run, job.expected),), dataclasses.replace(TIMING, **changes))
 
 
 def measured(
     job: CustomJob, spoil: Spoil = lambda fabric, stopwatch: None, link: bool = False, **changes: Any
-) -> tuple[list[CustomTimes], TimedResult, list[list[str]], LinkLimit | None]:
+) -> tuple[list[RankTimes], TimedResult, list[list[str]], LinkLimit | None]:
     """What ranks found, what it comes to, what was queued on each rank, and the links' limit."""
     plan = dataclasses.replace(plan_for(job, **changes), link=link)
     logs: list[list[str]] = [[], []]
 
-    def program(fabric: Any, sent: CustomMeasurePlan) -> CustomTimes:
+    def program(fabric: Any, sent: MeasurePlan) -> RankMeasurement:
         log = logs[fabric.rank]
         recording, stopwatch = RecordingFabric(fabric, log, 1 << 14), RecordingStopwatch(log)
         spoil(recording, stopwatch)
-        return measure_custom(recording, sent, stopwatch)  # type: ignore[arg-type]
+        return measure(recording, sent, stopwatch)  # type: ignore[arg-type]
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23))
     rows = world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S)
-    timed, limit = combine_custom(plan, job.spec, job.inputs, rows, None, job.moved_bytes)
-    return rows, timed, logs, limit
+    (timed,), limit = combine(plan, rows, None, job)
+    return [row.contestants[0] for row in rows], timed, logs, limit
 
 
 def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
@@ -105,7 +103,7 @@ def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callabl
     for row in rows:
         assert row.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
         assert row.slots == 4, "as many as calls: each has 8000 bytes, and the cache 16 KiB"
-        assert (row.elements_before, row.elements_after) == (4 * 1000, 2 * 4 * 1000)
+        assert row.elements == (4 * 1000, 2 * 4 * 1000)
     assert (timing.slots, timing.slot_bytes, timing.calls_per_sample, timing.interleaved_with) == (4, 8000, 4, ())
     assert (timing.checked_before, timing.checked_after) == (8000, 16000)
     assert [line for line in logs[0] if line in ("capture", "replay")] == ["capture"] + ["replay"] * 5
@@ -121,20 +119,6 @@ def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_whe
     assert (timing.moved_bytes, timing.has_bandwidth, timing.limit) == (4096, True, limit)
     assert limit is not None
     assert timing.busbw_gbps(8000) == timing.algbw_gbps(8000) == pytest.approx(4096 / timing.median_us / 1e3)
-
-
-@pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
-def test_the_windows_barriers_are_in_its_time(job: Callable[..., CustomJob], window: str, barriers: int) -> None:
-    rows = measured(job(), window=window)[0]
-    assert rows[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
-
-
-def test_eager_calls_and_a_hot_cache(job: Callable[..., CustomJob]) -> None:
-    rows, timed, logs, _ = measured(job(), mode="eager", l2="hot")
-    assert rows[0].samples_us == pytest.approx([CALL_US] * 3)
-    assert (rows[0].slots, "capture" in logs[0]) == (1, False)
-    assert timed.timing is not None
-    assert (timed.timing.mode, timed.timing.l2) == ("eager", "hot")
 
 
 def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..., CustomJob]) -> None:
@@ -176,24 +160,9 @@ def test_a_rank_of_which_nothing_is_compared_has_a_time(job: Callable[..., Custo
     one = job()
     assert one.expected is not None
     rows, timed, _, _ = measured(dataclasses.replace(one, expected=(one.expected[0], {})))
-    assert [row.elements_before for row in rows] == [4000, 0]
+    assert [row.elements[0] for row in rows] == [4000, 0]
     assert timed.timing is not None
     assert all(len(row) == 3 for row in timed.timing.samples_us)
-
-
-def test_a_capture_that_fails_has_no_time(job: Callable[..., CustomJob]) -> None:
-    def broken(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        stopwatch.broken_capture = fabric.rank == 1
-
-    rows, timed, _, _ = measured(job(), broken)
-    assert timed.timing is None
-    assert "could not be captured in a graph: RuntimeError" in timed.problem
-    assert [row.samples_us for row in rows] == [(), ()]
-
-
-def test_a_custom_kernel_has_no_time_on_a_simulated_fabric(job: Callable[..., CustomJob]) -> None:
-    with refused(WorldFailure):
-        ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure_custom, plan_for(job()), NEVER_S)
 
 
 def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:

@@ -16,21 +16,19 @@ import torch
 from kernels.baselines import Baseline
 from memory.fabric import DeadlineExceeded, work_of
 from memory.pool import SymmetricPool
+from runner.case.binding import BoundKernel
 from runner.case.contestant import Contestant
-from runner.case.slots import KernelSlots
 from runner.request.schema import TimingMode
 from runner.timing import measure as measure_module
+from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
 from runner.timing.measure import (
     MeasurePlan,
     RankMeasurement,
-    calls_for,
     combine,
     expected_s,
     measure,
-    slots_for,
-    whole_turns,
 )
 from runner.timing.sampling import LONGEST_DELAY_S
 from runner.timing.stopwatch import DELAY_S
@@ -113,9 +111,9 @@ def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_grap
         for one in found.contestants:
             assert one.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
             assert (one.slots, one.slot_bytes, one.calls_per_sample, one.problem) == (4, 8192, 4, "")
-            assert one.before.wrong == 0
-            assert one.before.elements == 4 * 2048
-            assert [check.elements for check in one.after] == [4 * 2048, 4 * 2048], "what was left, and once more"
+            assert one.checks[0].wrong == 0
+            assert [check.elements for check in one.checks] == [4 * 2048] * 3, "before, what was left, and once more"
+            assert one.elements == (4 * 2048, 8 * 2048)
         assert "not_captured" in found.device_before, "the host has no GPU"
     for log in bench.logs:
         before = log[: log.index("capture")]
@@ -259,7 +257,7 @@ def test_contestants_hear_of_their_graphs_before_the_first_is_replayed(
     both: MeasurePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once each, and only those that are timed: what can't be captured is left out on all ranks."""
-    monkeypatch.setattr(KernelSlots, "captured", lambda self: self._fabric.log.append("captured"))
+    monkeypatch.setattr(BoundKernel, "captured", lambda self: self.fabric.log.append("captured"))
     bench = Bench(both, 2)
     bench.run()
     for log in bench.logs:
@@ -362,7 +360,7 @@ def test_one_call_that_never_ends_is_named(both: MeasurePlan) -> None:
 
 def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = itertools.count()
-    monkeypatch.setattr(KernelSlots, "trouble", lambda self: "rank 0, block 3: waited" * (next(calls) > 20))
+    monkeypatch.setattr(BoundKernel, "trouble", lambda self: "rank 0, block 3: waited" * (next(calls) > 20))
     with pytest.raises(WorldFailure, match="all_reduce/.*: rank 0, block 3: waited") as caught:
         Bench(both, 2).run()
     assert caught.value.status == "DEADLOCK"
@@ -437,7 +435,7 @@ def test_times_of_outputs_that_nobody_looked_at_afterwards_are_no_timing(both: M
     assert all(rank.contestants[0].samples_us for rank in ranks)
     (timed,), _ = combine(alone, ranks, None)
     assert timed.timing is not None
-    unseen = [dataclasses.replace(rank.contestants[0], after=()) for rank in ranks]
+    unseen = [dataclasses.replace(rank.contestants[0], checks=rank.contestants[0].checks[:1]) for rank in ranks]
     ranks = [dataclasses.replace(rank, contestants=(one,)) for rank, one in zip(ranks, unseen, strict=True)]
     (timed,), _ = combine(alone, ranks, None)
     assert (timed.timing, timed.problem != "") == (None, True)

@@ -395,7 +395,7 @@ def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(
 
     records = [record(f"own_{number}", size) for number in range(6) for size in (KIB, MIB)]
     bundle.write(records, tmp_path / "six.jsonl.xz", is_quick=True)
-    (kept,) = by_command([tmp_path / "six.jsonl.xz"], tmp_path / "unpacked")[0].values()
+    (kept,) = by_command([tmp_path / "six.jsonl.xz"])[0].values()
     sending = send.CommandRun._send_series
     servers: list[threading.Thread] = []
     with contextlib.ExitStack() as stack:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernels.catalogue import find
-from kernels.tuned.table import INSTRUCTIONS
+from kernels.tuned.table import digest_of
 from reports.record.bundle import read
 from runner.__main__ import main as run_main
 from runner.command.joined import command_of
@@ -21,16 +21,21 @@ from tests.kernels.tuned.test_tuned_table import TABLE
 def test_replay_and_audit_need_no_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dataclasses import replace
-
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "t.json"
-    table.write_text(replace(TABLE, gpu="simulated", unit=INSTRUCTIONS).text())
+    table.write_text(TABLE.text())
     line = ["op=all_reduce", "dtype=bfloat16", "algorithms=[best,ll]", "sizes=[1K,16K]", "fabric=simulator"]
     assert run_main([*line, "track=none", "tuned=t.json"]) == 0
     table.unlink()
     (folder,) = (tmp_path / "records").iterdir()
-    names = {record.case.algorithm for record in read([folder])}
+    records = read([folder])
+    names = {record.case.algorithm for record in records}
+    (large,) = (one for one in records if one.case.algorithm.startswith("two_shot@"))
+    given = large.request.kernel
+    assert given is not None
+    assert given["chosen"]["digest"] == digest_of(TABLE.text())
+    assert "searched on NVIDIA H200" in given["chosen"]["nearest"]
+    assert given["tuning"]["threads"] == given["choices"]["threads"] == 512
     assert names == {"lamport@t128b4l8", "two_shot@t512b64l8p", "ll"}
     capsys.readouterr()
     assert main(["audit", str(folder)]) == 0

@@ -17,18 +17,16 @@ from kernels.tuned.table import Entry, Searched
 from reports.record.intervals import half_width, median_interval
 from runner.tune.entries import (
     Kept,
-    chosen_names,
     crossed,
-    entry_of,
     figure_of,
     loses_between,
     merged,
     options_of,
     ranges_in,
     score_of,
+    series_of,
     with_ranges,
 )
-from runner.tune.ties import Option
 from tests.kernels.tuned.test_tuned_table import entry
 from tests.reports.synthetic import record
 
@@ -43,8 +41,16 @@ def kept(name: str, us: float, **changes: Any) -> Kept:
 
 def made(finalists: Sequence[Kept]) -> Entry:
     """The entry of a single size."""
-    (name,) = chosen_names([()], [options_of(CASE, finalists)])
-    return entry_of(CASE, finalists, SEARCHED, name)
+    (found,) = series_of([CASE], [finalists], [SEARCHED])
+    assert found is not None
+    return found
+
+
+def names_of(measured: Sequence[Sequence[Kept]]) -> list[str | None]:
+    """The choices of a series of sizes."""
+    cases = [replace(CASE, size_bytes=4096 << number) for number in range(len(measured))]
+    found = series_of(cases, measured, [SEARCHED] * len(measured))
+    return [None if one is None else one.choice.name for one in found]
 
 
 def test_the_quickest_finalist_is_the_choice() -> None:
@@ -116,17 +122,16 @@ def test_two_choices_lose_between_their_sizes_to_what_is_second_at_both() -> Non
     assert not loses_between({"two_shot": 2.0}, {"two_shot": 4.0}, "two_shot", "two_shot")
 
 
-def test_of_two_ties_the_one_is_taken_that_does_not_lose_in_between() -> None:
-    """Both are as quick at the last size; after one of them two_shot would have been better on the way."""
-    ties = [Option("one_shot", 4.0, 8), Option("two_shot", 4.02, 64)]
-    sizes = [[Option("ll", 1.0, 8)], [Option("lamport", 2.0, 8)], ties]
+@pytest.mark.parametrize(("us", "last"), [(2.2, "two_shot"), (9.0, "one_shot@t128b1l8")])
+def test_of_two_ties_the_one_is_taken_that_does_not_lose_in_between(us: float, last: str) -> None:
+    """Both are as quick at the last size; after one of them two_shot would have been better on the way, if it is quick
+    at the size before."""
     finals = [
-        [kept("ll", 1.0), kept("one_shot", 1.5), kept("lamport", 2.0)],
-        [kept("lamport", 2.0), kept("two_shot", 2.2), kept("one_shot", 6.0)],
-        [kept("lamport", 10.0), kept("two_shot", 4.02), kept("one_shot", 4.0)],
+        [kept("ll@t128b4l8", 1.0), kept("one_shot@t128b1l8", 1.5), kept("lamport@t128b4l8", 2.0)],
+        [kept("lamport@t128b4l8", 2.0), kept("two_shot", us), kept("one_shot@t128b1l8", 6.0)],
+        [kept("lamport@t128b4l8", 10.0), kept("two_shot", 4.06), kept("one_shot@t128b1l8", 4.0)],
     ]
-    assert chosen_names([()] * 3, sizes) == ["ll", "lamport", "one_shot"]
-    assert chosen_names([()] * 3, sizes, measured=finals) == ["ll", "lamport", "two_shot"]
+    assert names_of(finals) == ["ll@t128b4l8", "lamport@t128b4l8", last]
 
 
 def turns(name: str, first: float, second: float, count: int = 10) -> Kept:
@@ -154,19 +159,18 @@ def test_the_figure_of_the_best_of_many_equal_ones_is_not_too_small() -> None:
             samples = [10 * draw.lognormvariate(0, 0.05) for _ in range(20)]
             made_of = record(f"two_shot@t512b{number + 1}l8", 4096, samples_us=[samples] * 4)
             finalists.append(Kept(made_of, f"sha256:{number:064d}"))
-        (name,) = chosen_names([()], [options_of(CASE, finalists)], 0.0)
-        figures.append(entry_of(CASE, finalists, SEARCHED, name).choice.value)
+        (found,) = series_of([CASE], [finalists], [SEARCHED])
+        assert found is not None
+        figures.append(found.choice.value)
         whole.append(min(one.record.timing.median_us for one in finalists if one.record.timing is not None))
     assert statistics.mean(figures) == pytest.approx(10, rel=0.004)
     assert statistics.mean(whole) < 10 * 0.98
 
 
-def test_series_are_chosen_apart_and_points_without_options_have_none() -> None:
-    small, large = Option("ll@t128b4l8", 3.0, 4), Option("lamport@t128b4l8", 3.03, 4)
-    keys = [("a",), ("b",), ("a",), ("a",)]
-    options = [[small, large], [small, large], [], [Option(large.name, 9.0, 4)]]
-    assert chosen_names(keys, options) == [large.name, small.name, "", large.name]
-    assert chosen_names(keys, options, 0.0) == [small.name, small.name, "", large.name]
+def test_sizes_without_options_have_no_choice() -> None:
+    both = [kept("ll@t128b4l8", 3.0), kept("lamport@t128b4l8", 3.03)]
+    finals = [both, [], [kept("lamport@t128b4l8", 9.0)]]
+    assert names_of(finals) == ["lamport@t128b4l8", None, "lamport@t128b4l8"]
 
 
 def test_ranges_are_runs_of_one_choice() -> None:
@@ -174,16 +178,6 @@ def test_ranges_are_runs_of_one_choice() -> None:
     entries = [entry(name, 1 << 10 + number, 1, 1) for number, name in enumerate(names)]
     assert ranges_in(entries) == 3
     assert ranges_in([*entries, entry(names[-1], 1 << 20, 1, 1, ranks=4)]) == 4
-
-
-def test_a_simulated_record_gives_a_count_and_no_time() -> None:
-    made = record("two_shot@t512b64l8", is_timed=False, counters={"instructions": 1234})
-    assert figure_of(made) is None, "a real fabric has times"
-    assert made.fabric is not None
-    simulated = replace(made, fabric=replace(made.fabric, simulated=True, name="simulator"))
-    figure = figure_of(simulated)
-    assert figure is not None
-    assert (figure.value, figure.low, figure.high, figure.samples) == (1234.0, 1234.0, 1234.0, 1)
 
 
 def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:
@@ -201,16 +195,16 @@ def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:
 def test_a_range_ends_where_two_choices_cross() -> None:
     small, large = "lamport@t128b4l8", "two_shot@t512b64l8"
     entries = [entry(small, 1000, 1000, 1000), entry(large, 5000, 5000, 5000)]
-    measured = [[kept(small, 2.0), kept(large, 3.0)], [kept(large, 4.0), kept(small, 7.0)]]
+    measured = [{small: 2.0, large: 3.0}, {large: 4.0, small: 7.0}]
     found = with_ranges(crossed(entries, measured))
     assert (found[0].up_to_bytes, found[1].from_bytes) == (2000, 2001)  # a quarter of the way: 1 us of 1 + 3
     assert with_ranges(found) == found, "merging keeps it"
     between = with_ranges([*found, entry("ll@t128b4l8", 3000, 3000, 3000)])
     assert [one.up_to_bytes for one in between] == [1732, 3872, 10000]
     # Without the other one's time at one of the sizes, it is the geometric mean.
-    assert with_ranges(crossed(entries, [measured[0], [kept(large, 4.0)]]))[0].up_to_bytes == 2236
+    assert with_ranges(crossed(entries, [measured[0], {large: 4.0}]))[0].up_to_bytes == 2236
     # Choices that take equally long at both sizes.
-    level = [[kept(small, 2.0), kept(large, 2.0)], [kept(large, 4.0), kept(small, 4.0)]]
+    level = [{small: 2.0, large: 2.0}, {large: 4.0, small: 4.0}]
     assert with_ranges(crossed(entries, level))[0].up_to_bytes == 3000
 
 

@@ -25,7 +25,6 @@ from runner.request_error import RequestError
 from runner.tune.command import SIZES, Options, tune
 from runner.tune.model_first import MEASURED, Ranking, blocks_of, model_for
 from runner.tune.search import Measured
-from symlab.command import main
 from tests.golden import refused, same_text
 from tests.runner.tune.test_tune_on_gpus import GPU, Clocked, Finals, on_gpus, true_us
 
@@ -272,27 +271,6 @@ def test_equal_predictions_prefer_fewer_blocks() -> None:
     assert [one.name for one in ranking.best(case, 3)] == [names[0], names[2], names[1]]
     assert ranking.left_out == 0
     assert step_of(ranking.best(case, 4)[-1].name).blocks == 64
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--model-seconds", "5"],
-        ["--exhaustive"],
-        ["--gpu", "h200"],
-        ["--model-seconds", "nan"],
-        ["--unseen", "--exhaustive"],
-        ["--sample", "3", "--unseen"],
-    ],
-    ids=" ".join,
-)
-def test_a_wrong_wish_for_the_model_is_one_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["tune", "fabric=simulator", "sizes=[1K]", "host_memory=ignore", *words]) == 2
-    same_text(capsys.readouterr().err)
-    assert not (tmp_path / "records").exists()
 
 
 def test_exhaustive_and_a_models_time_exclude_each_other(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runner.tune.state import MAX_BYTES, State
+from runner.tune.state import State
 
 KEY = {"gpu": "NVIDIA H200", "kernels": "abc", "jobs": [{"algorithms": ["two_shot"]}]}
 FOUND = {
@@ -60,6 +60,7 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         "symlab_search": 3,
         "key": KEY,
         "seconds": 3.5,
+        "finals": {},
         "points": {"a": {"rungs": {"0": {"x@t128b4l8": 3.5}}, "found": FOUND}},
     }
     inside = document
@@ -76,24 +77,12 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         "[]",
         "{" * 100_000,
         changed(("symlab_search",), 1),
-        changed(("seconds",), -1),
         changed(("seconds",), 10**400),
-        changed(("points", "a", "rungs", "0"), {"x@t128b4l8": 10**400}),
-        changed(("points", "a", "found"), {**FOUND, "predicted": [["two_shot@t512b64l8p", 10**400]]}),
-        changed(("seconds",), "3"),
         changed(("points",), []),
         changed(("points", "a"), 7),
-        changed(("points", "a", "rungs"), [1]),
-        changed(("points", "a", "rungs", "0"), {"../x": 1.0}),
-        changed(("points", "a", "rungs", "0"), {"x@t128b4l8": -1}),
-        changed(("points", "a", "rungs", "0"), {"x@t128b4l8": None}),
-        changed(("points", "a", "rungs", "x"), {}),
         changed(("points", "a", "found"), {"best": []}),
-        changed(("points", "a", "found"), {**FOUND, "best": ["rm -rf"]}),
-        changed(("points", "a", "found"), {**FOUND, "timed": "4"}),
         changed(("points", "a", "found"), {**FOUND, "how": "guessed"}),
         changed(("points", "a", "found"), {**FOUND, "predicted": [["two_shot@t512b64l8p"]]}),
-        changed(("points", "a", "found"), {**FOUND, "ranked": None}),
         " " * 100 + "\x00",
     ],
 )
@@ -118,10 +107,3 @@ def test_the_time_of_all_commands_is_kept(tmp_path: Path) -> None:
     second.save()
     assert State(path, KEY).earlier_s == 25.0
     assert State(path, {**KEY, "gpu": "other"}).earlier_s == 0.0, "of another search"
-
-
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
-    path = tmp_path / "table.json.search"
-    with path.open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
-    assert "too large" in State(path, KEY).note

@@ -110,7 +110,6 @@ class Profiler:
 class Bench:
     """Times of the law with 0.5 % of noise."""
 
-    is_exact: bool = False
     chance: random.Random = field(default_factory=lambda: random.Random(3))
     names: dict[int, set[str]] = field(default_factory=dict)
 

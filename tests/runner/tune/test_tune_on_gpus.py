@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cases.case import Case
-from kernels.tuned.table import MICROSECONDS, read
+from kernels.tuned.table import read
 from kernels.tuned_name import base_of, step_of
 from memory.fabric import Traits
 from runner.records.store import Store
@@ -44,8 +44,6 @@ def true_us(name: str, size_bytes: int) -> float:
 
 class Clocked:
     """A bench whose times are true_us, up to 1 % off by turns."""
-
-    is_exact = False
 
     def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
         return [list(cases[at : at + 15]) for at in range(0, len(cases), 15)]
@@ -104,16 +102,11 @@ def tuned(
 
 
 @pytest.mark.slow
-def test_one_size_leaves_none_unseen_and_a_table_of_other_gpus_is_left_alone(tmp_path: Path) -> None:
+def test_one_size_leaves_none_unseen(tmp_path: Path) -> None:
     tuned(tmp_path, "sizes=[1K]")
     with refused(RequestError) as caught:
         tuned(tmp_path, "sizes=[1K]", unseen=True)
     assert "sizes.list" not in str(caught.value)
-    text = (tmp_path / "h200.json").read_text().replace(GPU, "NVIDIA H100")
-    (tmp_path / "h200.json").write_text(text)
-    with refused(ValueError):
-        tuned(tmp_path, "sizes=[1K]")
-    assert (tmp_path / "h200.json").read_text() == text
 
 
 @pytest.mark.slow
@@ -121,7 +114,7 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     code, finals = tuned(tmp_path)
     assert code == 0
     table = read(tmp_path / "h200.json")
-    assert (table.gpu, table.arch, table.unit) == (GPU, "sm_90a", MICROSECONDS)
+    assert (table.gpu, table.arch) == (GPU, "sm_90a")
     assert [one.size_bytes for one in table.entries] == FINALS
     assert [base_of(one.choice.name) for one in table.entries] == ["lamport"] * 4 + ["two_shot"] * 15
     for one in table.entries:

@@ -36,7 +36,6 @@ class Scripted:
     hangs: frozenset[str] = frozenset()
     wrong: frozenset[str] = frozenset()
     together: int = 8
-    is_exact: bool = False
     drift: Callable[[int], float] = lambda call: 1.0 + 0.5 * (call % 7)
     calls: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
     worlds: int = 1
@@ -194,12 +193,6 @@ def test_without_any_time_the_first_group_is_measured() -> None:
     bench = Scripted()
     assert search(bench, is_late=lambda: True).run().best
     assert len(bench.calls) == 1
-
-
-def test_an_exact_bench_measures_once() -> None:
-    bench = Scripted(is_exact=True, together=2)
-    search(bench).run()
-    assert {samples for _, samples in bench.calls} == {SAMPLES[0]}
 
 
 # Candidates

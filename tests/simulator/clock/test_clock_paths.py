@@ -69,7 +69,6 @@ def profiles(
         assert one.path.total_us == pytest.approx(max(one.ends_us))
         assert one.path.weigh(costs) == pytest.approx(one.path.total_us)
         assert all(a.to_us == b.from_us for a, b in zip(one.path.segments, one.path.segments[1:], strict=False))
-        assert LaunchProfile.of(one.document()) == one
     return world.profiles
 
 
@@ -185,15 +184,14 @@ def test_a_fence_waits_for_loads_before_it() -> None:
     assert kinds(same) == ["remote_load", "fence"]
 
 
-def test_a_fence_says_how_many_stores_to_others_it_waits_for() -> None:
-    """Those of its block: another warp's stores count once a barrier has met them."""
+def test_a_fence_waits_for_the_stores_of_its_block() -> None:
+    """Another warp's stores count once a barrier has met them."""
     found = profile(
-        """st.global.u32 [%peer], 1; st.global.u32 [%peer+4], 1; st.global.u32 [%mine], 1; bar.sync 0;
-        setp.ne.u32 %p1, %r0, 0; @%p1 ret; fence.acq_rel.sys;""",
+        """setp.lt.u32 %p1, %r0, 32; @%p1 bra MEET; st.global.u32 [%peer], 1;
+        MEET: bar.sync 0; setp.ne.u32 %p1, %r0, 0; @%p1 ret; fence.acq_rel.sys;""",
         block=64,
     )
-    (fence,) = (one for one in found.path.segments if one.kind == "fence_after_stores")
-    assert fence.outstanding == 2 * 64
+    assert kinds(found) == ["fence_after_stores"]
 
 
 def test_a_barrier_takes_the_slower_warp() -> None:
@@ -316,15 +314,6 @@ def test_atomic_operations_cost_their_way() -> None:
     assert kinds(far) == ["remote_atomic"]
 
 
-def test_instructions_cost_what_they_cost() -> None:
-    body = "add.u32 %r1, %r1, 1; " * 8 + "ld.global.u32 %r2, [%mine]; add.u32 %r3, %r2, 1;"
-    free = profile(body)
-    assert free.clock_us == COSTS.own_load
-    # The whole block of instructions: 6 of the harness's parameters and coordinates come with the 9 here.
-    issued = free.path.counts["instruction"]
-    assert issued >= 9
-
-
 def test_costs_are_checked() -> None:
     with pytest.raises(ValueError, match="hop"):
         Costs(hop=-1.0)
@@ -373,8 +362,6 @@ def test_bulk_copies_overlap_until_their_mbarriers_are_waited_for() -> None:
     assert kinds(found) == ["bulk_remote_load"]
     assert [one.kind for one in found.path.segments] == ["bulk_remote_load", "mbarrier"]
     (phase,) = found.phases
-    assert phase.copies.sizes == {1024: 4}  # on two ranks
-    assert (phase.copies.loads, phase.copies.stores, phase.copies.stages) == (4, 0, 2)
     assert phase.bytes("read", viewer=0, target=1) == 1024
 
 
@@ -382,7 +369,6 @@ def test_a_bulk_copy_after_a_wait_follows_the_one_before() -> None:
     first = load_bulk("%mine", 0) + WAIT_BULK.format(bar=0)
     found = profile(INIT + first + load_bulk("%peer", 8) + WAIT_BULK.format(bar=8), block=1)
     assert kinds(found) == ["bulk_own_load", "bulk_remote_load"]
-    assert found.phases[0].copies.stages == 1
 
 
 def test_an_mbarrier_takes_the_last_to_arrive() -> None:
@@ -466,26 +452,11 @@ def test_phases_say_what_moves_between_waits() -> None:
         block=64,
     )
     entry, body = found.phases
-    assert entry.links() == {(0, 1): 4, (1, 0): 4}
+    assert (entry.bytes("write", 0, 1), entry.bytes("write", 1, 0)) == (4, 4)
     assert body.bytes("read", viewer=0, target=1) == 2 * 4 * 64
     assert body.bytes("write", viewer=1, target=1) == 4 * 64
-    assert body.links() == {(1, 0): 2 * 256 + 4, (0, 1): 2 * 256 + 4}
-    assert (body.loads_in_flight, body.bytes_in_flight) == (2, 8)
+    assert body.bytes("write", viewer=1, target=0) == 4, "the flag that ends the launch"
     assert {(one.rank, one.read, one.written) for one in body.lines} == {(0, 4, 3), (1, 4, 3)}
-    assert body.busiest_block_accesses == 3 * 64 + 1
-    assert entry.from_us == 0.0
-    assert entry.to_us == COSTS.fence + COSTS.hop
-    assert body.to_us == found.clock_us
-
-
-def test_the_program_of_a_loop_does_not_count_while_it_waits() -> None:
-    """Instructions of loops that only look are not counted: how often they run is the simulator's order."""
-    slow = "".join(f"ld.global.u32 %r3, [%peer+{4 * i}]; add.u32 %r4, %r4, %r3; bra N{i}; N{i}:" for i in range(30))
-    body = f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; {{}}
-        st.relaxed.sys.global.u32 [%peer_flag], 1; ret; {POLL.format(at="WAIT", flag="%flag")}"""
-    quick, late = profile(body.format("")), profile(body.format(slow))
-    assert kinds(late) == ["remote_load"] * 30 + ["hop"]
-    assert late.phases[0].total_instructions - quick.phases[0].total_instructions == 30 * 3
 
 
 def test_clusters_meet_across_blocks() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import simulator_multimem_bench as multimem
+import simulator_vectors_approximations as approximations
 import simulator_vectors_atomic as atomic
 import simulator_vectors_bits as bits
 import simulator_vectors_bulk as bulk
@@ -18,7 +19,6 @@ import simulator_vectors_integer as integer
 import simulator_vectors_lane_copies as lane_copies
 import simulator_vectors_mbarriers as mbarriers
 import simulator_vectors_memory as memory
-import simulator_vectors_modes as modes
 import simulator_vectors_move as move
 import simulator_vectors_order as order
 import simulator_vectors_sets as sets
@@ -44,8 +44,8 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "bits": bits.family,
     "comparison": lambda: list(sets.comparisons()),
     "sets": sets.family,
-    "modes": modes.family,
-    "convert_modes": modes.family_conversions,
+    "convert_numbers": convert.family_of_numbers,
+    "approximations": approximations.family,
     "control": control.family,
     "bulk": bulk.family,
     "byte_masks": bulk.family_masks,
@@ -65,7 +65,9 @@ SHARED |= {
     "mbarriers": mbarriers.SHARED,
 }
 SHARED |= {"atomic": atomic.SHARED, "space": space.SHARED, "warp": warp.SHARED}
-TARGETS = dict.fromkeys(("byte_masks", "load", "store", "space", "modes", "warp"), "sm_100a")
+TARGETS = dict.fromkeys(
+    ("byte_masks", "load", "store", "space", "float", "convert", "convert_numbers", "warp"), "sm_100a"
+)
 """Families with forms that sm_90a does not have."""
 SHARED |= {"cluster": cluster.SHARED}
 CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}

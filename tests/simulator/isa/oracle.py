@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,6 +38,10 @@ class Format:
     def sign(self) -> int:
         return 1 << (self.bits - 1)
 
+    @property
+    def one(self) -> int:
+        return self.bias << self.mantissa_bits
+
 
 F16 = Format("f16", 16, 11, 0x7FFF)
 BF16 = Format("bf16", 16, 8, 0x7FFF)
@@ -49,6 +54,11 @@ def is_nan(bits: int, kind: Format) -> bool:
     return bits & ~kind.sign > kind.infinity
 
 
+def cleared(bits: int, kind: Format) -> int:
+    """A subnormal as a zero of its sign."""
+    return bits if bits & kind.infinity else bits & kind.sign
+
+
 def is_infinite(bits: int, kind: Format) -> bool:
     return bits & ~kind.sign == kind.infinity
 
@@ -59,32 +69,33 @@ def value(bits: int, kind: Format) -> Fraction:
     return Fraction(mantissa << power) if power >= 0 else Fraction(mantissa, 1 << -power)
 
 
-def nearest(number: Fraction, kind: Format, zero_sign: bool = False) -> int:
-    """The pattern nearest to number (a denominator that is a power of two), ties to even, overflow to infinity."""
+def nearest(number: Fraction, kind: Format) -> int:
+    """The pattern nearest to number, whose denominator is a power of two."""
     assert number.denominator & (number.denominator - 1) == 0
-    return rounded(number.numerator, 1 - number.denominator.bit_length(), kind, zero_sign)
+    return rounded(number.numerator, 1 - number.denominator.bit_length(), kind)
 
 
-def rounded(mantissa: int, power: int, kind: Format, zero_sign: bool = False) -> int:
-    """The pattern nearest to mantissa * 2**power. zero_sign: what an exact zero gets."""
+def rounded(mantissa: int, power: int, kind: Format, direction: str = "rn", negative_zero: bool = False) -> int:
+    """The pattern that mantissa * 2**power is rounded to: rn to the nearest, ties to even, rz to zero, rm down, rp up.
+    negative_zero: whether an exact zero is -0."""
     if mantissa == 0:
-        return kind.sign if zero_sign else 0
+        return kind.sign if negative_zero else 0
     sign = kind.sign if mantissa < 0 else 0
+    away = direction == ("rm" if sign else "rp")
     whole = abs(mantissa)
     exponent = max(whole.bit_length() - 1 + power, 1 - kind.bias)
     drop = exponent - kind.mantissa_bits - power  # so many low bits lie below the last place
     if drop > 0:
-        rest = whole & ((1 << drop) - 1)
+        rest, half = whole & ((1 << drop) - 1), 1 << (drop - 1)
         whole >>= drop
-        half = 1 << (drop - 1)
-        if rest > half or (rest == half and whole & 1):
-            whole += 1
+        is_nearer = rest > half or (rest == half and whole & 1)
+        whole += bool(is_nearer if direction == "rn" else rest and away)
     else:
         whole <<= -drop
     if whole >> kind.precision:
         whole, exponent = whole >> 1, exponent + 1
     if exponent > kind.bias:
-        return sign | kind.infinity
+        return sign | (kind.infinity if away or direction == "rn" else kind.infinity - 1)
     if whole >> kind.mantissa_bits == 0:
         return sign | whole  # subnormal or zero
     return sign | (exponent + kind.bias) << kind.mantissa_bits | (whole & ((1 << kind.mantissa_bits) - 1))
@@ -104,31 +115,35 @@ def plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     return (a[0] << (a[1] - low)) + (b[0] << (b[1] - low)), low
 
 
+def zero_sum(a: int, b: int, kind: Format, direction: str) -> bool:
+    """Whether a sum that is exactly zero is -0, by the signs of what is added."""
+    return direction == "rm" if (a ^ b) & kind.sign else bool(a & kind.sign)
+
+
 @cache
-def add(a: int, b: int, kind: Format) -> int:
+def add(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
     if is_infinite(a, kind) or is_infinite(b, kind):
         if is_infinite(a, kind) and is_infinite(b, kind) and a != b:
             return kind.quiet
         return a if is_infinite(a, kind) else b
-    both_negative_zero = a == kind.sign and b == kind.sign
-    return rounded(*plus(dyadic(a, kind), dyadic(b, kind)), kind, zero_sign=both_negative_zero)
+    return rounded(*plus(dyadic(a, kind), dyadic(b, kind)), kind, direction, zero_sum(a, b, kind, direction))
 
 
-def subtract(a: int, b: int, kind: Format) -> int:
-    return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind)
+def subtract(a: int, b: int, kind: Format, direction: str = "rn") -> int:
+    return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind, direction)
 
 
 @cache
-def multiply(a: int, b: int, kind: Format) -> int:
+def multiply(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
     sign = (a ^ b) & kind.sign
     if is_infinite(a, kind) or is_infinite(b, kind):
         return kind.quiet if 0 in (a & ~kind.sign, b & ~kind.sign) else sign | kind.infinity
     (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
-    return rounded(x * y, x_power + y_power, kind) & ~kind.sign | sign
+    return rounded(x * y, x_power + y_power, kind, direction) | sign
 
 
 def of_hardware(found: int, a: int, b: int, kind: Format) -> int:
@@ -140,24 +155,23 @@ def of_hardware(found: int, a: int, b: int, kind: Format) -> int:
     return operand | 1 << kind.mantissa_bits - 1
 
 
-def fused(a: int, b: int, c: int, kind: Format) -> int:
+def fused(a: int, b: int, c: int, kind: Format, direction: str = "rn") -> int:
     """a * b + c, rounded once."""
     if any(is_nan(one, kind) for one in (a, b, c)):
         return kind.quiet
-    sign = bool((a ^ b) & kind.sign)
+    sign = (a ^ b) & kind.sign
     if is_infinite(a, kind) or is_infinite(b, kind):
-        if 0 in (a & ~kind.sign, b & ~kind.sign):
-            return kind.quiet
-        product = kind.infinity | (kind.sign if sign else 0)
-        return kind.quiet if is_infinite(c, kind) and c != product else product
+        product = kind.infinity | sign
+        is_nothing = 0 in (a & ~kind.sign, b & ~kind.sign) or (is_infinite(c, kind) and c != product)
+        return kind.quiet if is_nothing else product
     if is_infinite(c, kind):
         return c
     (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
     total = plus((x * y, x_power + y_power), dyadic(c, kind))
-    return rounded(*total, kind, zero_sign=x * y == 0 and sign and c == kind.sign)
+    return rounded(*total, kind, direction, zero_sum(sign, c, kind, direction))
 
 
-def quotient(a: int, b: int, kind: Format) -> int:
+def quotient(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     """a / b, rounded once: so many bits of the quotient that the last, which says whether there were more, is below
     every bit that counts."""
     if is_nan(a, kind) or is_nan(b, kind):
@@ -173,7 +187,24 @@ def quotient(a: int, b: int, kind: Format) -> int:
     (x, x_power), (y, y_power) = dyadic(a, kind), dyadic(b, kind)
     shift = 2 * kind.precision + 4
     whole, rest = divmod(abs(x) << shift, abs(y))
-    return rounded(2 * whole + bool(rest), x_power - y_power - shift - 1, kind) | sign
+    size = 2 * whole + bool(rest)
+    return rounded(-size if sign else size, x_power - y_power - shift - 1, kind, direction) | sign
+
+
+def reciprocal(a: int, kind: Format, direction: str = "rn") -> int:
+    return quotient(kind.one, a, kind, direction)
+
+
+def root(a: int, kind: Format, direction: str = "rn") -> int:
+    """A square root, rounded once, as quotient does it."""
+    if is_nan(a, kind) or (a & kind.sign and a != kind.sign):
+        return kind.quiet
+    if is_infinite(a, kind) or a == kind.sign:
+        return a
+    mantissa, power = dyadic(a, kind)
+    shift = 4 * kind.precision + power % 2
+    whole = math.isqrt(mantissa << shift)
+    return rounded(2 * whole + (whole * whole != mantissa << shift), (power - shift) // 2 - 1, kind, direction)
 
 
 def extreme(a: int, b: int, kind: Format, larger: bool, propagate: bool) -> int:
@@ -189,14 +220,14 @@ def extreme(a: int, b: int, kind: Format, larger: bool, propagate: bool) -> int:
     return (max if larger else min)(a, b, key=place)
 
 
-def convert(bits: int, source: Format, target: Format) -> int:
+def convert(bits: int, source: Format, target: Format, direction: str = "rn") -> int:
     """Float to float; NaN becomes canonical."""
     if is_nan(bits, source):
         return target.quiet
     sign = bool(bits & source.sign)
     if is_infinite(bits, source):
         return target.infinity | (target.sign if sign else 0)
-    return rounded(*dyadic(bits, source), target) | (target.sign if sign else 0)
+    return rounded(*dyadic(bits, source), target, direction) | (target.sign if sign else 0)
 
 
 def exact_sum(parts: list[int], source: Format, target: Format) -> int:

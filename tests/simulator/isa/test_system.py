@@ -10,9 +10,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-from simulator_harness import executable, launching, make_world, module, run
+from simulator_harness import executable, failed, launching, make_world, module, run
 
-from memory.fabric import DeviceFault
 from simulator.isa import system
 from simulator.observe.events import Listener, Printed
 from tests.golden import same_text
@@ -131,17 +130,7 @@ def test_a_width_that_no_text_has_is_a_fault(text: str) -> None:
     body = """.local .align 8 .b8 depot[16]; mov.u64 %d2, depot; st.local.u32 [depot], 2000000000; st.local.u32 [depot+4], 7;
       st.local.u64 [depot+8], 0; cvta.local.u64 %d2, %d2; mov.u64 %d1, format; cvta.global.u64 %d1, %d1;
       { .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d2; call (r), vprintf, (p, q); }"""
-    said = fault(body, before)
-    same_text(said)
-    assert "PTX line" in said
-
-
-def fault(body: str, before: str) -> str:
-    code = executable(module(body, before=before))
-
-    error = run(make_world(1), launching(code, 2, 4)).error()
-    assert isinstance(error, DeviceFault)
-    return str(error)
+    same_text(failed(body, 2, 4, before=before))
 
 
 def test_a_failed_assertion_says_what_where_and_who() -> None:
@@ -151,16 +140,15 @@ def test_a_failed_assertion_says_what_where_and_who() -> None:
     body = f"""{loads} setp.eq.u32 %p1, %lane, 6; @!%p1 bra OVER;
       {{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e; st.param.b64 [a], %d1; st.param.b64 [b], %d2;
       st.param.b32 [c], 77; st.param.b64 [d], %d3; st.param.b64 [e], 1; call.uni __assertfail, (a, b, c, d, e); }} OVER:"""
-    same_text(fault(body, before))
+    same_text(failed(body, 2, 4, before=before))
 
 
 @pytest.mark.parametrize("word", ["trap", "brkpt"])
 def test_a_kernel_that_stops_itself(word: str) -> None:
-    said = fault(f"setp.eq.u32 %p1, %lane, 5; @%p1 {word};", "")
-    same_text(said)
+    same_text(failed(f"setp.eq.u32 %p1, %lane, 5; @%p1 {word};", 2, 4))
 
 
 def test_a_format_that_no_gpu_has_is_a_fault() -> None:
     before = DECLARED + text_variable("format", "%n")
     body = "mov.u64 %d1, format; { .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d1; call (r), vprintf, (p, q); }"
-    same_text(fault(body, before))
+    same_text(failed(body, 2, 4, before=before))

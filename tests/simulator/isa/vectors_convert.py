@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import simulator_oracle as oracle
 from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
-from simulator_vectors_float import column
-from simulator_vectors_integer import GUARD, samples, vectors_of, width
+from simulator_oracle import BF16, F16, F32, F64, Format, cleared, is_infinite, is_nan, signed, wrap
+from simulator_vectors_float import DIRECTIONS, column, shaped
+from simulator_vectors_integer import GUARD, Function, alone, samples, vectors_of, width
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 
@@ -42,29 +45,6 @@ def integers() -> Iterator[Vector]:
                         yield Vector(key, f"{one.name}_r{origin}_to_r{home}", one.text, one.inputs, one.outputs)
 
 
-def from_integers() -> Iterator[Vector]:
-    """Rounded once, however many bits the integer has: ties and near-ties around the last bit kept among them."""
-    for source in ("u32", "s32", "u64", "s64"):
-        bits = width(source)
-        for target in (F32, F64):
-            rng = random.Random(source)
-            values = samples(bits, 0).copy()
-            kept = target.precision
-            for number in range(0, SAMPLES, 2) if bits > kept else ():
-                size = rng.randrange(kept + 1, bits + 1)
-                top = rng.getrandbits(kept) | 1 << (kept - 1)
-                half = 1 << (size - kept - 1)
-                near = (top << (size - kept)) + half + rng.choice((-1, 0, 1))
-                values[number] = wrap(-near if rng.random() < 0.3 else near, bits)
-
-            def function(a: int, source: str = source, bits: int = bits, target: Format = target) -> int:
-                return oracle.nearest(oracle.Fraction(signed(a, bits) if source[0] == "s" else a), target)
-
-            key = f"cvt.rn.{target.name}.{source}"
-            literal = {0: [("16777217", 16777217)]}
-            yield from vectors_of(key, function, target.bits, (bits,), [values], literal)
-
-
 def near_ties(narrow: Format, wide: Format) -> Array:
     """Anything, and patterns on, just below and just above the middle between two neighbours of a narrower format."""
     rng = random.Random(f"ties {narrow.name} {wide.name}")
@@ -81,26 +61,148 @@ def near_ties(narrow: Format, wide: Format) -> Array:
 
 
 def floats() -> Iterator[Vector]:
-    forms = [
-        (f"cvt.{to.name}", to, source) for to, source in ((F32, F16), (F32, BF16), (F64, F32), (F64, F16), (F64, BF16))
-    ]
+    """From format to format: wider, narrower, the same; plain ones in all dresses."""
     narrowing = ((F32, F64), (F16, F64), (BF16, F64), (F16, F32), (BF16, F32))
-    forms += [(f"cvt.rn.{to.name}", to, source) for to, source in narrowing]
-    for form, target, source in forms:
-
-        def converted(a: int, source: Format = source, target: Format = target) -> int:
-            return oracle.convert(a, source, target)
-
-        values = near_ties(target, source) if ".rn" in form else column(source, 0)
-        yield from vectors_of(f"{form}.{source.name}", converted, target.bits, (source.bits,), [values])
-    for kind in (F16, BF16):
-
-        def two(high: int, low: int, kind: Format = kind) -> int:
-            return oracle.convert(high, F32, kind) << 16 | oracle.convert(low, F32, kind)
-
+    widening = ((F32, F16), (F32, BF16), (F64, F32), (F64, F16), (F64, BF16), (F32, F32), (F64, F64), (F16, F16))
+    forms = [(*pair, direction) for pair in narrowing for direction in DIRECTIONS] + [(*pair, "") for pair in widening]
+    for (target, source, direction), flush, last in product(forms, ("", ".ftz"), ("", ".sat", ".relu")):
+        if (flush and F32 not in (target, source)) or (last == ".sat" and BF16 in (target, source)):
+            continue
+        if last == ".relu" and (flush or target is F32 or source is not F32 or direction not in ("rn", "rz")):
+            continue
+        key = f"cvt{'.' * bool(direction)}{direction}{flush}{last}.{target.name}.{source.name}"
+        function = conversion(source, target, direction or "rn", flush, last)
+        values, bits = near_ties(target, source) if direction else column(source, 0), (target.bits, (source.bits,))
+        is_plain = not flush and not last and target is not source and direction in ("", "rn")
+        yield from vectors_of(key, function, *bits, [values]) if is_plain else [alone(key, function, *bits, [values])]
+    for kind, direction, last in product((F16, BF16), ("rn", "rz"), ("", ".relu")):
+        one = conversion(F32, kind, direction, "", last)
         columns = [column(F32, 0), near_ties(kind, F32)]
-        literals = {1: [("0f3FC00000", 0x3FC00000)], 0: [("0f7FC00001", 0x7FC00001)]}
-        yield from vectors_of(f"cvt.rn.{kind.name}x2.f32", two, 32, (32, 32), columns, literals)
+        constants = {1: [("0f3FC00000", 0x3FC00000)], 0: [("0f7FC00001", 0x7FC00001)]}
+        key = f"cvt.{direction}{last}.{kind.name}x2.f32"
+        yield from vectors_of(
+            key, lambda high, low, one=one: one(high) << 16 | one(low), 32, (32, 32), columns, constants
+        )
+
+
+def conversion(source: Format, target: Format, direction: str, flush: str, last: str) -> Function:
+    """.ftz is about f32, before and after."""
+
+    def function(bits: int) -> int:
+        bits = cleared(bits, source) if flush and source is F32 else bits
+        found = oracle.convert(bits, source, target, direction)
+        return shaped(found, target, bool(flush) and target is F32, last)
+
+    return function
+
+
+WHOLE: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+
+
+def limits(kind: str) -> tuple[int, int]:
+    bits = width(kind)
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+
+
+def as_large_as_integers(kind: Format) -> Array:
+    """Anything, and numbers with fractions up to those of more than 64 bits."""
+    rng = random.Random(f"integers {kind.name}")
+    values = column(kind, 1).copy()
+    for number in range(0, SAMPLES, 2):
+        exponent = min(kind.bias + rng.randrange(-2, 68 if number % 4 else 36), 2 * kind.bias)
+        drawn = rng.getrandbits(1) << (kind.bits - 1) | rng.getrandbits(kind.mantissa_bits)
+        values[number] = drawn | exponent << kind.mantissa_bits
+    return values
+
+
+def to_integers() -> Iterator[Vector]:
+    """To integers, saturating; and to whole numbers of the same format."""
+    forms = product(INTEGERS, (F16, BF16, F32, F64), WHOLE, ("", ".ftz"), ("", ".sat"))
+    for target, kind, word, flush, last in forms:
+        if (flush and kind is not F32) or (kind is BF16 and (last or target.endswith("8"))):
+            continue
+        bits, home = width(target), register(width(target))
+        nothing = 0 if kind is not F64 and bits <= 32 else 1 << (bits - 1)
+        nothing = signed(nothing, bits) if target[0] == "s" else nothing
+
+        def whole(
+            one: int,
+            k: Format = kind,
+            flush: str = flush,
+            word: str = word,
+            ends: tuple[int, int, int] = (*limits(target), nothing),
+        ) -> int:
+            low, high, nothing = ends
+            one = cleared(one, k) if flush else one
+            if is_nan(one, k):
+                return nothing
+            if is_infinite(one, k):
+                return low if one & k.sign else high
+            return max(low, min(high, WHOLE[word](oracle.value(one, k))))
+
+        key = f"cvt.{word}{flush}{last}.{target}.{kind.name}"
+        yield alone(key, whole, home, (kind.bits,), [as_large_as_integers(kind)])
+    for kind, word, flush, last in product((F16, F32, F64), WHOLE, ("", ".ftz"), ("", ".sat")):
+
+        def same(bits: int, kind: Format = kind, word: str = word, flush: str = flush, last: str = last) -> int:
+            bits = cleared(bits, kind) if flush else bits
+            if is_nan(bits, kind) or is_infinite(bits, kind):
+                return shaped(oracle.convert(bits, kind, kind), kind, False, last)
+            found = oracle.rounded(WHOLE[word](oracle.value(bits, kind)), 0, kind, "rn")
+            return shaped(found | bits & kind.sign, kind, False, last)
+
+        if not flush or kind is F32:
+            yield alone(
+                f"cvt.{word}{flush}{last}.{kind.name}.{kind.name}", same, kind.bits, (kind.bits,), [column(kind, 0)]
+            )
+
+
+def near_ties_of_integers(bits: int, target: Format) -> Array:
+    """Anything, and integers on ties of the format, just below and just above."""
+    rng = random.Random(f"{bits}")
+    values, kept = samples(bits, 0).copy(), target.precision
+    for number in range(0, SAMPLES, 2) if bits > kept else ():
+        size = rng.randrange(kept + 1, bits + 1)
+        top = rng.getrandbits(kept) | 1 << (kept - 1)
+        near = (top << (size - kept)) + (1 << (size - kept - 1)) + rng.choice((-1, 0, 1))
+        values[number] = wrap(-near if rng.random() < 0.3 else near, bits)
+    return values
+
+
+def from_integers() -> Iterator[Vector]:
+    """Rounded once, however many bits the integer has."""
+    forms = product((F16, BF16, F32, F64), INTEGERS, DIRECTIONS, ("", ".ftz"), ("", ".sat"))
+    for target, source, direction, flush, last in forms:
+        if (target is BF16 and (source.endswith("8") or last)) or (flush and target is not F32):
+            continue
+        bits = width(source)
+
+        def function(one: int, how: tuple[str, int, Format, str, str] = (source, bits, target, direction, last)) -> int:
+            source, bits, target, direction, last = how
+            number = signed(one, bits) if source[0] == "s" else one
+            return shaped(oracle.rounded(number, 0, target, direction), target, False, last)
+
+        key = f"cvt.{direction}{flush}{last}.{target.name}.{source}"
+        values = near_ties_of_integers(bits, target).astype(f"u{register(bits) // 8}")
+        how = (target.bits, (register(bits),), [values])
+        is_plain = bits > 16 and target.bits > 16 and direction == "rn" and not flush and not last
+        literal = {0: [("16777217", 16777217)]}
+        yield from vectors_of(key, function, *how, literal) if is_plain else [alone(key, function, *how)]
+
+
+def saturating() -> Iterator[Vector]:
+    for target, source in product(INTEGERS, INTEGERS):
+        bits = width(source)
+        fits = bits < width(target) and (target[0] == "s" or source[0] == "u")
+        if fits or target == source:
+            continue
+
+        def function(x: int, how: tuple[str, int, tuple[int, int]] = (source, bits, limits(target))) -> int:
+            source, bits, (low, high) = how
+            return max(low, min(high, signed(x, bits) if source[0] == "s" else x))
+
+        values = samples(bits, 0).astype(f"u{register(bits) // 8}")
+        yield alone(f"cvt.sat.{target}.{source}", function, register(width(target)), (register(bits),), [values])
 
 
 def addresses() -> Iterator[Vector]:
@@ -127,5 +229,8 @@ def canonical_only_where_seen() -> Iterator[Vector]:
 
 
 def family() -> list[Vector]:
-    parts = (integers(), from_integers(), floats(), addresses(), canonical_only_where_seen())
-    return [vector for part in parts for vector in part]
+    return [*integers(), *floats(), *addresses(), *canonical_only_where_seen()]
+
+
+def family_of_numbers() -> list[Vector]:
+    return [*to_integers(), *from_integers(), *saturating()]

@@ -1,17 +1,17 @@
-"""Vectors of float arithmetic: every result correctly rounded by the fractions of oracle.py, and beside them torch's."""
+"""Vectors of float arithmetic in all roundings and modes, by the integers of oracle.py, which test_numbers holds to torch."""
 
 from __future__ import annotations
 
-import platform
 import random
 from collections.abc import Iterator
+from functools import cache
+from itertools import product
 
 import numpy as np
 import simulator_oracle as oracle
-import torch
 from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import FORMATS, Format
-from simulator_vectors_integer import Function, apply, vectors_of
+from simulator_oracle import FORMATS, Format, cleared, is_infinite, is_nan
+from simulator_vectors_integer import Function, alone, vectors_of
 
 _cache: dict[tuple[str, int], list[int]] = {}
 
@@ -68,58 +68,44 @@ def literals(kind: Format) -> list[tuple[str, int]]:
 
 
 OPERATIONS: dict[str, Function] = {
-    "add": lambda a, b, kind: oracle.of_hardware(oracle.add(a, b, kind), a, b, kind),
+    "add": oracle.add,
     "sub": oracle.subtract,
-    "mul": lambda a, b, kind: oracle.of_hardware(oracle.multiply(a, b, kind), a, b, kind),
+    "mul": oracle.multiply,
+    "fma": oracle.fused,
+    "mad": oracle.fused,
+    "div": oracle.quotient,
+    "rcp": oracle.reciprocal,
+    "sqrt": oracle.root,
 }
-WIDE: dict[str, Function] = {**OPERATIONS, "div.rn": oracle.quotient}
-TORCH: dict[str, Function] = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div.rn": torch.div}
+COUNTS = {"fma": 3, "mad": 3, "rcp": 1, "sqrt": 1}
+"""Numbers of operands; of the others two."""
+DIRECTIONS = ("rn", "rz", "rm", "rp")
 
 
-def wide_floats() -> Iterator[Vector]:
-    for name in ("f32", "f64"):
-        kind = FORMATS[name]
-        columns = [column(kind, 0), column(kind, 1)]
-        for opcode, function in WIDE.items():
-            yield from vectors_of(
-                f"{opcode}.{name}",
-                lambda a, b, function=function, kind=kind: function(a, b, kind),
-                kind.bits,
-                (kind.bits,) * 2,
-                columns,
-                {0: literals(kind), 1: literals(kind)},
-            )
-            if "." not in opcode:
-                yield _spelled_out(opcode, kind, function, columns)
-        one = kind.bias << kind.mantissa_bits
-        yield from vectors_of(
-            f"rcp.rn.{name}",
-            lambda a, one=one, kind=kind: oracle.quotient(one, a, kind),
-            kind.bits,
-            (kind.bits,),
-            [column(kind, 1)],
-        )
-        for opcode, function in (("neg", lambda a, k: a ^ k.sign), ("abs", lambda a, k: a & ~k.sign)):
-            yield from vectors_of(
-                f"{opcode}.{name}",
-                lambda a, function=function, kind=kind: function(a, kind),
-                kind.bits,
-                (kind.bits,),
-                [column(kind, 2)],
-            )
+def shaped(bits: int, kind: Format, flush: bool, last: str) -> int:
+    """What .ftz, .sat and .relu make of a result."""
+    bits = cleared(bits, kind) if flush else bits
+    if last == ".sat":
+        return 0 if is_nan(bits, kind) or bits & kind.sign else min(bits, kind.one)
+    return 0 if last == ".relu" and not is_nan(bits, kind) and bits & kind.sign else bits
 
 
-def _spelled_out(opcode: str, kind: Format, function: Function, columns: list[Array]) -> Vector:
-    """The same with its rounding written down."""
-    register = f"b{kind.bits}"
-    inputs = (("a", register, columns[0]), ("b", register, columns[1]))
-    good = apply(lambda a, b: function(a, b, kind), columns, kind.bits)
-    text = f"{opcode}.rn.{kind.name} d, a, b;"
-    return Vector(f"{opcode}.{kind.name}", "rn", text, inputs, (("d", register, good),))
+def operation(word: str, kind: Format, direction: str = "rn", flush: str = "", last: str = "") -> Function:
+    def computed(*row: int) -> int:
+        row = tuple(cleared(one, kind) if flush else one for one in row)
+        found = OPERATIONS[word](*row, kind, direction)
+        if direction == "rn" and word in ("add", "mul"):
+            found = oracle.of_hardware(found, row[0], row[1], kind)
+        return shaped(found, kind, bool(flush), last)
+
+    return computed
 
 
-def fused_columns(kind: Format) -> list[Array]:
-    """Random operands, and products that a third operand nearly cancels or nudges over a tie."""
+@cache
+def operands(word: str, kind: Format) -> list[Array]:
+    """Of a fused operation also products that a third operand nearly cancels or nudges over a tie."""
+    if word not in ("fma", "mad"):
+        return [column(kind, role) for role in range(COUNTS.get(word, 2))]
     rng = random.Random(f"fma {kind.name}")
     rows = list(zip(patterns(kind, 0), patterns(kind, 1), patterns(kind, 2), strict=True))
     for number in range(0, SAMPLES, 2):
@@ -130,72 +116,76 @@ def fused_columns(kind: Format) -> list[Array]:
     return [np.array([row[place] for row in rows], np.uint64).astype(f"u{kind.bits // 8}") for place in range(3)]
 
 
-def fused() -> Iterator[Vector]:
-    for kind in FORMATS.values():
+def doubled(function: Function, bits: int = 16) -> Function:
+    """The function of both halves of words."""
+    mask = (1 << bits) - 1
 
-        def one(a: int, b: int, c: int, kind: Format = kind) -> int:
-            return oracle.fused(a, b, c, kind)
+    def two(*words: int) -> int:
+        return function(*(one & mask for one in words)) | function(*(one >> bits for one in words)) << bits
 
-        def two(a: int, b: int, c: int, one: Function = one) -> int:
-            return one(a & 0xFFFF, b & 0xFFFF, c & 0xFFFF) | one(a >> 16, b >> 16, c >> 16) << 16
-
-        columns, key, bits = fused_columns(kind), f"fma.rn.{kind.name}", kind.bits
-        constants = {1: literals(kind), 2: literals(kind)} if bits > 16 else {}
-        yield from vectors_of(key, one, bits, (bits,) * 3, columns, constants)
-        if bits == 16:
-            pairs = [x.astype(np.uint32) | np.roll(x, 1).astype(np.uint32) << 16 for x in columns]
-            yield from vectors_of(f"{key}x2", two, 32, (32,) * 3, pairs)
+    return two
 
 
-def half_floats() -> Iterator[Vector]:
-    for name in ("f16", "bf16"):
+def in_pairs(columns: list[Array], bits: int = 16) -> list[Array]:
+    """Each sample in the lower half of a word, another one in the upper half."""
+    kind = np.uint32 if bits == 16 else np.uint64
+    return [one.astype(kind) | np.roll(one, 7).astype(kind) << kind(bits) for one in columns]
+
+
+def is_form(word: str, name: str, direction: str, flush: str, last: str) -> bool:
+    if name == "f32":
+        return last == "" or (last == ".sat" and word not in ("div", "rcp", "sqrt"))
+    if name == "f64":
+        return not flush and not last
+    if word == "fma":
+        return direction == "rn" if name == "f16" else not flush and last != ".sat"
+    return (
+        word in ("add", "sub", "mul") and direction == "rn" and last != ".relu" and (name == "f16" or not flush + last)
+    )
+
+
+def arithmetic() -> Iterator[Vector]:
+    """All forms with their rounding written down; the plain ones in all dresses, and without it where it may miss."""
+    pair = [("0x3F804000", 0x3F804000), ("0x7C00FF80", 0x7C00FF80)]
+    forms = product(OPERATIONS, FORMATS, DIRECTIONS, ("", ".ftz"), ("", ".sat", ".relu"))
+    for word, name, direction, flush, last in (one for one in forms if is_form(*one)):
+        kind, given = FORMATS[name], operands(word, FORMATS[name])
+        bits, count, function = kind.bits, len(given), operation(word, kind, direction, flush, last)
+        way = "" if word in ("add", "sub", "mul") and direction == "rn" else f".{direction}"
+        key, spelled = (f"{word}{one}{flush}{last}.{name}" for one in (way, f".{direction}"))
+        is_plain = direction == "rn" and not flush and not last
+        places = (0, 1) if count == 2 else (1, 2) if count == 3 else ()
+        yield alone(key, function, bits, (bits,) * count, given, spelled)
+        if is_plain:
+            constants = {place: literals(kind) for place in places} if bits > 16 else {}
+            yield from vectors_of(key, function, bits, (bits,) * count, given, constants)
+        if bits == 16 or (name == "f32" and not last and word in ("add", "sub", "mul", "fma")):
+            two, pairs, wide = doubled(function, bits), in_pairs(given, bits), (2 * bits,) * count
+            yield alone(f"{key}x2", two, 2 * bits, wide, pairs, f"{spelled}x2")
+            if is_plain and bits == 16:
+                yield from vectors_of(f"{key}x2", two, 32, wide, pairs, dict.fromkeys(places, pair))
+
+
+def questions() -> Iterator[Vector]:
+    for name in ("f32", "f64"):
         kind = FORMATS[name]
-        for opcode, function in OPERATIONS.items():
+        a, b = column(kind, 0), column(kind, 1)
+        tests: dict[str, Function] = {
+            "finite": lambda x, kind=kind: not is_nan(x, kind) and not is_infinite(x, kind),
+            "infinite": lambda x, kind=kind: is_infinite(x, kind),
+            "number": lambda x, kind=kind: not is_nan(x, kind),
+            "notanumber": lambda x, kind=kind: is_nan(x, kind),
+            "normal": lambda x, kind=kind: 0 < x & kind.infinity < kind.infinity,
+            "subnormal": lambda x, kind=kind: x & kind.infinity == 0 and x & ~kind.sign != 0,
+        }
+        for word, function in tests.items():
+            yield alone(f"testp.{word}.{name}", function, 1, (kind.bits,), [a])
 
-            def one(a: int, b: int, function: Function = function, kind: Format = kind) -> int:
-                return function(a, b, kind)
+        def signed(x: int, y: int, kind: Format = kind) -> int:
+            return x & kind.sign | y & ~kind.sign
 
-            def two(a: int, b: int, one: Function = one) -> int:
-                return one(a & 0xFFFF, b & 0xFFFF) | one(a >> 16, b >> 16) << 16
-
-            columns = [column(kind, 0), column(kind, 1)]
-            yield from vectors_of(f"{opcode}.{name}", one, 16, (16, 16), columns)
-            pairs = [
-                column(kind, role).astype(np.uint32) | column(kind, role + 3).astype(np.uint32) << 16 for role in (0, 1)
-            ]
-            key = f"{opcode}.{name}x2"
-            constant = [("0x3F804000", 0x3F804000), ("0x7C00FF80", 0x7C00FF80)]
-            yield from vectors_of(key, two, 32, (32, 32), pairs, {1: constant, 0: constant})
-            yield _spelled_out(opcode, kind, function, columns)
-            yield Vector(
-                key,
-                "rn",
-                f"{opcode}.rn.{name}x2 d, a, b;",
-                (("a", "b32", pairs[0]), ("b", "b32", pairs[1])),
-                (("d", "b32", apply(two, pairs, 32)),),
-            )
-
-
-def torch_agrees(opcode: str, name: str) -> None:
-    """The oracle itself against torch, NaN by NaN: a wrong oracle would prove nothing."""
-    kind = FORMATS[name]
-    dtype = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}[name]
-    whole = {16: torch.int16, 32: torch.int32, 64: torch.int64}[kind.bits]
-    signed = f"i{kind.bits // 8}"
-    a, b = (torch.from_numpy(column(kind, role).view(signed)).view(dtype) for role in (0, 1))
-    result = TORCH[opcode](a, b)
-    bits = result.view(whole).numpy().view(f"u{kind.bits // 8}")
-    rows = zip(patterns(kind, 0), patterns(kind, 1), strict=True)
-    ours = np.array([WIDE[opcode](x, y, kind) for x, y in rows], np.uint64).astype(bits.dtype)
-    nan = torch.isnan(result).numpy()
-    assert np.array_equal(ours[~nan], bits[~nan])
-    if name != "f64" or opcode not in ("add", "mul"):
-        assert set(ours[nan].tolist()) <= {kind.quiet}
-    elif platform.machine() == "x86_64":  # whose NaNs of float64 are those of an H100, but for the choice among two
-        told = nan & ~(torch.isnan(a) & torch.isnan(b)).numpy()
-        assert told.any()
-        assert np.array_equal(ours[told], bits[told])
+        yield alone(f"copysign.{name}", signed, kind.bits, (kind.bits,) * 2, [a, b])
 
 
 def family() -> list[Vector]:
-    return [vector for part in (wide_floats(), fused(), half_floats()) for vector in part]
+    return [*arithmetic(), *questions()]

@@ -84,6 +84,16 @@ def register_class(bits: int) -> str:
     return "pred" if bits == 1 else f"b{bits}"
 
 
+def alone(
+    key: str, function: Function, to_bits: int, from_bits: tuple[int, ...], columns: list[Array], spelled: str = ""
+) -> Vector:
+    """One key, spelled in this way, with every operand in a register."""
+    names = "abce"[: len(columns)]
+    inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
+    output = ("d", register_class(to_bits), apply(function, columns, to_bits))
+    return Vector(key, spelled or "plain", f"{spelled or key} d, {', '.join(names)};", inputs, (output,))
+
+
 def vectors_of(
     key: str,
     function: Function,
@@ -95,10 +105,9 @@ def vectors_of(
     """One key in several dresses: plain, under a guard, in place, all operands the same register, with literals."""
     names = ["a", "b", "c", "e"][: len(from_bits)]
     columns = columns or [samples(bits, role) if bits > 1 else flags(role) for role, bits in enumerate(from_bits)]
-    inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
-    to = register_class(to_bits)
-    good = apply(function, columns, to_bits)
-    yield Vector(key, "plain", f"{key} d, {', '.join(names)};", inputs, (("d", to, good),))
+    plain = alone(key, function, to_bits, from_bits, columns)
+    inputs, ((_, to, good),) = plain.inputs, plain.outputs
+    yield plain
     yield from _guarded(key, names, inputs, to, good)
     same = [position for position, bits in enumerate(from_bits) if bits == to_bits]
     for position in same:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import simulator_oracle as oracle
 from simulator_bench import Array, Vector
-from simulator_oracle import FORMATS, Format
-from simulator_vectors_float import column, edges, literals
-from simulator_vectors_integer import Function, vectors_of
+from simulator_oracle import FORMATS, Format, cleared
+from simulator_vectors_float import column, doubled, edges, in_pairs, literals
+from simulator_vectors_integer import vectors_of
 
 
 def paired(kind: Format) -> list[Array]:
@@ -26,43 +27,46 @@ def paired(kind: Format) -> list[Array]:
     return [left, right]
 
 
-def doubled(function: Function) -> Function:
-    def two(*operands: int) -> int:
-        return function(*(one & 0xFFFF for one in operands)) | function(*(one >> 16 for one in operands)) << 16
-
-    return two
-
-
-def in_pairs(columns: list[Array]) -> list[Array]:
-    return [one.astype(np.uint32) | np.roll(one, 7).astype(np.uint32) << 16 for one in columns]
-
-
 def extremes() -> Iterator[Vector]:
-    for kind in FORMATS.values():
+    forms = product(FORMATS.values(), ("min", "max"), ("", ".NaN"), ("", ".ftz"))
+    for kind, word, wins, flush in forms:
+        if (wins and kind.name == "f64") or (flush and kind.name not in ("f16", "f32")):
+            continue
         bits, columns = kind.bits, paired(kind)
         constants = {0: literals(kind), 1: literals(kind)} if bits > 16 else {}
-        for word in ("min", "max"):
-            for wins in ("", "NaN.") if kind.name != "f64" else ("",):
 
-                def function(a: int, b: int, kind: Format = kind, word: str = word, wins: str = wins) -> int:
-                    return oracle.extreme(a, b, kind, word == "max", bool(wins))
+        def function(
+            a: int, b: int, how: tuple[Format, bool, bool, str] = (kind, word == "max", bool(wins), flush)
+        ) -> int:
+            kind, is_larger, propagate, flush = how
+            a, b = (cleared(one, kind) if flush else one for one in (a, b))
+            return oracle.extreme(a, b, kind, is_larger, propagate)
 
-                key = f"{word}.{wins}{kind.name}"
-                yield from vectors_of(key, function, bits, (bits, bits), columns, constants)
-                if bits == 16:
-                    literal = {1: [("0x7FFF8000", 0x7FFF8000)]}
-                    two = doubled(function)
-                    yield from vectors_of(f"{key}x2", two, 32, (32, 32), in_pairs(columns), literal)
+        key = f"{word}{flush}{wins}.{kind.name}"
+        yield from vectors_of(key, function, bits, (bits, bits), columns, constants)
+        if bits == 16:
+            literal = {1: [("0x7FFF8000", 0x7FFF8000)]}
+            yield from vectors_of(f"{key}x2", doubled(function), 32, (32, 32), in_pairs(columns), literal)
 
 
 def signs() -> Iterator[Vector]:
-    """neg and abs of 16-bit floats: the sign bit alone."""
-    for name in ("f16", "bf16"):
-        kind = FORMATS[name]
-        for opcode, function in (("neg", lambda a: a ^ 0x8000), ("abs", lambda a: a & 0x7FFF)):
-            yield from vectors_of(f"{opcode}.{name}", function, 16, (16,), [column(kind, 2)])
-            key, two = f"{opcode}.{name}x2", doubled(function)
-            yield from vectors_of(key, two, 32, (32,), in_pairs([column(kind, 2)]))
+    """neg and abs: the sign bit alone. With .ftz any bits may come of NaN."""
+    for kind, word, flush in product(FORMATS.values(), ("neg", "abs"), ("", ".ftz")):
+        if flush and kind.name not in ("f16", "f32"):
+            continue
+
+        def function(a: int, kind: Format = kind, word: str = word, flush: str = flush) -> int:
+            a = cleared(a, kind) if flush else a
+            return a ^ kind.sign if word == "neg" else a & ~kind.sign
+
+        given = column(kind, 2)
+        given = (
+            np.where((given & (kind.sign - 1)) > kind.infinity, kind.one, given).astype(given.dtype) if flush else given
+        )
+        key = f"{word}{flush}.{kind.name}"
+        yield from vectors_of(key, function, kind.bits, (kind.bits,), [given])
+        if kind.bits == 16:
+            yield from vectors_of(f"{key}x2", doubled(function), 32, (32,), in_pairs([given]))
 
 
 def family() -> list[Vector]:

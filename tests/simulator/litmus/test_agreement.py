@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.museum.ways import WAYS
 from tests.simulator.litmus.agreement import PROGRAMS, Verdicts, main, table, verdicts
 from tests.simulator.litmus.messages import SHAPES
 
 SAMPLE = 90
-checker = pytest.mark.skipif(not WAYS["races"].is_there, reason="this simulator has no checker")
 
 
 @pytest.mark.slow
-@checker
 def test_judge_and_checker_agree_on_a_sample() -> None:
     found = [verdicts(seed) for seed in range(PROGRAMS, PROGRAMS + SAMPLE)]
     assert [one for one in found if not one.agrees] == []
     assert {one.shape for one in found} == set(SHAPES)
 
 
-@checker
 @pytest.mark.slow
 def test_judge_and_checker_agree_on_all_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 from simulator_harness import executable, make_world, module, run, start
 
-import simulator
 from simulator.fabric import SimulatorFabric
 from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
@@ -169,12 +167,6 @@ def test_the_checker_finds_a_race_just_where_the_barrier_does_not_order(way: Way
     value, findings = received(kernel(way), races=True)
     assert value == 5
     assert bool(findings) != (way.is_ordered and way != NARROW), [one.sentence() for one in findings]
-
-
-def test_the_page_says_how_many_kernels_there_are() -> None:
-    page = (Path(simulator.__file__).parent / "README.md").read_text(encoding="utf-8")
-    assert f"which these programs lack, {len(WAYS)} kernels of message\n" in page
-    assert f"passing show within {SEEDS} seeds what they may" in page
 
 
 def test_the_assembler_takes_the_kernels() -> None:

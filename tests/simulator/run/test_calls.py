@@ -6,7 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import PEER, RANK, executable, get, launching, make_world, module, put, run, start, succeed
+from simulator_harness import (
+    PEER,
+    RANK,
+    STORE,
+    executable,
+    failed,
+    get,
+    in_orders,
+    launching,
+    make_world,
+    module,
+    put,
+    run,
+    start,
+    stored,
+    succeed,
+)
 
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
@@ -48,103 +64,75 @@ INDIRECT = """
   rem.u32 %r1, %lane, {ways}; mul.wide.u32 %d1, %r1, 8; mov.u64 %d2, functions; add.u64 %d2, %d2, %d1; ld.global.b64 %d3, [%d2];
   { .param .b32 x; .param .b32 y; st.param.b32 [x], %lane; call (y), %d3, (x), KIND; ld.param.b32 %r2, [y]; }
 """
-STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(3))]
-
-
-def called(body: str, before: str, lanes: int = 48, **options: Any) -> Any:
-    """What each of the lanes stores, on two ranks that must agree; 99 where it stores nothing."""
-    code = executable(module(body + STORE, ["u64 out"], before))
-
-    def program(fabric: SimulatorFabric) -> Any:
-        out = put(fabric, "out", np.full(lanes, 99, np.uint32))
-        start(fabric, code, 2, lanes // 2, [out.address])
-        return get(fabric, out, "u4")
-
-    one, other = succeed(make_world(2, **options), program).results
-    assert np.array_equal(one, other)
-    return one
-
-
-def fault(body: str, before: str) -> str:
-    code = executable(module(body, before=before))
-
-    error = run(make_world(1), launching(code, 1, 4)).error()
-    assert isinstance(error, DeviceFault)
-    return str(error)
 
 
 def fibonacci(n: int) -> int:
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
 
-@pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "seed0", "seed1", "seed2"])
+@in_orders(3)
 def test_recursion_keeps_the_registers_of_each_activation(options: dict[str, Any]) -> None:
     body = "{ .param .b32 x; .param .b32 y; rem.u32 %r1, %lane, 11; st.param.b32 [x], %r1; call (y), fib, (x); ld.param.b32 %r2, [y]; }"
-    found = called(body, FIBONACCI, **options)
-    assert found.tolist() == [fibonacci(lane % 11) for lane in range(48)]
+    found = stored(body, block=24, before=FIBONACCI, **options)
+    assert found == [fibonacci(lane % 11) for lane in range(48)]
 
 
-@pytest.mark.parametrize("options", SCHEDULES, ids=["fair", "seed0", "seed1", "seed2"])
+@in_orders(3)
 def test_an_indirect_call_goes_where_each_lane_s_address_says(options: dict[str, Any]) -> None:
-    found = called(INDIRECT.replace("{ways}", "3"), TABLE, **options)
-    assert found.tolist() == [(lane + 100, lane * 7, 99)[lane % 3] for lane in range(48)]
+    found = stored(INDIRECT.replace("{ways}", "3"), block=24, before=TABLE, **options)
+    assert found == [(lane + 100, lane * 7, 99)[lane % 3] for lane in range(48)]
 
 
 def test_a_call_by_a_list_of_targets_and_a_name_in_a_register() -> None:
     """The functions of a list have one prototype; a list may have one function, whose result is shorter than what it takes."""
     call = "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %lane; call (y), %d3, (x), WAYS; ld.param.b32 %r2, [y]; }"
     choice = "mov.u64 %d4, plus; mov.u64 %d5, times; setp.lt.u32 %p1, %lane, 20; selp.b64 %d3, %d4, %d5, %p1;"
-    found = called(f"WAYS: .calltargets plus, times; {choice} {call}", TABLE).tolist()
+    found = stored(f"WAYS: .calltargets plus, times; {choice} {call}", block=24, before=TABLE)
     assert found == [lane + 100 if lane < 20 else lane * 7 for lane in range(48)]
     high = (
         ".func (.param .b32 r) high(.param .b64 a) { .reg .b32 x; ld.param.b32 x, [a+4]; st.param.b32 [r], x; ret; }\n"
     )
     call = call.replace("st.param.b32 [x], %lane", "st.param.b64 [x], %d4").replace(".b32 x", ".b64 x")
-    assert called(f"WAYS: .calltargets high; mov.b64 %d4, {{9, %lane}}; mov.u64 %d3, high; {call}", high).tolist() == [
-        *range(48)
-    ]
+    body = f"WAYS: .calltargets high; mov.b64 %d4, {{9, %lane}}; mov.u64 %d3, high; {call}"
+    assert stored(body, block=24, before=high) == [*range(48)]
 
 
 def test_a_function_of_registers() -> None:
     twice = ".func (.reg .b32 r) twice(.reg .b32 a) { add.u32 r, a, a; ret; }\n"
-    assert called("call (%r2), twice, (%lane);", twice).tolist() == [*range(0, 96, 2)]
+    assert stored("call (%r2), twice, (%lane);", block=24, before=twice) == [*range(0, 96, 2)]
 
 
 def test_recursion_ends_at_a_depth() -> None:
     body = f"{{ .param .b32 x; .param .align 16 .b8 z[16]; .param .b32 y; st.param.b32 [x], {MAX_DEPTH - 1}; call (y), deep, (x, z); ld.param.b32 %r2, [y]; }}"
     before = DEEP.replace("FRAME", "16")
-    assert set(called(body, before).tolist()) == {MAX_DEPTH * (MAX_DEPTH - 1) // 2}
-    said = fault(body.replace(str(MAX_DEPTH - 1), str(MAX_DEPTH)), before)
-    same_text(said)
+    assert set(stored(body, block=24, before=before)) == {MAX_DEPTH * (MAX_DEPTH - 1) // 2}
+    same_text(failed(body.replace(str(MAX_DEPTH - 1), str(MAX_DEPTH)), block=4, before=before))
 
 
 def test_the_stack_of_a_thread_has_an_end() -> None:
     body = (
         "{ .param .b32 x; .param .align 16 .b8 z[1024]; .param .b32 y; st.param.b32 [x], 100; call (y), deep, (x, z); }"
     )
-    same_text(fault(body, DEEP.replace("FRAME", "1024")))
+    same_text(failed(body, block=4, before=DEEP.replace("FRAME", "1024")))
 
 
 def test_an_address_that_is_no_function() -> None:
     body = "KIND: .callprototype (.param .b32 _) _ (.param .b32 _); mov.u64 %d3, 64; { .param .b32 x; .param .b32 y; st.param.b32 [x], 1; call (y), %d3, (x), KIND; }"
-    same_text(fault(body, ""))
+    same_text(failed(body, block=4))
 
 
 def test_a_function_of_another_prototype() -> None:
-    said = fault("add.u32 %lane, %lane, 3;" + INDIRECT.replace("{ways}", "4"), TABLE)
-    same_text(said)
+    same_text(failed("add.u32 %lane, %lane, 3;" + INDIRECT.replace("{ways}", "4"), block=4, before=TABLE))
 
 
 def test_a_function_without_a_body_faults_when_it_is_called() -> None:
     before = ".extern .func (.param .b32 r) elsewhere(.param .b32 a);\n"
     body = "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 1; @%p1 call (y), elsewhere, (x); }"
-    assert called("setp.ne.u32 %p1, %lane, %lane; mov.u32 %r2, 3;" + body, before).tolist() == [3] * 48
+    assert stored("setp.ne.u32 %p1, %lane, %lane; mov.u32 %r2, 3;" + body, block=24, before=before) == [3] * 48
     ptx = module(body, before=before)
     (form,) = unsupported_forms(ptx)
     same_text(form.reason)
-    said = fault("setp.eq.u32 %p1, %lane, 2;" + body, before)
-    same_text(said)
+    same_text(failed("setp.eq.u32 %p1, %lane, 2;" + body, block=4, before=before))
 
 
 def test_functions_that_the_kernel_does_not_reach_are_not_decoded() -> None:
@@ -156,9 +144,8 @@ def test_local_memory_is_each_thread_s_own_and_ends() -> None:
       .local .align 8 .b8 depot[64]; mov.u64 %d2, depot; cvta.local.u64 %d3, %d2; rem.u32 %r1, %lane, 16;
       mul.wide.u32 %d4, %r1, 4; add.u64 %d3, %d3, %d4; st.u32 [%d3], %lane; bar.sync 0; ld.u32 %r2, [%d3];
     """
-    assert called(body, "").tolist() == list(range(48))
-    said = fault(".local .align 8 .b8 depot[64]; ld.local.u32 %r1, [depot+64];", "")
-    same_text(said)
+    assert stored(body, block=24) == list(range(48))
+    same_text(failed(".local .align 8 .b8 depot[64]; ld.local.u32 %r1, [depot+64];", block=4))
 
 
 def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> None:
@@ -239,7 +226,7 @@ def test_wrong_spaces(body: str) -> None:
     before = (
         ".const .align 4 .u32 fixed[2] = {3, 4};\n.global .align 4 .u32 changing[2];\n.extern .global .u32 missing;\n"
     )
-    same_text(fault(body, before))
+    same_text(failed(body, block=4, before=before))
 
 
 def test_a_read_only_load_of_symmetric_memory_is_a_fault() -> None:
@@ -271,8 +258,7 @@ def test_what_was_discarded_is_poison() -> None:
 
 def test_a_fault_in_a_function_is_named_with_its_line() -> None:
     before = ".func broken() {\n  .reg .b64 a;\n  mov.u64 a, 3;\n  st.global.u32 [a], 1;\n  ret;\n}\n"
-    said = fault("setp.eq.u32 %p1, %lane, 2; @%p1 call broken;", before)
-    same_text(said)
+    same_text(failed("setp.eq.u32 %p1, %lane, 2; @%p1 call broken;", block=4, before=before))
 
 
 def test_what_is_unsupported_is_listed_for_all_kernels_at_once() -> None:

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, launching, make_world, module, put, run, start, succeed
+from simulator_harness import executable, in_orders, launching, make_world, module, run, succeed
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.fabric import SimulatorFabric
 from simulator.observe.events import CopyMoment, Listener, MbarrierOperation
 from simulator.world import SimulatedWorld
 from tests.golden import same_text
 
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
+schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
 COUNTED = "mbarrier::complete_tx::bytes"
 SHARED = ".shared .align 16 .b8 stage[256]; .shared .align 8 .b64 bar; .reg .b32 %me; mov.u32 %me, %cluster_ctarank;"
@@ -37,7 +35,7 @@ class Watch(Listener):
         self.mbarriers.append(event)
 
 
-def stored(body: str, grid: int, block: int, cluster: int, **options: Any) -> tuple[list[int], SimulatedWorld, Watch]:
+def watched(body: str, grid: int, block: int, cluster: int, **options: Any) -> tuple[list[int], SimulatedWorld, Watch]:
     """What each thread stores as %r2, with %in as 4 KiB of numbers from 0 on."""
     text = f"{SHARED} {body} mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2; {SYNC}"
     code = executable(module(text, ["u64 in", "u64 out"]))
@@ -51,14 +49,10 @@ def stored(body: str, grid: int, block: int, cluster: int, **options: Any) -> tu
     return succeed(world, program).results[0], world, watch
 
 
-def failed(body: str, grid: int = 2, block: int = 1, cluster: int = 2, **options: Any) -> str:
-    code = executable(module(f"{SHARED} {body}", ["u64 in"]))
-
-    def program(fabric: SimulatorFabric) -> None:
-        start(fabric, code, grid, block, [put(fabric, "in", np.arange(256, dtype=np.uint32)).address], cluster=cluster)
-        fabric.synchronize()
-
-    error = run(make_world(1, **options), program).error()
+def failed(body: str) -> str:
+    """The fault or deadlock of two blocks of a thread each, in one cluster."""
+    program = launching(module(f"{SHARED} {body}", ["u64 in"]), 2, 1, [np.arange(256, dtype=np.uint32)], cluster=2)
+    error = run(make_world(1), program).error()
     assert isinstance(error, DeviceFault | Deadlock)
     return f"{type(error).__name__}: {error}"
 
@@ -75,7 +69,7 @@ READ = "shl.b32 %r5, %r0, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r2, [%r5];"
 @schedules
 def test_one_block_reads_for_all_of_its_cluster(options: dict[str, Any]) -> None:
     """The first block of each cluster of four copies 64 bytes to all of them."""
-    found, world, watch = stored(MULTICAST.replace("MASK", "15") + WAIT + READ, 8, 16, 4, **options)
+    found, world, watch = watched(MULTICAST.replace("MASK", "15") + WAIT + READ, 8, 16, 4, **options)
     assert found == [64 * cluster + word for cluster in range(2) for _ in range(4) for word in range(16)]
     assert world.counters()["accesses"]["own_read"] == {"count": 2, "bytes": 128}, (
         "global memory is read once a cluster"
@@ -97,7 +91,7 @@ def test_a_mask_chooses_the_blocks(options: dict[str, Any]) -> None:
     body = (
         MULTICAST.replace("MASK", "10") + "mov.u32 %r2, 7; and.b32 %r6, %me, 1; setp.eq.u32 %p4, %r6, 0; @%p4 bra END;"
     )
-    found, _, _ = stored(f"{body} {WAIT} {READ} END:", 4, 16, 4, **options)
+    found, _, _ = watched(f"{body} {WAIT} {READ} END:", 4, 16, 4, **options)
     words = list(range(16))
     assert found == [7] * 16 + words + [7] * 16 + words
 
@@ -106,7 +100,7 @@ def test_blocks_get_a_multicast_at_moments_of_their_own() -> None:
     """One block has the data while another has not."""
     orders = set()
     for seed in range(12):
-        _, _, watch = stored(MULTICAST.replace("MASK", "3") + WAIT + READ, 2, 16, 2, schedule="random", seed=seed)
+        _, _, watch = watched(MULTICAST.replace("MASK", "3") + WAIT + READ, 2, 16, 2, schedule="random", seed=seed)
         orders.add(tuple(one.target_blocks for one in watch.copies if one.moment == "written"))
     assert orders == {((0,), (1,)), ((1,), (0,))}
 
@@ -122,7 +116,7 @@ REDUCE = f"@%p1 red.async.relaxed.cluster.shared::cluster.{COUNTED}.add.u32 [%r3
 @schedules
 def test_stores_and_reductions_arrive_with_their_bytes(options: dict[str, Any]) -> None:
     for send, add in ((ASYNC, 0), (REDUCE, 3)):
-        found, _, watch = stored(f"{SEND} {send} {WAIT} ld.shared.u32 %r2, [stage];", 4, 32, 2, **options)
+        found, _, watch = watched(f"{SEND} {send} {WAIT} ld.shared.u32 %r2, [stage];", 4, 32, 2, **options)
         assert found == [50 + (block ^ 1) + add for block in range(4) for _ in range(32)]
         first, second, *_ = (one for one in watch.copies if one.blocks.tolist() == [0])
         assert (first.moment, second.moment) == ("issued", "read")
@@ -134,7 +128,7 @@ def test_a_store_is_not_there_before_its_wait() -> None:
     """Without the wait some seed finds the old value, another the new one."""
     found = set()
     for seed in range(16):
-        values, _, _ = stored(
+        values, _, _ = watched(
             f"{SEND} {ASYNC} ld.shared.u32 %r2, [stage]; {WAIT}", 2, 1, 2, schedule="random", seed=seed
         )
         found |= {"old" if value == 3 else "new" for value in values}
@@ -150,7 +144,7 @@ def test_remote_arrivals_let_a_block_go_on(options: dict[str, Any]) -> None:
       red.relaxed.cluster.shared::cluster.add.u32 [%r3], 1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
       add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 4; @%p2 bra NEXT; {WAIT} ld.shared.u32 %r2, [stage];
     """
-    found, _, watch = stored(body, 4, 32, 4, **options)
+    found, _, watch = watched(body, 4, 32, 4, **options)
     assert found == [96] * 128
     owners = [one.target_blocks for one in watch.mbarriers if one.operation == "arrive"]
     assert all(one is not None for one in owners)

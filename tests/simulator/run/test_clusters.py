@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, launching, make_world, module, put, run, start, succeed
+from simulator_harness import (
+    executable,
+    failed,
+    get,
+    in_orders,
+    launching,
+    make_world,
+    module,
+    orders,
+    put,
+    run,
+    start,
+    stored,
+    succeed,
+)
 
-from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch
+from memory.fabric import Deadlock, DeviceFault, Launch
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused, same_text
 
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
+schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
-STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
 NEXT = (
     "mov.u32 %r10, %cluster_ctarank; mov.u32 %r11, %cluster_nctarank; add.u32 %r10, %r10, 1; rem.u32 %r10, %r10, %r11;"
 )
 """%r10: the rank of the next block in the cluster."""
-
-
-def stored(body: str, grid: int, block: int, cluster: int, ranks: int = 2, **options: Any) -> list[int]:
-    """What each thread stores (99: nothing), the same on all ranks."""
-    code = executable(module(body + STORE, ["u64 out"]))
-
-    program = launching(code, grid, block, [np.full(grid * block, 99, np.uint32)], cluster=cluster)
-
-    results = succeed(make_world(ranks, **options), program).results
-    assert all(one == results[0] for one in results)
-    return list(results[0])
-
-
-def failed(body: str, grid: int = 2, block: int = 64, cluster: int = 2, **options: Any) -> str:
-    code = executable(module(body))
-
-    error = run(make_world(1, **options), launching(code, grid, block, cluster=cluster)).error()
-    assert isinstance(error, DeviceFault | Deadlock)
-    return f"{type(error).__name__}: {error}"
 
 
 # Places
@@ -158,47 +148,6 @@ def test_a_histogram_without_its_barriers_is_found_out() -> None:
     assert wrong >= 4
 
 
-CUDA = r"""
-extern "C" __global__ void __cluster_dims__(2, 2, 1) histogram(unsigned *bins, const unsigned *data, int each, int count) {
-  extern __shared__ unsigned mine[];
-  int thread = threadIdx.x, block = blockIdx.y * gridDim.x + blockIdx.x, blocks = gridDim.x * gridDim.y;
-  for (int i = thread; i < each; i += blockDim.x) mine[i] = 0;
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-  for (int i = block * blockDim.x + thread; i < count; i += blocks * blockDim.x) {
-    unsigned bin = data[i] % (each * __clusterSizeInBlocks());
-    unsigned *there = (unsigned *)__cluster_map_shared_rank(mine, bin / each);
-    if (__cluster_query_shared_rank(there) != bin / each) __trap();
-    atomicAdd(there + bin % each, 1u);
-  }
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-  for (int i = thread; i < each; i += blockDim.x) atomicAdd(bins + __clusterRelativeBlockRank() * each + i, mine[i]);
-}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
-def test_a_kernel_of_nvcc_with_clusters(tmp_path: Path) -> None:
-    (tmp_path / "histogram.cu").write_text(CUDA)
-    command = ["nvcc", "-ptx", "-arch=sm_90", str(tmp_path / "histogram.cu"), "-o", str(tmp_path / "histogram.ptx")]
-    subprocess.run(command, check=True, capture_output=True)
-    made = executable((tmp_path / "histogram.ptx").read_text(), arch="sm_90")
-    code = Executable(made.name, "histogram", made.arch, made.ptx, made.digest)
-    data = np.random.default_rng(5).integers(0, 1 << 20, 700, np.uint32)
-
-    def program(fabric: SimulatorFabric) -> Any:
-        given, out = put(fabric, "data", data), put(fabric, "out", np.zeros(80, np.uint32))
-        values = (("address", out.address), ("address", given.address), ("u32", 20), ("u32", 700))
-        fabric.launch(code, Launch((4, 2, 1), 64, 80), [Argument(*one) for one in values])
-        return get(fabric, out, "u4")
-
-    for ranks, options in itertools.product((1, 2, 4), SCHEDULES[:4]):
-        for found in succeed(make_world(ranks, **options), program).results:
-            assert np.array_equal(found, np.bincount(data % 80, minlength=80))
-
-
 @schedules
 def test_generic_addresses_reach_other_blocks(options: dict[str, Any]) -> None:
     """Each thread hands the address of its own word to the next block through that block's shared memory."""
@@ -241,7 +190,7 @@ def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
     ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
 )
 def test_what_is_wrong_with_an_address(body: str) -> None:
-    same_text(failed(f".shared .align 4 .b32 word; {body}"))
+    same_text(failed(f".shared .align 4 .b32 word; {body}", 2, cluster=2))
 
 
 def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
@@ -250,7 +199,7 @@ def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
       mov.u32 %r5, 200; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LOOP;
       mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];
     """
-    same_text(failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), grid=4))
+    same_text(failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), 4, cluster=2))
 
 
 def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
@@ -275,7 +224,7 @@ def test_threads_wait_for_a_word_that_another_block_stores() -> None:
       mapa.shared::cluster.u32 %r3, word, 1; st.release.cluster.shared::cluster.u32 [%r3], 6;
       END: {SYNC}
     """
-    for options in SCHEDULES:
+    for options in orders(6):
         assert stored(body, 4, 1, 2, **options) == [5, 6, 5, 6]
 
 
@@ -323,7 +272,7 @@ def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over() -> None:
       barrier.cluster.arrive; mov.u32 %r2, 0; setp.eq.u32 %p1, %r0, 5; @!%p1 bra MEET;
       LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 100; @%p2 bra LOOP; MEET: barrier.cluster.wait;
     """
-    for options in SCHEDULES:
+    for options in orders(6):
         assert stored(body, 2, 32, 2, **options) == [100 if thread % 32 == 5 else 0 for thread in range(64)]
 
 
@@ -353,8 +302,7 @@ def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing
     ["barrier.cluster.wait;", "barrier.cluster.arrive; barrier.cluster.arrive;", f"{SYNC} barrier.cluster.wait;"],
 )
 def test_arrivals_and_waits_take_turns(body: str) -> None:
-    said = failed(body)
-    same_text(said)
+    same_text(failed(body, 2, cluster=2))
 
 
 def test_a_block_without_a_cluster_is_one_of_its_own() -> None:

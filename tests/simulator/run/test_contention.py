@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, launching, make_world, module, put, simple, start, succeed
+from simulator_harness import executable, get, in_orders, launching, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
 
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
-IDS = ["fair", "seed0", "seed1", "seed2", "seed3"]
 OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=IDS)
+schedules = in_orders(4)
 
 
 def words(raw: np.ndarray) -> np.ndarray:

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, simple, start, succeed
+from simulator_harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
-from simulator.run import decode
 
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
-IDS = ["fair", "seed0", "seed1", "seed2", "seed3"]
 OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=IDS)
+schedules = in_orders(4)
 
 
 def words(raw: np.ndarray) -> np.ndarray:
@@ -26,31 +23,6 @@ def words(raw: np.ndarray) -> np.ndarray:
 
 @schedules
 class TestDivergence:
-    def test_nested_branches(self, options: dict[str, Any]) -> None:
-        """Four ways by two bits, meeting after each level; each way counts what it did."""
-        body = """
-          and.b32 %r1, %lane, 1; and.b32 %r2, %lane, 2; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; mov.u32 %r3, 1;
-          @%p1 bra EVEN;
-            mul.lo.u32 %r3, %r3, 3;
-            @%p2 bra ODD_LOW;
-              add.u32 %r3, %r3, 100; bra ODD_MET;
-            ODD_LOW: add.u32 %r3, %r3, 200;
-            ODD_MET: add.u32 %r3, %r3, 1000; bra MET;
-          EVEN:
-            mul.lo.u32 %r3, %r3, 5;
-            @!%p2 bra EVEN_HIGH;
-              add.u32 %r3, %r3, 300; bra EVEN_MET;
-            EVEN_HIGH: add.u32 %r3, %r3, 400;
-            EVEN_MET: add.u32 %r3, %r3, 2000;
-          MET: add.u32 %r3, %r3, %lane;
-        """
-        found = words(
-            simple(f"{body} {OUT} st.global.b32 [%d1], %r3;", output_bytes=4 * 700, grid=7, block=100, **options)
-        )
-        lane = np.arange(700)
-        way = [5 + 300 + 2000, 3 + 200 + 1000, 5 + 400 + 2000, 3 + 100 + 1000]
-        assert np.array_equal(found, np.array(way)[lane % 4] + lane)
-
     @pytest.mark.parametrize(("grid", "block"), [(7, 100), (20, 1024)])
     def test_loops_of_each_lanes_own_length(self, options: dict[str, Any], grid: int, block: int) -> None:
         """Collatz steps: a loop with a branch inside, as long as the lane's number says."""
@@ -72,27 +44,6 @@ class TestDivergence:
             number = np.where(going, np.where(number % 2 == 0, number // 2, 3 * number + 1), number)
             steps += going
         assert np.array_equal(found, steps)
-
-    def test_nested_loops(self, options: dict[str, Any]) -> None:
-        body = f"""
-          mov.u32 %r1, 0; mov.u32 %r5, 0; rem.u32 %r2, %lane, 5; rem.u32 %r3, %lane, 7;
-          OUTER: mov.u32 %r4, 0;
-            INNER: add.u32 %r5, %r5, %r1; add.u32 %r4, %r4, 1; setp.le.u32 %p1, %r4, %r3; @%p1 bra INNER;
-            add.u32 %r1, %r1, 1; setp.le.u32 %p2, %r1, %r2; @%p2 bra OUTER;
-          {OUT} st.global.b32 [%d1], %r5;
-        """
-        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options))
-        expected = [sum(outer for outer in range(lane % 5 + 1) for _ in range(lane % 7 + 1)) for lane in range(300)]
-        assert found.tolist() == expected
-
-    def test_a_branch_everybody_or_nobody_takes(self, options: dict[str, Any]) -> None:
-        body = f"""
-          mov.u32 %r1, 1; setp.ge.u32 %p1, %lane, 0; @%p1 bra ALL; mov.u32 %r1, 7;
-          ALL: @!%p1 bra NONE; add.u32 %r1, %r1, 2; bra ON;
-          NONE: mov.u32 %r1, 9;
-          ON: {OUT} st.global.b32 [%d1], %r1;
-        """
-        assert set(words(simple(body, output_bytes=400, grid=2, block=50, **options)).tolist()) == {3}
 
     def test_registers_survive_divergence_and_chunk_edges(self, options: dict[str, Any]) -> None:
         """Random programs of branches and arithmetic on few registers, beside a plain interpreter in Python."""
@@ -385,26 +336,3 @@ def test_chunk_edges(lanes: int, ranks: int) -> None:
         table, lane = tables[rank], np.arange(lanes)
         expected = sum(np.where(step <= lane % 4, table[lane + step], 0).astype(np.uint32) for step in range(4))
         assert np.array_equal(found, (expected * np.uint32(3)).astype(np.uint32))
-
-
-def test_where_blocks_go_is_read_as_often_as_there_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not once more for each loop: kernels with a library's code have thousands of blocks, and hundreds of loops."""
-    reads = 0
-    ways = decode.Exit.ways
-
-    def counted(one: decode.Exit) -> list[int]:
-        nonlocal reads
-        reads += 1
-        return ways.fget(one)
-
-    monkeypatch.setattr(decode.Exit, "ways", property(counted))
-
-    def reads_of(loops: int) -> float:
-        nonlocal reads
-        reads = 0
-        loop = "LOOP{0}: ld.volatile.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra LOOP{0};\n"
-        program = decode.decode(module("".join(map(loop.format, range(loops))), ["u64 flag"]), "kernel")
-        assert len(program.spin_headers) == loops
-        return reads / len(program.steps)
-
-    assert reads_of(64) <= reads_of(4)

@@ -4,35 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from simulator_harness import executable, launching, make_world, module, run, succeed
+from simulator_harness import failed, in_orders, stored
 
-from memory.fabric import Deadlock, DeviceFault
 from tests.golden import same_text
 
-STORE = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(6))])
-
-
-def stored(body: str, grid: int = 2, block: int = 64, registers: str = "", **options: Any) -> list[int]:
-    """What each thread stores (99: nothing), the same on two ranks."""
-    code = executable(module(body + STORE, ["u64 out"], registers=registers))
-
-    program = launching(code, grid, block, [np.full(grid * block, 99, np.uint32)])
-
-    one, other = succeed(make_world(2, **options), program).results
-    assert one == other
-    return list(one)
-
-
-def failed(body: str, block: int = 64, registers: str = "") -> str:
-    code = executable(module(body, registers=registers))
-
-    error = run(make_world(1), launching(code, 1, block)).error()
-    assert isinstance(error, DeviceFault | Deadlock)
-    return f"{type(error).__name__}: {error}"
+schedules = in_orders(6)
 
 
 @schedules
@@ -79,15 +56,15 @@ def test_a_shuffle_from_a_lane_that_takes_no_part_gives_poison() -> None:
 
 def test_a_lane_that_never_comes_is_named() -> None:
     said = failed(
-        "mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", 32
+        "mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;",
+        block=32,
     )
     assert said.startswith("Deadlock")
     same_text(said)
 
 
 def test_a_lane_outside_its_own_mask_is_a_fault() -> None:
-    said = failed("shfl.sync.idx.b32 %r2, %lane, 0, 31, 0xffff;", 32)
-    same_text(said)
+    same_text(failed("shfl.sync.idx.b32 %r2, %lane, 0, 31, 0xffff;", block=32))
 
 
 RING = """
@@ -134,5 +111,4 @@ def test_wrong_numbers_of_barriers_and_threads(body: str) -> None:
 
 
 def test_a_numbered_barrier_that_is_never_complete_is_named() -> None:
-    said = failed("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 3, 64;")
-    same_text(said)
+    same_text(failed("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 3, 64;"))

@@ -245,14 +245,6 @@ class TestRegisters:
         assert ptx != self.MANY
         assert self.launched(ptx)[1] == self.launched(self.MANY)[1]
 
-    def test_a_module_is_assembled_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ptx = self.MANY + "\n// of this test\n"
-        runs = []
-        real = assembler._run
-        monkeypatch.setattr(assembler, "_run", lambda *given: (runs.append(given), real(*given))[1])
-        assert self.launched(ptx)[1] == self.launched(ptx, grid=4)[1]
-        assert len(runs) == 1
-
     def test_without_ptxas_they_are_unknown_and_limit_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(assembler, "find_ptxas", lambda: None)
         monkeypatch.setattr("simulator.world.find_ptxas", lambda: None)

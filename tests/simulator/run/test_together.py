@@ -11,18 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
-from simulator_harness import executable, launching, make_world, module, run, succeed
+from simulator_harness import failed, in_orders, stored
 
-from memory.fabric import Deadlock, DeviceFault
 from tests.golden import same_text
 
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
-schedules = pytest.mark.parametrize("options", SCHEDULES, ids=["fair", *(f"seed{seed}" for seed in range(4))])
-STORE = "\nmad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
+schedules = in_orders(4)
 WORD = 0xFFFFFFFF
-BLOCK = 64
 
 
 def value_of(lane: int) -> int:
@@ -136,23 +131,7 @@ def _tokens(text: str) -> list[str]:
 REGISTERS = ".reg .b32 %v<3>, %e<3>; .reg .pred %f<3>, %q<3>; .reg .b64 %w<3>;"
 
 
-def stored(body: str, block: int = BLOCK, grid: int = 2, **options: Any) -> list[int]:
-    """What each thread stores, the same on two ranks; 99: nothing."""
-    code = executable(module(body + STORE, ["u64 out"], registers=REGISTERS))
-
-    program = launching(code, grid, block, [np.full(grid * block, 99, np.uint32)])
-
-    first, second = succeed(make_world(2, **options), program).results
-    assert first == second
-    return list(first)
-
-
-def failed(body: str, block: int = 32) -> str:
-    code = executable(module(body, registers=REGISTERS))
-
-    error = run(make_world(1), launching(code, 1, block)).error()
-    assert isinstance(error, DeviceFault | Deadlock)
-    return f"{type(error).__name__}: {error}"
+together = functools.partial(stored, registers=REGISTERS)
 
 
 @schedules
@@ -161,14 +140,14 @@ def failed(body: str, block: int = 32) -> str:
 def test_branches_of_a_warp_meet(name: str, ways: int, options: dict[str, Any]) -> None:
     form = FORMS[name]
     expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
-    assert stored(branches(form.text, ways), **options) == expected
+    assert together(branches(form.text, ways), **options) == expected
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_branches_on_one_line_meet(name: str) -> None:
     form = FORMS[name]
     expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
-    assert stored(branches(form.text, 2, " ")) == expected
+    assert together(branches(form.text, 2, " ")) == expected
 
 
 @schedules
@@ -183,7 +162,7 @@ def test_branches_of_a_short_warp_with_lanes_that_returned(options: dict[str, An
         members = [place for place in range(size) if place not in (3, 20)]
         total = _reduced("add", "u32", 0, members) & WORD
         expected += [total if place in members else 99 for place in range(size)]
-    assert stored(body, block=40, grid=2, **options) == expected * 2
+    assert together(body, block=40, grid=2, **options) == expected * 2
 
 
 @schedules
@@ -198,7 +177,7 @@ def test_a_barrier_of_a_warp_from_branches(masks: tuple[str, str], ways: int, op
     )
     first, *others = branches(text, ways).split("bar.warp.sync N")
     body = first + "".join(f"bar.warp.sync {masks[min(number, 1)]}{rest}" for number, rest in enumerate(others))
-    assert stored(before + body, **options) == [2 * value_of(place ^ 31) & WORD for place in range(32)] * 4
+    assert together(before + body, **options) == [2 * value_of(place ^ 31) & WORD for place in range(32)] * 4
 
 
 @pytest.mark.parametrize(
@@ -216,30 +195,39 @@ def test_a_barrier_of_a_warp_from_branches(masks: tuple[str, str], ways: int, op
     ],
 )
 def test_other_qualifiers_do_not_meet(first: str, second: str) -> None:
-    said = failed(f"""
+    said = failed(
+        block=32,
+        body=f"""
       mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
       {first}
       bra.uni END; LOW:
       {second}
       END:
-    """)
+    """,
+    )
     assert said.startswith("Deadlock")
     assert all(one.rstrip(";") in said for one in (first, second))
 
 
 def test_other_masks_do_not_meet() -> None:
-    said = failed("""
+    said = failed(
+        block=32,
+        body="""
       mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
       redux.sync.add.u32 %r2, %r3, -1; bra.uni END; LOW: redux.sync.add.u32 %r2, %r3, 0x7fffffff; END:
-    """)
+    """,
+    )
     assert said.startswith("Deadlock")
 
 
 def test_the_report_names_only_lanes_that_came_to_no_branch() -> None:
-    said = failed("""
+    said = failed(
+        block=32,
+        body="""
       mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 31; @%p1 bar.sync 0; setp.lt.u32 %p1, %r3, 16; @%p1 bra LOW;
       redux.sync.add.u32 %r2, %r3, -1; bra.uni END; LOW: redux.sync.add.u32 %r2, %r3, -1; END:
-    """)
+    """,
+    )
     assert said.count("others wait for lanes [31] at PTX line") == 2
 
 
@@ -249,7 +237,7 @@ def test_a_reduction_of_a_block_from_branches(opcode: str, options: dict[str, An
     """Each branch has a predicate and a destination of its own."""
     body = branches(f"{opcode}.red.popc.u32 D, 1, F;", 2).replace("shr.u32 %r6, %r3, 4;", "shr.u32 %r6, %r0, 5;")
     total = 2 * sum(flag_of(place) for place in range(32)) * 2
-    assert stored(body, **options) == [total] * 128
+    assert together(body, **options) == [total] * 128
 
 
 NUMBERED = {
@@ -264,7 +252,7 @@ NUMBERED = {
 @pytest.mark.parametrize("name", NUMBERED)
 def test_a_barrier_counts_a_short_warp_whole(name: str, options: dict[str, Any]) -> None:
     text, expected = NUMBERED[name]
-    assert stored(text, block=48, **options) == [expected] * 96
+    assert together(text, block=48, **options) == [expected] * 96
 
 
 @schedules
@@ -272,7 +260,7 @@ def test_a_barrier_counts_a_short_warp_whole(name: str, options: dict[str, Any])
 def test_a_barrier_counts_a_warp_whole_of_which_threads_have_returned(name: str, options: dict[str, Any]) -> None:
     text, expected = NUMBERED[name]
     body = f"mov.u32 %r3, %tid.x; setp.lt.u32 %p3, %r3, 16; @%p3 ret; {text}"
-    assert stored(body, block=64, **options) == ([99] * 16 + [expected] * 48) * 2
+    assert together(body, block=64, **options) == ([99] * 16 + [expected] * 48) * 2
 
 
 @schedules
@@ -283,13 +271,13 @@ def test_threads_that_return_late_complete_a_warp(options: dict[str, Any]) -> No
       LATE: sub.u32 %r4, %r4, 1; setp.ne.u32 %p4, %r4, 0; @%p4 bra LATE; ret;
       ON: bar.sync 1, 64; mov.u32 %r2, 7;
     """
-    assert stored(body, **options) == ([99] * 16 + [7] * 48) * 2
+    assert together(body, **options) == ([99] * 16 + [7] * 48) * 2
 
 
 @schedules
 def test_producers_that_arrive_and_return_count(options: dict[str, Any]) -> None:
     body = "setp.ge.u32 %p3, %r0, 32; @%p3 bra ON; bar.arrive 1, 64; ret; ON: bar.sync 1, 64; mov.u32 %r2, 7;"
-    assert stored(body, **options) == ([99] * 32 + [7] * 32) * 2
+    assert together(body, **options) == ([99] * 32 + [7] * 32) * 2
 
 
 @schedules
@@ -306,14 +294,14 @@ def test_half_a_warp_does_not_count(options: dict[str, Any]) -> None:
       READ: barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; barrier.sync 2, 64;
       END:
     """
-    assert stored(body, **options) == ([7] * 32 + [5] * 32) * 2
+    assert together(body, **options) == ([7] * 32 + [5] * 32) * 2
 
 
 @schedules
 @pytest.mark.parametrize("block", [48, 64])
 def test_a_barrier_of_all_threads_beside_one_of_the_same_number(block: int, options: dict[str, Any]) -> None:
     body = "setp.lt.u32 %p3, %r0, 32; @%p3 bra LOW; bar.sync 0; bra.uni END; LOW: bar.sync 0, 64; END: mov.u32 %r2, 7;"
-    assert stored(body, block=block, **options) == [7] * 2 * block
+    assert together(body, block=block, **options) == [7] * 2 * block
 
 
 def test_a_barrier_of_all_threads_beside_one_of_fewer_is_a_fault() -> None:
@@ -357,7 +345,7 @@ def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -
       mad.lo.u32 %r2, %r2, 10, %r5;
       END:
     """
-    assert stored(body, **options) == ([7] * 32 + [56] * 32) * 2
+    assert together(body, **options) == ([7] * 32 + [56] * 32) * 2
 
 
 @schedules
@@ -369,10 +357,10 @@ def test_half_a_warp_that_came_again_waits_for_the_next_time(options: dict[str, 
       st.volatile.shared.u32 [%r9+8], 1; barrier.arrive 1, 64; mov.u32 %r2, 7;
       END:
     """
-    assert stored(body, **options) == ([5] * 32 + [7] * 32) * 2
+    assert together(body, **options) == ([5] * 32 + [7] * 32) * 2
 
 
 @schedules
 def test_a_barrier_of_all_threads_needs_no_warp_that_has_returned(options: dict[str, Any]) -> None:
     body = "setp.lt.u32 %p3, %r0, 32; @%p3 ret; setp.lt.u32 %p3, %r0, 40; @%p3 ret; bar.sync 3; mov.u32 %r2, 7;"
-    assert stored(body, block=80, **options) == ([99] * 40 + [7] * 40) * 2
+    assert together(body, block=80, **options) == ([99] * 40 + [7] * 40) * 2

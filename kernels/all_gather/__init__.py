@@ -1,1 +1,0 @@
-"""Kernels for all_gather; see kernels/catalogue.py."""

@@ -1,1 +1,0 @@
-"""Kernels for all_to_all; see kernels/catalogue.py."""

@@ -1,1 +1,0 @@
-"""Kernels for barrier; see kernels/catalogue.py."""

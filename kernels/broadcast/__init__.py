@@ -1,1 +1,0 @@
-"""Kernels for broadcast; see kernels/catalogue.py."""

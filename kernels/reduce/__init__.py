@@ -1,1 +1,0 @@
-"""Kernels for reduce; see kernels/catalogue.py."""

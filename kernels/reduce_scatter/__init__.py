@@ -1,1 +1,0 @@
-"""Kernels for reduce_scatter; see kernels/catalogue.py."""

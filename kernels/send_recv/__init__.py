@@ -1,1 +1,0 @@
-"""Kernels for send_recv; see kernels/catalogue.py."""

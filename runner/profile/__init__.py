@@ -1,1 +1,0 @@
-"""From a case of the catalogue to what the simulator's clock tells of its launches."""
