@@ -31,11 +31,10 @@ from reports.tracked import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
-from runner.command.earlier import Earlier
 from runner.command.joined import JoinedCommand, command_of
 from runner.command.launched import check_no_worker
 from runner.command.plan import Command, PreparedJob
-from runner.command.running import Tools
+from runner.command.running import Earlier, Tools
 from runner.command.session import exit_code_for, run_command
 from runner.command.start import prepared
 from runner.launch import slurm

@@ -16,9 +16,8 @@ from reports.record.seal import digest_of
 from reports.table.average import too_slow
 from reports.table.text import counted
 from runner.command.console import Console, failures, summary
-from runner.command.earlier import Earlier
 from runner.command.plan import Command
-from runner.command.running import Asked, JobRunner, Tools
+from runner.command.running import Asked, Earlier, JobRunner, Tools
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
