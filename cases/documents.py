@@ -232,7 +232,7 @@ def _refuse(kind: Any, value: Any, where: str) -> NoReturn:
     kind = typing.get_origin(kind) or kind
     is_of_words = isinstance(kind, type) and issubclass(kind, StrEnum)
     wanted = f"one of {', '.join(kind)}" if is_of_words else _WORDS.get(kind, "an object")
-    raise ValueError(f"{where} is {_brief(value, json.dumps)}; give {wanted}")
+    raise ValueError(f"{where} is {_brief(value, json.dumps)}, give {wanted}")
 
 
 def _decoded_fields(kind: Any, value: Any, where: str) -> Any:

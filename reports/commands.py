@@ -16,6 +16,7 @@ from reports.audit.command import AuditOptions, Progress, rerun_of, size_of
 from reports.audit.command import run as audited
 from reports.audit.gate import Gate
 from reports.audit.statistics import parse_band
+from reports.audit.worker import Wanted
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.seal import digests_under
@@ -216,7 +217,7 @@ def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
     """
     found = _read(records, uri)
-    from reports.audit.vouching import carried
+    from reports.audit.signatures import carried
 
     signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
     for line in left_out:
@@ -279,16 +280,14 @@ def audit(
 ) -> int:
     """Check records against a list of items, or compare two sets.
 
-    One RECORDS (a record file, a folder or a bundle) is checked against the list of twenty-one items. Two of them,
+    One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
     BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
     """
     decides = Gate(gate) if gate else None
     if len(records) == 2 and (rerun is not None or seed is not None):
         raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
-    up_to_bytes, again = size_of(inputs_up_to), rerun_of(rerun, seed)
-    return audited(
-        AuditOptions(records, uri, parse_band(band), decides, form, up_to_bytes, output, code, signers, again)
-    )
+    wanted = Wanted(size_of(inputs_up_to), code, rerun_of(rerun, seed))
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, output, signers, wanted))
 
 
 @reports.command("sign", epilog=EXIT_CODES)
@@ -306,7 +305,7 @@ def sign(place: Path, key: Path) -> None:
     FOLDER is the folder of a command that ended, reports/published, or a bundle (*.jsonl.xz). symlab audit --signers
     says who signed. A signature proves who vouches for the records as they are, and not that they are true.
     """
-    from reports.audit.vouching import signed_with
+    from reports.audit.signatures import signed_with
 
     print(signed_with(place, key))
 

@@ -263,19 +263,20 @@ def _section(name: str, published: dict[str, list[Record]]) -> str:
     others = [one for one in sorted(published) if one != name and machine_and_day(one)[0] == own]
     links = ", ".join(f"[{one}]({one}/table.md)" for one in others)
     side = f"On other days: {links}; all of them: `symlab history {PLACE.as_posix()}/{own}*`.\n\n" if others else ""
-    shown = table.markdown(featured(published[name]).records, is_wide=True)
     return (
-        f"\n{shown}\n![time and bus bandwidth over bytes]({name}/{FIGURE})\n\n"
-        f"All ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
+        f"{_shown(published[name], name)}All sizes, ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
         f"the commands that made them: [{name}/README.md]({name}/README.md).\n\n{side}"
     )
 
 
 def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
-    """Return a machine's section of the project's README: its figure and three rows; empty if it has no bundles."""
-    if name not in published:
-        return ""
-    section = featured(published[name])
+    """Return a machine's section of the project's README; empty if it has no bundles."""
+    return _shown(published[name], f"{PLACE.as_posix()}/{name}") if name in published else ""
+
+
+def _shown(records: Sequence[Record], folder: str) -> str:
+    """Return a machine's figure, in a folder, and three rows of its table."""
+    section = featured(records)
     groups: dict[int, list[Row]] = {}
     for row in rows(section):
         if row.timings:
@@ -293,7 +294,7 @@ def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
     ]
     heading = f"{section.heading}, {device_text(first)}"
     made = sheet.markdown([Sheet(heading, _EXCERPT_COLUMNS, (lines,), _EXCERPT_NUMERIC)], captions)
-    return f"\n![time and bus bandwidth over bytes]({PLACE.as_posix()}/{name}/{FIGURE})\n\n{made}\n\n"
+    return f"\n![time and bus bandwidth over bytes]({folder}/{FIGURE})\n\n{made}\n\n"
 
 
 def _excerpt_line(contestants: Sequence[Row]) -> Line:

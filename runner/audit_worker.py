@@ -1,82 +1,63 @@
-"""python -m runner.audit_worker: makes again what records say was asked for, and says where it comes out differently.
+"""python -m runner.audit_worker: recomputes what records say, for audits, which know neither Hydra nor torch.
 
-The worker of audits, which themselves know neither Hydra nor torch. It reads JSON from standard input, one document a
-line: first {"shared": environments and requests of the records, as JSON, "inputs_up_to_bytes": n, "folder": where
-relative paths of brought kernels begin, "places": where the records were read, "code": folders whose files may run
-beside the usual ones, "rerun": how many cases to run again, see runner/replay/rerun.py, "predictions": see
-runner/predict/again.py}, with absolute paths; then the records, with the places of their environments and requests
-among the shared ones. It writes JSON, one document a line: {"progress": ".."} now and then, and last
-{"configurations": .., "cases": .., "inputs": .., "sources": .., "races": .., "rerun": .., "refusals": ..,
-"secrets": .., "commits": .., "predictions": ..}, see the functions of these names.
+It reads one line of JSON, the fields of Asked, then the lines of a bundle; timings are there only beside predictions.
+It writes JSON, a document a line: {"progress": ..} now and then, and last {"points": points by the names of the audit's
+items, "level": how much of the data was recomputed}.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import random
-import re
-import subprocess
 import sys
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from itertools import chain, repeat
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from omegaconf import OmegaConf
-
-from cases.documents import decoded, encoded
-from cases.record.record import WHOLE_SINCE, Record, RecordedEnvironment, RecordedRequest
-from cases.record.request import as_today
-from reports.audit.bound_requests import given, in_full
-from reports.record.leaves import by_dotted_path
+from cases.documents import encoded
+from cases.record.record import Record
+from reports.audit.items import Ground, Outcome, Point, listed, recomputed
+from reports.audit.level import Recomputed
+from reports.audit.worker import Rerun
+from reports.record.bundle import of_lines
+from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED, sources
-from runner.environment.commits import commits, names_at
-from runner.environment.of_command import added_digest
+from runner.environment.commits import commits
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
-from runner.request.chooser import BEST
-from runner.request.compose import hydra_over, plan_jobs
-from runner.request.composer import Composer
-from runner.request.configured import merged, plain_configuration
+from runner.replay.recomposed import cases, configurations, jobs_of
 from runner.request.schema import Schema
-from runner.request.sizes import AUTO
-from runner.request.validate import CONF, CUSTOM, Request, validate
-from runner.request_error import RequestError, first_line
-from runner.world.fabrics import FabricName
-
-if TYPE_CHECKING:
-    pass
+from runner.request.validate import CONF, CUSTOM
+from runner.request_error import first_line
 
 Say = Callable[[str], None]
-Job = tuple[str, int]
-"""A command, and the number of one of its jobs."""
 
-_ELSEWHERE = ("records", "cache_dir", "track")
-"""Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
+CACHE = Path(Schema().cache_dir)
 
-_FORMER_DEFAULTS: dict[str, Any] = {"check.races": False}
-"""Defaults that were others before: what they decide of kernels that are not brought is what today's do."""
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again. rerun: how many
+    cases to run again, see runner/replay/rerun.py. folder: where relative paths of brought kernels begin. places: where
+    the records were read; files there are not run for them. code: folders whose files may run beside the usual ones.
+    not_run: by command with a command.json, [[job, case id], ..] of the cases that it did not come to."""
+
+    inputs_up_to_bytes: int = 1 << 20
+    rerun: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = "."
+    places: Sequence[str] = ()
+    code: Sequence[str] = ()
+    not_run: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
 
 
 def main() -> int:
     """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
-    try:
-        with interruptible():
-            return _answer(json.loads(sys.stdin.readline()), sys.stdin)
-    except KeyboardInterrupt as interrupt:
-        return exit_code_of(interrupt)
-
-
-def _answer(asked: dict[str, Any], lines: Iterable[str]) -> int:
-    """Write the answer to a question. lines: of the records."""
     last_s = time.monotonic() - 1.0
 
     def say(text: str) -> None:
@@ -85,56 +66,213 @@ def _answer(asked: dict[str, Any], lines: Iterable[str]) -> int:
             last_s = time.monotonic()
             print(json.dumps({"progress": text}), flush=True)
 
-    folder = Path(asked.get("folder", "."))
-    up_to_bytes = int(asked["inputs_up_to_bytes"])
-    places, named = (tuple(map(Path, asked.get(key, ()))) for key in ("places", "code"))
-    code = allowed_code(places, named, folder)
-    records = _records(lines, asked.pop("shared"))
-    jobs = jobs_of(records)
-    recomposed, found = configurations(jobs, say, folder, code)
-    answer = {
-        "configurations": found,
-        "cases": cases(jobs, recomposed),
-        "inputs": inputs(records, up_to_bytes, say, folder, code, asked.get("rerun", {}).get("patience_s")),
-        "sources": sources(records, Path(Schema().cache_dir).expanduser(), say, folder, code),
-        "races": races(records, say, code),
-        "rerun": rerun(records, asked.get("rerun", {}), up_to_bytes, say, code),
-        "refusals": refusals(records, _sources(CONF.parent)),
-        "secrets": secrets(records, asked.get("prediction_reasons", ())),
-        "commits": commits(records, places),
-        "predictions": predictions(records, asked.get("predictions", ()), say),
-    }
-    print(json.dumps(answer), flush=True)
+    try:
+        with interruptible():
+            asked = Asked(**json.loads(sys.stdin.readline()))
+            points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
+            plain = {name: [point.plain() for point in some] for name, some in points.items()}
+            print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)
+    except KeyboardInterrupt as interrupt:
+        return exit_code_of(interrupt)
     return 0
 
 
-def _records(lines: Iterable[str], shared: Sequence[str]) -> list[Record]:
-    """Return the records of a question. shared: their environments and requests, as JSON."""
-    environments: dict[int, RecordedEnvironment] = {}
-    requests: dict[int, RecordedRequest] = {}
-    found = []
-    for line in lines:
-        document = json.loads(line)
-        at, asked = document.pop("environment"), document.pop("request")
-        if at not in environments:
-            environments[at] = decoded(RecordedEnvironment, json.loads(shared[at]), "environment")
-        if asked not in requests:
-            requests[asked] = decoded(RecordedRequest, json.loads(shared[asked]), "request")
-        bare = decoded(Record, {**document, "environment": {}, "request": {}}, "record")
-        found.append(dataclasses.replace(bare, environment=environments[at], request=requests[asked]))
-    return found
+def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str, list[Point]], Recomputed]:
+    """Return the points by the names of the items that they belong to, and how much of the data was recomputed."""
+    folder = Path(asked.folder)
+    code = allowed_code(tuple(map(Path, asked.places)), tuple(map(Path, asked.code)), folder)
+    jobs = jobs_of(records)
+    composed, found = configurations(jobs, say, folder, code)
+    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
+    again = _rerun(records, asked, say, code)
+    points = {
+        "configuration": list(
+            recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
+        ),
+        "commit": list(_commits(commits(records, tuple(map(Path, asked.places))))),
+        "kernels": [
+            *_sources(sources(records, CACHE.expanduser(), say, folder, code)),
+            *_part(again["code"], "kernels"),
+        ],
+        "variables": list(_secrets(secrets(records))),
+        "inputs": list(_inputs(made)),
+        "data": [*_data(again), *_part(again["races"], "findings of the race checker")],
+        "figures": list(_predictions(records, say)),
+        "cases": [*_cases(cases(jobs, composed), asked), *_refusals(records)],
+        "replay": [*_ran(again), *_part(again["counters"], "counters of the simulator")],
+    }
+    return points, _level(again)
 
 
-def secrets(records: Iterable[Record], prediction_reasons: Iterable[str] = ()) -> dict[str, Any]:
+def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
+    """The jobs that differ and those that can't be compared, each by one name."""
+    parts = (found["different"], found["not_comparable"])
+    named = [[[f"job {job + 1} of {command}", what] for command, job, what in part] for part in parts]
+    return named[0], named[1]
+
+
+def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
+    """Yield how the cases that the configurations ask for compare with the records, and those that did not run. Without
+    a command.json a case may have been left out, or its command may have been interrupted before it."""
+    what = "cases that configurations ask for"
+    missing = [one for one in found["missing"] if one[1:] not in asked.not_run.get(one[0], [])]
+    odd = [[case, f"missing of {command}"] for command, _, case in missing if command in asked.not_run]
+    odd += [[case, f"of {command}, not requested"] for command, _, case in found["unexpected"]]
+    _, unsure = _of_jobs({**found, "different": []})
+    if left := [case for command, _, case in missing if command not in asked.not_run]:
+        says = "are not here, and no command.json says if they ran: left out, or their command was interrupted"
+        yield Point(Outcome.NOT_COMPARABLE, f"{len(left)} of {found['expected']} {what} {says}: {listed(left)}")
+    if found["expected"] == len(found["missing"]) and not odd and not unsure:
+        yield Point(Outcome.NOT_CAPTURED, f"none of the {what} ran" if found["expected"] else f"{what}: none says any")
+    elif odd or unsure or not left:
+        yield from recomputed(found["expected"] - len(found["missing"]) if not odd else 0, odd, unsure, what)
+
+
+def _refusals(records: Sequence[Record]) -> Iterator[Point]:
+    """Yield what was refused on GPUs, decided again."""
+    from runner.replay.refusals_again import refusals  # torch and the simulator take seconds to import
+
+    found = refusals(records, source_digests(CONF.parent))
+    yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
+
+
+def _predictions(records: Sequence[Record], say: Say) -> Iterator[Point]:
+    """Yield what comes of making recorded predictions again."""
+    if not any(record.prediction is not None and record.prediction.time is not None for record in records):
+        return
+    from runner.predict.again import predictions
+
+    found = predictions(records, CACHE.expanduser(), say)
+    agree = found["weighed"] - len({case for case, _ in found["different"]})
+    what = f"predictions weighed again, {found['simulated']} of their cases simulated"
+    yield from recomputed(max(agree, 0), found["different"], found["not_comparable"], what)
+
+
+def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:
+    from runner.replay.rerun import rerun
+
+    return rerun(records, Rerun(**asked.rerun), say, code, asked.inputs_up_to_bytes)
+
+
+def _data(again: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield how the data of the set compares with that which was made again."""
+    agree, stated = again["agree"], again["stated"]
+    ways = {
+        "simulator": f"in the simulator (seed {again['seed']})",
+        "reference": "by the reference",
+        "status": "in how they ended",
+    }
+    how = ", ".join(
+        f"{number:,} {text}" for way, text in ways.items() if (number := sum(one[2] == way for one in agree))
+    )
+    found = recomputed(len(agree), again["different"], again["not_comparable"], f"cases recomputed ({how})")
+    yield from (replace(one, share=(one.share[0], again["of"]) if one.share else None) for one in found)
+    if stated:
+        yield Point(Outcome.CAPTURED, f"data of {counted(len(stated), 'case')}: {_reasons(stated)}")
+
+
+def _ran(again: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield how many cases ran again here from the records alone."""
+    ran = sum(how == "simulator" for _, _, how in again["agree"])
+    for number, how in (
+        (ran, f"from the records alone (seed {again['seed']})"),
+        (again["at_commit"], "by their commit's code"),
+    ):
+        if number:
+            says = f"{counted(number, 'case')} run again here {how}"
+            yield Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (number, again["of"]))
+
+
+def _part(found: Mapping[str, Any], what: str) -> Iterator[Point]:
+    """Yield the points of what was compiled or counted when cases ran again."""
+    yield from recomputed(len(found["agree"]), found["different"], (), f"{what} of cases that ran again")
+    if found["stated"]:
+        yield Point(
+            Outcome.CAPTURED, f"{what} of {counted(len(found['stated']), 'record')}: {_reasons(found['stated'])}"
+        )
+
+
+def _reasons(stated: Sequence[Sequence[str]]) -> str:
+    """Return the reasons, each with the number of cases that have it, the most frequent first."""
+    return listed((f"{count} {reason}" for reason, count in Counter(why for _, why in stated).most_common()), 6)
+
+
+def _level(again: Mapping[str, Any]) -> Recomputed:
+    agree, kernels = again["agree"], again["kernels"]
+    seen = {kernel for _, kernel, how in agree if how != "status"}
+    return Recomputed(
+        recomputed=len(agree),
+        total=again["of"],
+        rerun=sum(how != "reference" for _, _, how in agree),
+        ended=sum(how == "status" for _, _, how in agree),
+        kernels=kernels,
+        without=[name for name in kernels if name not in seen],
+        unexplained=len(again["not_comparable"]),
+    )
+
+
+def _commits(found: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield what git says of the records' commits."""
+    different, unknown = found["different"], found["unknown"]
+    if different or found["compared"]:
+        what = "environments, their sources compared with those of their commits"
+        yield from recomputed(found["compared"] if not different else 0, different, unknown, what, Ground.COMPARED)
+        return
+    if found["known"]:
+        says = f"git has the commit of {counted(found['known'], 'environment')}; the records have no digests of sources"
+        yield Point(Outcome.CAPTURED, says)
+    if unknown:
+        texts = listed(f"{commit[:12]} ({why})" for commit, why in unknown)
+        yield Point(Outcome.NOT_COMPARABLE, f"commit unknown here: {texts}")
+
+
+def _sources(found: Mapping[str, list[Any]]) -> Iterator[Point]:
+    """Yield how sources compare with today's. Information, not a finding: sources may change, and so may code."""
+    parts = {
+        "as today": found["same"],
+        "sources moved, code as today": found["same_code"],
+        "changed since": [*found["changed"], *(f"{name} (gone)" for name in found["gone"])],
+        "recorded before code digests, sources moved since": found["older"],
+    }
+    said = "; ".join(f"{what}: {listed(names, 10)}" for what, names in parts.items() if names)
+    as_today, total = len(found["same"]) + len(found["same_code"]), sum(map(len, found.values()))
+    if as_today:
+        yield Point(Outcome.VERIFIED, f"sources {said}", Ground.COMPARED, (as_today, total))
+    elif said:
+        yield Point(Outcome.CAPTURED, f"sources {said}")
+    yield from recomputed(0, (), found["not_comparable"], "kernels' sources")
+
+
+def _secrets(found: Mapping[str, Any]) -> Iterator[Point]:
+    what = "different environments, requests and reasons, searched for secrets and home folders"
+    different = [[case, f"{where} holds a secret or a home folder"] for case, where in found["found"]]
+    yield from recomputed(found["looked_at"] - len(different), different, (), what)
+
+
+def _inputs(found: Mapping[str, Any]) -> Iterator[Point]:
+    different = [[case, f"rank {rank}"] for case, rank in found["different"]]
+    agree = found["cases"] - len({case for case, _ in different})
+    yield from recomputed(agree, different, found["not_comparable"], "cases, their inputs made again")
+    if found["too_large"]:
+        says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
+        yield Point(Outcome.NOT_COMPARABLE, says)
+    if found["late"]:
+        says = f"inputs of {counted(found['late'], 'record')}: there was no time to make them (--rerun N has no limit)"
+        yield Point(Outcome.CAPTURED, says)
+    if found["not_recorded"]:
+        says = f"digests of inputs: {counted(found['not_recorded'], 'checked record')} without any (schema 2)"
+        yield Point(Outcome.NOT_CAPTURED, says)
+
+
+def secrets(records: Iterable[Record]) -> dict[str, Any]:
     """What looks like a secret or a home folder in environments, requests and reasons.
-
-    prediction_reasons: why the timings have no prediction, "" for others, in the order of records.
 
     {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
     """
     looked_at: set[str] = set()
     found: list[list[str]] = []
-    for record, unpredicted in zip(records, chain(prediction_reasons, repeat("")), strict=False):
+    for record in records:
+        unpredicted = record.prediction.reason if record.prediction is not None else ""
         parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
         for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
@@ -152,309 +290,6 @@ def _leaves(value: Any, path: str) -> dict[str, Any]:
         return {path: value}
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
-
-
-def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
-    """The records by command and job, in order of appearance."""
-    jobs: dict[Job, list[Record]] = {}
-    for record in records:
-        job = (record.request.command, record.request.job)
-        jobs.setdefault(job, []).append(record)
-    return jobs
-
-
-def configurations(
-    jobs: dict[Job, list[Record]], say: Say, folder: Path | None = None, code: AllowedCode | None = None
-) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
-    """Every job's configuration composed again from its overrides, and what came of it.
-
-    {"verified": number of jobs, "different": [[command, job, what], ..],
-    "not_comparable": [[command, job, reason], ..]}.
-    conf/ is that of the record's commit where it has changed since and the repository has it; what differs where the
-    recorded tree had other files in conf/ than its commit is not comparable. A key that was not there then, and that
-    stands at its default, makes no difference. A folder of --config-dir is searched where it holds what it held then,
-    and code allows it. folder is where its relative path begins; None: the working folder.
-    """
-    folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
-    recomposed: dict[Job, dict[str, Any]] = {}
-    found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
-    by_source: dict[tuple[str, Path | None, str], list[Job]] = {}
-    for job, members in jobs.items():
-        by_source.setdefault((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), []).append(job)
-    for (commit, added, missing), some in by_source.items():
-        with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
-            composer = Composer()
-            planned: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-            for job in some:
-                say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
-                record = jobs[job][0]
-                not_kept = _not_kept(record, conf) if commit and not problem else ""
-                outcome, what = _recomposed(composer, record, problem or missing or not_kept, job, recomposed)
-                unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
-                if apart := _apart(jobs[job]):
-                    outcome, what = "different", apart
-                elif unplanned:
-                    outcome, what = (
-                        ("not_comparable", f"{not_kept}; {unplanned}") if not_kept else ("different", unplanned)
-                    )
-                if outcome == "verified":
-                    found["verified"] += 1
-                else:
-                    found[outcome].append([*job, what])
-    return recomposed, found
-
-
-def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ...]]], problem: str) -> str:
-    """What the command line asks for that a job's record denies: more jobs than the record says there were, or other
-    overrides of this job; "" where it agrees, or can't be planned here. planned: what command lines gave so far."""
-    request = record.request
-    line = tuple(request.command_line)
-    if problem or not line or request.replays is not None or request.jobs is None:
-        return ""
-    if line not in planned:
-        try:
-            planned[line] = plan_jobs(given(line), any(word in ("-m", "--multirun") for word in line))
-        except (RequestError, *MALFORMED):
-            planned[line] = []
-    jobs = planned[line]
-    if len(jobs) > request.jobs:
-        return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
-    if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
-        return ""
-    wanted, there = ({in_full(one) for one in some} for some in (jobs[request.job], request.overrides))
-    more = sorted(there - wanted)
-    return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
-
-
-def _apart(members: Sequence[Record]) -> str:
-    """What the records of one job do not agree in, although they were made from one request; "" where they agree.
-
-    Commit and sources are compared among those that one process made: a resumed command says in its command.json what
-    has changed before it went on.
-    """
-    requests = [
-        {key: value for key, value in encoded(one.request).items() if key not in ("brought", "kernel", "resumed")}
-        for one in members
-    ]
-    if odd := _odd(members, "request", requests):
-        return odd
-    parts: dict[int | None, list[Record]] = {}
-    for one in members:
-        parts.setdefault(one.request.resumed, []).append(one)
-    found = (
-        _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
-        for some in parts.values()
-    )
-    return next(filter(None, found), "")
-
-
-def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
-    """Which records have not the value that most have; "" where all have it."""
-    texts = [json.dumps(value, sort_keys=True) for value in values]
-    usual = max(set(texts), key=texts.count)
-    odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
-    if not odd:
-        return ""
-    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-    return f"the records of the job have not one {what}: {odd[0]} differs{more}"
-
-
-def _recomposed(
-    composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
-) -> tuple[str, str]:
-    """Compose one job again, into recomposed. Return the outcome, and what the report says of it."""
-    recorded = record.request.configuration
-    if recorded is None:
-        return "not_comparable", "the record holds no configuration"
-    if record.request.replays is not None:
-        return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
-    try:
-        composition = composer.composition(record.request.overrides)
-        again = plain_configuration(composition.config)
-    except RequestError as error:
-        return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
-    again = scrubbed_values(again)
-    differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
-    if not differs and record.schema >= WHOLE_SINCE and record.request.experiment != composition.experiment:
-        differs = f"the experiment is {record.request.experiment!r} in the record, {composition.experiment!r} here"
-    if not differs:
-        recomposed[job] = again
-        return "verified", ""
-    if problem:
-        return "not_comparable", f"{problem}; {differs}"
-    return "different", differs
-
-
-def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path | None, str]:
-    """The folder that a command added with --config-dir; None, with the reason, if it is not the same here, and ""
-    for a command without one."""
-    said = record.request.config_dir
-    if said is None:
-        added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
-        return None, "the files of its --config-dir are not recorded" if added else ""
-    name, recorded = str(said.get("folder")), str(said.get("digest"))
-    place = (folder / Path(name).expanduser()).resolve()
-    if not place.is_dir():
-        return None, f"its --config-dir {name} is not here"
-    if reason := code.refuses((place / "exp",)):
-        return None, f"its --config-dir {name} was not read: {reason}"
-    here = added_digest(place)
-    if here != recorded:
-        return None, f"its --config-dir {name} is not as it was (recorded {recorded[:19]}.., here {here[:19]}..)"
-    return place, ""
-
-
-def _commit_to_ask(record: Record) -> str:
-    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
-    digest = (record.environment.sources or {}).get("conf")
-    if digest and digest == _sources(CONF.parent)["conf"]:
-        return ""
-    git = record.environment.git
-    return str(git.get("commit") or "unknown") if git else "unknown"
-
-
-def _not_kept(record: Record, conf: Path) -> str:
-    """Which files of the conf/ that a record was composed from are not in conf, which is that of its commit; "" where
-    its tree was clean, or its digest of conf/ says that these were the commit's. A record that claims changes is one of
-    a changed tree, as the last line of the audit says."""
-    git = record.environment.git or {}
-    digest = (record.environment.sources or {}).get("conf")
-    if git.get("dirty") is not True or digest == _sources(conf.parent)["conf"]:
-        return ""
-    reasons = []
-    kept = git.get("kept_diff")
-    changes = "they were kept, and are not applied here" if isinstance(kept, dict) else "they were not kept"
-    for part, says in (
-        ("untracked", "is in no commit and was not kept"),
-        ("changed", f"has changes that its commit lacks: {changes}"),
-    ):
-        told, number = git.get(part), git.get(f"{part}_files")
-        names = [str(name).strip('"') for name in told] if isinstance(told, list) else []
-        here = [name for name in names if name.startswith(f"{CONF.name}/")]
-        if here:
-            more = f" (and {len(here) - 1} more of {CONF.name}/)" if here[1:] else ""
-            reasons.append(f"{here[0]}{more} {says}")
-        elif type(number) is int and number > len(names):
-            reasons.append(f"the record does not name all {number} {part} files of its tree: some may be in conf/")
-    return "; ".join(reasons)
-
-
-@contextmanager
-def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
-    """conf/ as it was at a commit, in a folder; if that is unavailable the present one, and why."""
-    if not commit:
-        yield CONF, ""
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            if not re.fullmatch("[0-9a-f]{7,64}", commit):
-                raise OSError("the record does not name its commit")
-            archive = subprocess.run(
-                ["git", "archive", "--format=tar", commit, CONF.name],
-                cwd=CONF.parent,
-                check=True,
-                capture_output=True,
-                timeout=20,
-            ).stdout
-            subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=20)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", b"") or str(error).encode()
-            reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
-            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
-            return
-        yield Path(folder) / CONF.name, ""
-
-
-@lru_cache(maxsize=4)
-def _sources(root: Path) -> dict[str, str]:
-    """The digests of a folder's sources, worked out once: an audit asks for each job."""
-    return source_digests(root)
-
-
-@lru_cache(maxsize=1)
-def _defaults() -> dict[str, Any]:
-    """The keys of a configuration with their defaults."""
-    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
-    return by_dotted_path(schema)
-
-
-def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
-    """Which values are not the same, in words; "" when all are."""
-    defaults = _defaults()
-    missing = object()
-    lines = []
-    for key in dict.fromkeys([*recorded, *again]):
-        there, here = recorded.get(key, missing), again.get(key, missing)
-        was_default = there is missing or (key in _FORMER_DEFAULTS and there == _FORMER_DEFAULTS[key])
-        if there == here or (was_default and here == defaults.get(key, missing)) or key.partition(".")[0] in _ELSEWHERE:
-            continue
-        texts = ["nothing" if one is missing else json.dumps(one) for one in (there, here)]
-        lines.append(f"{key}: recorded {texts[0]}, composed {texts[1]}")
-    return "; ".join(lines)
-
-
-def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
-    """The cases that each job asked for, against those that there are.
-
-    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
-    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
-    catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
-    has, at every size.
-    """
-    found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
-    for job, members in jobs.items():
-        configuration = recomposed.get(job) or members[0].request.configuration
-        try:
-            expected = _expected(members, configuration)
-        except MALFORMED as error:
-            found["not_comparable"].append([*job, first_line(error)])
-            continue
-        there = {record.id for record in members}
-        found["expected"] += len(expected)
-        found["missing"] += [[*job, case] for case in expected if case not in there]
-        found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
-    return found
-
-
-def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
-    """The ids of a job's cases: its sizes times its algorithms and baselines."""
-    from kernels.catalogue import ALL_SPECS, NAMES, find
-    from reports.table.compare import is_baseline
-    from runner.case.best import RecordedChooser
-    from runner.case.cases import cases_of, resolved
-
-    if not isinstance(configuration, dict):
-        raise ValueError("the record holds no configuration")
-    request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
-    if request.custom is not None:
-        from runner.custom.description import case_of_section
-
-        return [case_of_section(request.custom, request.world_size, request.seed).id]
-    info = next((record.fabric for record in members if record.fabric is not None), None)
-    name = info.name if info is not None else request.fabric.name
-    fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
-    ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
-    theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
-    places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
-    specs = ALL_SPECS
-    if not isinstance(request.algorithms, str):
-        named = tuple(places.get(name, name) for name in request.algorithms)
-        request = dataclasses.replace(request, algorithms=named)
-    elif not _has_todays_catalogue(members[0]):
-        names = names_at(members[0])
-        if names and set(names) <= set(NAMES):
-            specs = tuple(map(find, names))
-        else:
-            request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
-    if request.baselines == "auto":
-        request = dataclasses.replace(request, baselines=tuple(theirs))
-    chooser = RecordedChooser(tuple(members)) if BEST in request.algorithms else None
-    return [case.id for case in cases_of(resolved(request, fabric, specs, chooser=chooser))]
-
-
-def _has_todays_catalogue(record: Record) -> bool:
-    """Whether the kernels, of which "auto" and "all" are some, are those that a record was made with."""
-    return (record.environment.sources or {}).get("kernels") == _sources(CONF.parent)["kernels"]
 
 
 def inputs(
@@ -505,42 +340,6 @@ def inputs(
         found["made"] += len(again)
         found["cases"] += 1
     return found
-
-
-def races(records: Sequence[Record], say: Say, code: AllowedCode | None = None) -> dict[str, Any]:
-    """What the race checker finds when the records that hold findings run again: see runner/replay/races_again.py."""
-    checked = [record for record in records if record.findings is not None]
-    if not checked:
-        return {"again": 0, "different": [], "left_out": [], "not_comparable": []}
-    from runner.replay.races_again import races_again  # torch and the simulator take seconds to import
-
-    return races_again(checked, say, code)
-
-
-def rerun(
-    records: Sequence[Record], asked: dict[str, Any], up_to_bytes: int, say: Say, code: AllowedCode | None = None
-) -> dict[str, Any]:
-    """What came of running cases again: see runner/replay/rerun.py, whose Wanted asked has as JSON."""
-    from runner.replay.rerun import Wanted
-    from runner.replay.rerun import rerun as run_again
-
-    return run_again(records, Wanted(**asked, reference_up_to_bytes=up_to_bytes), say, code)
-
-
-def refusals(records: Sequence[Record], sources: Mapping[str, str]) -> dict[str, Any]:
-    """What was refused on GPUs, decided again: see runner/replay/refusals_again.py. sources: the digests of today's."""
-    from runner.replay.refusals_again import refusals as decided_again
-
-    return decided_again(records, sources)
-
-
-def predictions(records: Sequence[Record], asked: Sequence[Any], say: Say) -> dict[str, Any]:
-    """What comes of making recorded predictions again: see runner/predict/again.py."""
-    if not asked:
-        return {"weighed": 0, "simulated": 0, "different": [], "not_comparable": []}
-    from runner.predict.again import predictions as predicted_again
-
-    return predicted_again(records, asked, Path(Schema().cache_dir).expanduser(), say)
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

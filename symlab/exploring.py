@@ -169,7 +169,7 @@ def explore(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How to search, by the arguments of explore(). RequestError for what is not possible."""
+    """How to search. RequestError for what is not possible."""
 
     schedule: str
     granularity: str

@@ -12,16 +12,17 @@ import itertools
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from cases.case import UNIFORM, Case, Placement
+from cases.documents import decoded, parsed
 from cases.dtypes import ITEMSIZES
 from cases.ops import OPS, collective
+from cases.record.reading import contents
 from kernels.catalogue import find
 from kernels.spec import refuses
 from kernels.tuned_name import AT, base_of
@@ -163,7 +164,7 @@ class Table:
         traits = Traits("ideal", arch, case.world_size, 1 << 40, multicast=True)
         reasons: dict[str, None] = {}
         for entry in sorted(entries, key=lambda one: _distance(one, case)):
-            mine = _with(case, entry.choice.name)
+            mine = replace(case, algorithm=entry.choice.name)
             refusal = refuses(find(mine.name), collective(case.op), mine, traits)
             if refusal is None:
                 return Choice(entry.choice.name, entry, "; ".join(self._differences(entry, case, gpu)))
@@ -209,10 +210,6 @@ class Table:
         return f'{head},\n "entries": [\n  {lines}\n ]\n}}\n'
 
 
-def _with(case: Case, name: str) -> Case:
-    return Case(**{**{one.name: getattr(case, one.name) for one in fields(Case)}, "algorithm": name})
-
-
 def _distance(entry: Entry, case: Case) -> tuple[float, ...]:
     """How far an entry is from a case: what matters most comes first. Sizes are compared by their logarithms."""
     is_inside = entry.from_bytes <= case.size_bytes <= entry.up_to_bytes
@@ -255,20 +252,15 @@ def tables_in(folder: Path = FOLDER) -> tuple[Path, ...]:
 def read(path: Path) -> Table:
     """Return the table in a file. ValueError, in one line, for a file that is missing, or is no table."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"{path}: no table, it has more than {MAX_BYTES} bytes")
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}; make a table {how_to_make()}") from None
-    try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        said = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
-        raise ValueError(f"{path}: no table, it is no JSON that can be read ({said})") from None
-    try:
-        return _table(document, str(path), f"sha256:{sha256(content).hexdigest()}")
-    except _Wrong as error:
-        raise ValueError(f"{path}: {error}; make the table again {how_to_make()}") from None
+        content = contents(path, MAX_BYTES)
+        found = decoded(_Document, _of_this_version(content), "table")
+        for key, value, wanted in _wrong(found):
+            raise ValueError(f"table.{key} is {_brief(value)}, give {wanted}")
+    except ValueError as error:
+        said = " ".join(str(error).split()).removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: {said}; make a table {how_to_make()}") from None
+    digest = f"sha256:{sha256(content).hexdigest()}"
+    return Table(found.gpu, found.arch, found.made, found.entries, str(path), digest)
 
 
 def digest_of(text: str) -> str:
@@ -276,181 +268,122 @@ def digest_of(text: str) -> str:
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
-class _Wrong(Exception):
-    """What is wrong with a document, with its key."""
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A table as its file has it."""
+
+    symlab_tuned: int
+    gpu: str
+    arch: str
+    unit: str
+    figures: str
+    made: dict[str, Any]
+    entries: tuple[Entry, ...]
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
-    return found
+def _of_this_version(content: bytes) -> Any:
+    try:
+        document = parsed(content.decode("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"no JSON that can be read ({error})") from None
+    version = document.get("symlab_tuned") if isinstance(document, dict) else None
+    if version != VERSION:
+        raise ValueError(f"no table that this version reads: symlab_tuned is {_brief(version)}, not {VERSION}")
+    return document
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+Wrong = tuple[str, object, str]
+"""A key, its value, and what it should be."""
 
 
-def _table(document: Any, place: str, digest: str) -> Table:
-    keys = {"symlab_tuned", "gpu", "arch", "unit", "figures", "made", "entries"}
-    if not isinstance(document, dict) or "symlab_tuned" not in document:
-        raise _Wrong("no table of symlab tune (symlab_tuned is missing)")
-    if document["symlab_tuned"] != VERSION:
-        raise _Wrong(f"symlab_tuned is {_brief(document['symlab_tuned'])}, this version reads {VERSION}")
-    _keys(document, keys, "")
-    if (document["unit"], document["figures"]) != (UNIT, FIGURES):
-        raise _Wrong(f"unit is {_brief(document['unit'])} with other figures than those of {UNIT}")
-    made = document["made"]
-    if not isinstance(made, dict) or not all(isinstance(one, str) for one in made.values()):
-        raise _Wrong("made is no object of texts")
-    entries = document["entries"]
-    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_ENTRIES:
-        raise _Wrong(f"entries is no list of 1 to {MAX_ENTRIES}")
-    found = tuple(_entry(one, f"entries[{number}]") for number, one in enumerate(entries))
-    _check_ranges(found)
-    return Table(_text(document, "gpu", ""), _text(document, "arch", ""), made, found, place, digest)
+def _wrong(found: _Document) -> Iterator[Wrong]:
+    """Yield what a document can't say."""
+    for key, text in (("gpu", found.gpu), ("arch", found.arch)):
+        if not _is_name(text):
+            yield key, text, A_NAME
+    if (found.unit, found.figures) != (UNIT, FIGURES):
+        yield "unit", found.unit, f"{UNIT}, with its figures"
+    if not all(isinstance(one, str) for one in found.made.values()):
+        yield "made", found.made, "an object of texts"
+    if not 1 <= len(found.entries) <= MAX_ENTRIES:
+        yield "entries", f"a list of {len(found.entries)}", f"1 to {MAX_ENTRIES}"
+    for number, one in enumerate(found.entries):
+        yield from ((f"entries[{number}].{key}", *rest) for key, *rest in _wrong_entry(one))  # type: ignore[misc]
+    yield from _wrong_ranges(found.entries)
 
 
-def _check_ranges(entries: tuple[Entry, ...]) -> None:
-    """Raise _Wrong if two entries are of the same cases."""
+def _wrong_ranges(entries: tuple[Entry, ...]) -> Iterator[Wrong]:
+    """Yield two entries of the same cases."""
     by_key: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
     for number, one in enumerate(entries):
         by_key.setdefault(one.key, []).append((one.from_bytes, one.up_to_bytes, number))
     for ranges in by_key.values():
-        ranges.sort()
-        for (_, last, first_number), (begin, _, number) in itertools.pairwise(ranges):
+        for (_, last, first_number), (begin, _, number) in itertools.pairwise(sorted(ranges)):
             if begin <= last:
-                raise _Wrong(f"entries[{number}].from_bytes is {begin}, within the range of entries[{first_number}]")
+                yield f"entries[{number}].from_bytes", begin, f"one outside the range of entries[{first_number}]"
 
 
-def _entry(value: Any, at: str) -> Entry:
-    _keys(value, {one.name for one in fields(Entry)}, at)
-    op = _text(value, "op", at)
-    if op not in OPS:
-        raise _Wrong(f"{at}.op is {_brief(op)}, give one of {', '.join(OPS)}")
-    placement, dtype = _text(value, "placement", at), _text(value, "dtype", at)
-    if placement not in tuple(Placement):
-        raise _Wrong(f"{at}.placement is {_brief(placement)}, give {' or '.join(Placement)}")
-    if dtype not in ITEMSIZES:
-        raise _Wrong(f"{at}.dtype is {_brief(dtype)}, give one of {', '.join(ITEMSIZES)}")
-    size, first, last = (_count(value, key, at, 0, ANY_SIZE) for key in ("size_bytes", "from_bytes", "up_to_bytes"))
-    if not first <= size <= last:
-        raise _Wrong(f"{at}.size_bytes is {size}, outside {first} to {last} (from_bytes, up_to_bytes)")
-    records = value["records"]
-    if not isinstance(records, list) or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in records):
-        raise _Wrong(f"{at}.records is no list of digests, sha256: and 64 hexadecimal digits")
-    return Entry(
-        op=op,
-        dtype=dtype,
-        accumulator=_text(value, "accumulator", at),
-        reduction=_text(value, "reduction", at),
-        placement=placement,
-        ranks=_count(value, "ranks", at, 1, MAX_WORLD_SIZE),
-        size_bytes=size,
-        from_bytes=first,
-        up_to_bytes=last,
-        choice=_figure(value["choice"], op, f"{at}.choice"),
-        runner_up=_other(value, "runner_up", op, at),
-        library=_other(value, "library", op, at),
-        searched=_searched(value["searched"], op, f"{at}.searched"),
-        records=tuple(records),
-    )
+def _wrong_entry(one: Entry) -> Iterator[Wrong]:
+    for key, known in (("op", OPS), ("dtype", ITEMSIZES), ("placement", tuple(Placement))):
+        if (value := getattr(one, key)) not in known:
+            yield key, value, f"one of {', '.join(known)}"
+    for key in ("accumulator", "reduction"):
+        if not _is_name(value := getattr(one, key)):
+            yield key, value, A_NAME
+    if not 1 <= one.ranks <= MAX_WORLD_SIZE:
+        yield "ranks", one.ranks, f"a whole number, 1 to {MAX_WORLD_SIZE}"
+    if not 0 <= one.from_bytes <= one.size_bytes <= one.up_to_bytes <= ANY_SIZE:
+        yield "size_bytes", one.size_bytes, f"one of {one.from_bytes} to {one.up_to_bytes} (from_bytes, up_to_bytes)"
+    if not all(map(_DIGEST.fullmatch, one.records)):
+        yield "records", list(one.records), "digests: sha256: and 64 hexadecimal digits"
+    for key, figure in (("choice", one.choice), ("runner_up", one.runner_up), ("library", one.library)):
+        if figure is None:
+            continue
+        if key == "choice" or AT in figure.name:  # others may be anything that was measured
+            yield from _wrong_kernel(one.op, figure.name, key)
+        if not (0 < figure.low <= figure.value <= figure.high < math.inf):
+            yield f"{key}.value", figure.value, "a number above 0 in its interval (low, high)"
+        if not _is_name(figure.name) or figure.samples < 1:
+            yield key, figure.name, "a name, and samples from 1"
+    yield from ((f"searched.{key}", *rest) for key, *rest in _wrong_search(one.op, one.searched))  # type: ignore[misc]
 
 
-def _searched(value: Any, op: str, at: str) -> Searched:
-    """How a choice was found; what a model said stands with the choices of a model alone."""
-    _keys(value, {one.name for one in fields(Searched)}, at)
-    if value["how"] not in tuple(WAYS):
-        raise _Wrong(f"{at}.how is {_brief(value['how'])}, give {' or '.join(WAYS)}")
-    seconds, guesses = value["seconds"], value["predicted"]
-    if not _is_number(seconds) or seconds < 0:
-        raise _Wrong(f"{at}.seconds is {_brief(seconds)}, give a number from 0")
-    if not isinstance(guesses, list):
-        raise _Wrong(f"{at}.predicted is no list")
-    timed, failed, left_out, ranked = (_count(value, key, at, 0, 1 << 31) for key in _COUNTS)
-    predicted = tuple(_guess(one, op, f"{at}.predicted[{number}]") for number, one in enumerate(guesses))
-    if [one.us for one in predicted] != sorted(one.us for one in predicted):
-        raise _Wrong(f"{at}.predicted is not in the order of its times")
-    if len(predicted) > ranked:
-        raise _Wrong(f"{at}.ranked is {ranked}, fewer than the {len(predicted)} of predicted")
-    if value["how"] == EXHAUSTIVE:
-        if predicted or ranked or value["model"] != "":
-            raise _Wrong(f"{at}.how is {EXHAUSTIVE}, which has no model, ranked or predicted")
-        return Searched(timed, failed, left_out, EXHAUSTIVE, float(seconds))
-    model = _text(value, "model", at)
-    return Searched(timed, failed, left_out, MODEL, float(seconds), model, ranked, predicted)
+def _wrong_search(op: str, one: Searched) -> Iterator[Wrong]:
+    """Yield what is wrong with how a choice was found; what a model said stands with the choices of a model alone."""
+    if one.how not in WAYS:
+        yield "how", one.how, " or ".join(WAYS)
+    for key in ("timed", "failed", "left_out", "ranked", "seconds"):
+        if not 0 <= (value := getattr(one, key)) < math.inf:
+            yield key, value, "a number from 0"
+    for number, guess in enumerate(one.predicted):
+        yield from _wrong_kernel(op, guess.name, f"predicted[{number}]")
+        if not 0 < guess.us < math.inf:
+            yield f"predicted[{number}].us", guess.us, "a number above 0"
+    times = [guess.us for guess in one.predicted]
+    if times != sorted(times):
+        yield "predicted", times, "them in the order of their times"
+    if one.ranked < len(times):
+        yield "ranked", one.ranked, f"at least the {len(times)} of predicted"
+    if one.how == EXHAUSTIVE and (one.predicted or one.ranked or one.model):
+        yield "how", one.how, f"{MODEL}: {EXHAUSTIVE} has no model, ranked or predicted"
+    if one.how == MODEL and not _is_name(one.model):
+        yield "model", one.model, A_NAME
 
 
-_COUNTS = ("timed", "failed", "left_out", "ranked")
-
-
-def _guess(value: Any, op: str, at: str) -> Guess:
-    _keys(value, {one.name for one in fields(Guess)}, at)
-    name, us = _text(value, "name", at), value["us"]
-    _check_kernel(name, op, at)
-    if not _is_number(us) or us <= 0:
-        raise _Wrong(f"{at}.us is {_brief(us)}, give a number above 0")
-    return Guess(name, float(us))
-
-
-def _check_kernel(name: str, op: str, at: str) -> None:
-    """Raise _Wrong if a name is none of the catalogue's kernels, with its own tuning or another."""
+def _wrong_kernel(op: str, name: str, key: str) -> Iterator[Wrong]:
+    """Yield a name that no kernel of the catalogue has, with its own tuning or another."""
     try:
         find(f"{op}/{base_of(name)}")
         find(f"{op}/{name}")
     except ValueError as error:
-        raise _Wrong(f"{at}.name: {error}") from None
+        yield f"{key}.name", name, f"a kernel ({error})"
 
 
-def _other(value: Mapping[str, Any], key: str, op: str, at: str) -> Figure | None:
-    """The figure of another contestant, if there is one."""
-    return None if value[key] is None else _figure(value[key], op, f"{at}.{key}", True)
+A_NAME = "a name in printable characters, 200 at most"
 
 
-def _figure(value: Any, op: str, at: str, is_of_others: bool = False) -> Figure:
-    """A figure. A choice has the name of a kernel of the catalogue; others may be anything that was measured."""
-    _keys(value, {one.name for one in fields(Figure)}, at)
-    name = _text(value, "name", at)
-    if not is_of_others or AT in name:
-        _check_kernel(name, op, at)
-    numbers = {key: value[key] for key in ("value", "low", "high")}
-    for key, number in numbers.items():
-        if not _is_number(number) or number <= 0:
-            raise _Wrong(f"{at}.{key} is {_brief(number)}, give a number above 0")
-    if not numbers["low"] <= numbers["value"] <= numbers["high"]:
-        raise _Wrong(f"{at}.value is {_brief(numbers['value'])}, outside its interval (low, high)")
-    figures = {key: float(number) for key, number in numbers.items()}
-    return Figure(name=name, samples=_count(value, "samples", at, 1, 1 << 31), **figures)
-
-
-def _keys(value: Any, wanted: set[str], at: str) -> None:
-    where = at or "the table"
-    if not isinstance(value, dict):
-        raise _Wrong(f"{where} is no object")
-    if missing := sorted(wanted - set(value)):
-        raise _Wrong(f"{where} has no {missing[0]}")
-    if more := sorted(set(value) - wanted):
-        raise _Wrong(f"{where} has the unknown key {_brief(more[0])}")
-
-
-def _text(value: Mapping[str, Any], key: str, at: str) -> str:
-    found = value[key]
-    if not isinstance(found, str) or not found or len(found) > 200 or not found.isprintable():
-        raise _Wrong(f"{at + '.' if at else ''}{key} is {_brief(found)}, give a text")
-    return found
-
-
-def _count(value: Mapping[str, Any], key: str, at: str, least: int, most: int) -> int:
-    found = value[key]
-    if type(found) is not int or not least <= found <= most:
-        raise _Wrong(f"{at}.{key} is {_brief(found)}, give a whole number, {least} to {most}")
-    return found
-
-
-def _is_number(value: object) -> bool:
-    """Whether a value of JSON is a number that a float can hold."""
-    return type(value) in (int, float) and -sys.float_info.max <= value <= sys.float_info.max  # type: ignore[operator]
+def _is_name(text: str) -> bool:
+    return text.isprintable() and 0 < len(text) <= 200
 
 
 def _brief(value: object) -> str:

@@ -139,6 +139,15 @@ def choices_differ(recorded: Record, here: Record) -> list[str]:
     ]
 
 
+def settings_differ(recorded: Record, here: Record) -> list[str]:
+    """Return which settings of a simulated fabric are not those that the configuration gives here."""
+    if not _is_simulated(recorded) or recorded.fabric is None or here.fabric is None:
+        return []
+    there, now = recorded.fabric.settings, here.fabric.settings
+    both = (name for name in there if name in now)
+    return [_sentence(f"setting {name}", there[name], now[name]) for name in both if there[name] != now[name]]
+
+
 def is_same_code(recorded: Record, here: Record) -> bool:
     """Return whether a case ran the same code in both: by the code's digest, else by that of the sources."""
     ours, theirs = recorded.kernel, here.kernel

@@ -12,14 +12,14 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cases.record.record import Record
 from reports.audit.gate import Gate
 from reports.audit.ssh import checked_signers
-from reports.audit.worker import RERUN_S, Rerun
+from reports.audit.worker import RERUN_S, Rerun, Wanted
 from reports.record import bundle
 from reports.record.seal import digests_under
 from reports.table import sheet, table
@@ -83,10 +83,8 @@ class AuditOptions:
     """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
-    code; None, as for one place, is any. form: one of FORMATS. inputs_up_to_bytes: the maximum size of cases whose
-    inputs are made again. output: a file for the result, too. code: folders whose files may be run for records, beside
-    those of the project and of the working folder. signers: a list of signers, as ssh-keygen takes it. rerun: how many
-    cases of one place to run again; None: all that a minute allows.
+    code; None, as for one place, is any. form: one of FORMATS. output: a file for the result, too. signers: a list of
+    signers, as ssh-keygen takes it. wanted: what of one place to recompute.
     """
 
     records: tuple[str, ...]
@@ -94,11 +92,9 @@ class AuditOptions:
     band: float = 0.02
     gate: Gate | None = None
     form: str = "text"
-    inputs_up_to_bytes: int = 1 << 20
     output: Path | None = None
-    code: tuple[Path, ...] = ()
     signers: Path | None = None
-    rerun: Rerun | None = None
+    wanted: Wanted = field(default_factory=Wanted)
 
 
 def run(options: AuditOptions) -> int:
@@ -136,12 +132,10 @@ def run(options: AuditOptions) -> int:
         result = check(
             sides[0],
             places,
-            up_to_bytes=options.inputs_up_to_bytes,
+            wanted=options.wanted,
             source="" if places else f"MLflow's {options.records[0]}",
             say=progress,
-            code=options.code,
             signers=signers,
-            rerun=options.rerun,
             tracker=None if places else tracker,
         )
     progress.end()
@@ -203,7 +197,7 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
     print(f"{path}: written", file=sys.stderr)
 
 
-def rerun_of(text: str | None, seed: int | None) -> Rerun | None:
+def rerun_of(text: str | None, seed: int | None) -> Rerun:
     """Return how many cases to run again: a number, "all", or None for all that a minute allows, in an order of a seed,
     random if None. Where a number or "all" is given they run by the code of their commit, too. Raises ValueError for
     anything else."""

@@ -15,12 +15,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record, Status
-from reports.audit.bound_worlds import began, ended
 from reports.audit.data import Data, Finding, data_of
 from reports.audit.differences import Difference, differences, sheet_of
 from reports.audit.gate import Gate
@@ -137,7 +137,9 @@ class Comparison:
         """Whether every record after ended before any record before began: the sides may have been exchanged."""
         before = [one for case in self.cases for one in case.pair.before]
         after = [one for case in self.cases for one in case.pair.after]
-        return bool(before and after) and ended(after) <= began(before)
+        return bool(before and after) and max(datetime.fromisoformat(one.ended) for one in after) <= min(
+            datetime.fromisoformat(one.started) for one in before
+        )
 
     @property
     def wrong_before(self) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cases.record.record import Check, Record, Status
-from reports.audit.copied import copies
 from reports.audit.statistics import world_of
+from reports.audit.worlds import copies
 from reports.table.text import counted, number, reason_of
 
 _OF_BITS = frozenset({"bytes", "bitwise", "bitwise_fold"})

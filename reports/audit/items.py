@@ -1,11 +1,13 @@
-"""The nouns of a checklist: items, their points, outcomes, grounds and evidence; and how evidence is worded."""
+"""The nouns of a checklist: items, their points, outcomes and grounds; and how their evidence is worded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
+
+from reports.table.text import counted
 
 
 class Outcome(StrEnum):
@@ -42,6 +44,9 @@ class Ground(StrEnum):
 
 Outside = Literal[Ground.RECOMPUTED, Ground.COMPARED]
 """The grounds that make VERIFIED."""
+
+Named = Sequence[Sequence[str]]
+"""Names of cases, jobs or kernels, each with a sentence."""
 
 _WITH_GROUND = frozenset({Outcome.FINDING, Outcome.VERIFIED, Outcome.CAPTURED})
 """Outcomes whose ground is shown: the others say that nothing was verified."""
@@ -80,66 +85,60 @@ class Point:
         share = f", {self.share[0]:,} of {self.share[1]:,}" if self.share is not None else ""
         return f"{self.ground}{share}"
 
+    def plain(self) -> list[Any]:
+        """Return the point as plain JSON values, which read takes."""
+        return [str(self.outcome), self.evidence, str(self.ground), self.share]
+
+    @staticmethod
+    def read(values: Sequence[Any]) -> Point:
+        """Return the point of plain JSON values."""
+        outcome, evidence, ground, share = values
+        return Point(Outcome(outcome), evidence, Ground(ground), tuple(share) if share else None)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of the list: its number from 1, its name, its points (at least one)."""
+    """One item of the list: its name, and its points (at least one)."""
 
-    number: int
     name: str
     points: tuple[Point, ...]
 
     @property
     def outcome(self) -> Outcome:
         """The most severe outcome of its points."""
-        return self._deciding.outcome
-
-    @property
-    def ground(self) -> Ground:
-        """The ground of its outcome: the weakest that a point with this outcome has."""
-        return self._deciding.ground
-
-    @property
-    def share(self) -> tuple[int, int] | None:
-        """How many of how many its outcome rests on: the smallest share of the points that give outcome and ground."""
-        return self._deciding.share
-
-    @property
-    def _deciding(self) -> Point:
-        return min(self.points, key=_severity)
+        return min((point.outcome for point in self.points), key=ORDER.__getitem__)
 
 
-def _severity(point: Point) -> tuple[int, int, float]:
-    """A key of points: by outcome, then the weakest ground, then the smallest share."""
-    part = point.share[0] / point.share[1] if point.share and point.share[1] else 1.0
-    return ORDER[point.outcome], -tuple(Ground).index(point.ground), part
+def recomputed(
+    agree: int, different: Named, unsure: Named, what: str, ground: Outside = Ground.RECOMPUTED
+) -> Iterator[Point]:
+    """Yield what a comparison found. agree: how many agree. different, unsure: the names of those that differ, and of
+    those that can't be compared, each with a sentence. what: what they are, such as "jobs composed again"."""
+    total = agree + len(different) + len(unsure)
+    share = total - len(unsure), total
+    if different:
+        yield Point(Outcome.FINDING, f"{len(different)} of {total:,} {what}: {_told(different)}", ground, share)
+    elif agree:
+        yield Point(Outcome.VERIFIED, f"{agree:,} of {total:,} {what}: all agree", ground, share)
+    if unsure:
+        yield Point(Outcome.NOT_COMPARABLE, f"{len(unsure)} of {total:,} {what}: {_told(unsure)}")
 
 
-def verified_or(
-    findings: Sequence[str],
-    good: str,
-    total: int,
-    what: str,
-    ground: Outside,
-    share: tuple[int, int] | None = None,
-) -> Point:
-    """Return FINDING with the number of findings and the first of them, or VERIFIED with good if there is none.
-
-    ground: what good rests on. share: how many of how many were looked at; None: all of the total.
-    """
-    share = (total, total) if share is None else share
-    if findings:
-        return _finding(findings, total, what, ground, share)
-    return Point(Outcome.VERIFIED, good, ground, share)
+def contradicted(sentences: Iterable[str], where: str = "") -> Iterator[Point]:
+    """Yield a finding of all sentences in which the records contradict each other, if there are any."""
+    if found := list(dict.fromkeys(sentences)):
+        yield Point(Outcome.FINDING, f"{where}{counted(len(found), 'contradiction')}: {listed(found, 4)}")
 
 
 def captured_or(findings: Sequence[str], good: str, total: int, what: str) -> Point:
-    """Return FINDING as verified_or does, or CAPTURED with good: the parts of the records agree with each other."""
-    return _finding(findings, total, what, Ground.STATED, None) if findings else Point(Outcome.CAPTURED, good)
+    """Return FINDING with the number of findings and the first of them, or CAPTURED with good if there is none."""
+    if findings:
+        return Point(Outcome.FINDING, f"{len(findings)} of {total} {what}: {listed(findings)}")
+    return Point(Outcome.CAPTURED, good)
 
 
-def _finding(findings: Sequence[str], total: int, what: str, ground: Ground, share: tuple[int, int] | None) -> Point:
-    return Point(Outcome.FINDING, f"{len(findings)} of {total} {what}: {listed(findings)}", ground, share)
+def _told(named: Named) -> str:
+    return listed(f"{name}: {what}" for name, what in named)
 
 
 def listed(texts: Iterable[str], most: int = 3) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from reports.audit.items import Item, Outcome, listed
@@ -15,27 +15,32 @@ RERUNS = 42
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Recomputed:
     """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in
     how they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number
     of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
-    recomputed. unexplained: number of cases that came out differently, by code that changed since. verified: numbers of
-    the items with a point that is VERIFIED. findings: numbers of the items with a finding. signed: who vouches in a few
+    recomputed. unexplained: number of cases that came out differently, by code that changed since."""
+
+    recomputed: int = 0
+    total: int = 0
+    rerun: int = 0
+    ended: int = 0
+    kernels: Sequence[str] = ()
+    without: Sequence[str] = ()
+    unexplained: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """data: what was recomputed. verified, findings: names of the items with such a point. signed: who vouches in a few
     words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
     has_times: whether a record states times, which no software can verify. not_run: number of cases that interrupted
-    commands did not come to.
-    """
+    commands did not come to."""
 
-    recomputed: int
-    total: int
-    rerun: int = 0
-    kernels: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    unexplained: int = 0
-    verified: tuple[int, ...] = ()
-    findings: tuple[int, ...] = ()
+    data: Recomputed = field(default_factory=Recomputed)
+    verified: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     signed: str = "unsigned"
-    ended: int = 0
     is_changed: bool = False
     has_times: bool = False
     not_run: int = 0
@@ -44,32 +49,37 @@ class Level:
     def is_verified(self) -> bool:
         """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
         finding."""
-        return self.recomputed > self.ended and not (self.without or self.unexplained or self.findings)
+        data = self.data
+        return data.recomputed > data.ended and not (data.without or data.unexplained or self.findings)
 
     @property
     def text(self) -> str:
         """The level in words: "data recomputed in 24 of 24; times stated, not verified; consistent; unsigned"."""
-        times = "times stated, not verified; " if self.has_times else ""
-        found = f"findings in item {', '.join(map(str, self.findings))}; " if self.findings else ""
-        consistent = "" if self.findings else "consistent; "
-        lacking = f", none of {listed(self.without)}" if self.without and self.recomputed else ""
-        changed = f", {self.unexplained} changed since" if self.unexplained else ""
-        interrupted = f"interrupted, {counted(self.not_run, 'case')} not run; " if self.not_run else ""
-        tree = "changed tree; " if self.is_changed else ""
-        data = f"data recomputed in {self.recomputed:,} of {self.total:,}{lacking}{changed}"
-        return f"{found}{data}; {interrupted}{times}{consistent}{tree}{self.signed}"
+        data = self.data
+        lacking = f", none of {listed(data.without)}" if data.without and data.recomputed else ""
+        changed = f", {data.unexplained} changed since" if data.unexplained else ""
+        parts = {
+            f"findings in {', '.join(self.findings)}": self.findings,
+            f"data recomputed in {data.recomputed:,} of {data.total:,}{lacking}{changed}": True,
+            f"interrupted, {counted(self.not_run, 'case')} not run": self.not_run,
+            "times stated, not verified": self.has_times,
+            "consistent": not self.findings,
+            "changed tree": self.is_changed,
+            self.signed: True,
+        }
+        return "; ".join(text for text, is_so in parts.items() if is_so)
 
     def document(self) -> dict[str, Any]:
         """Return the level as plain JSON values."""
         return {
             "consistent": not self.findings,
             "signed": self.signed,
-            "recomputed": self.recomputed,
-            "rerun": self.rerun,
-            "cases": self.total,
-            "kernels": list(self.kernels),
-            "without": list(self.without),
-            "unexplained": self.unexplained,
+            "recomputed": self.data.recomputed,
+            "rerun": self.data.rerun,
+            "cases": self.data.total,
+            "kernels": list(self.data.kernels),
+            "without": list(self.data.without),
+            "unexplained": self.data.unexplained,
             "verified_items": list(self.verified),
             "changed_tree": self.is_changed,
         }
@@ -79,91 +89,37 @@ class Level:
 
         ValueError if that is not a level.
         """
-        wanted = _checked(committed)
-        found = []
+        here, wanted = self.document(), _checked(committed)
+        least = [name for name in ("recomputed", "rerun", "cases") if here[name] < wanted[name]]
+        found = [f"{name} is {here[name]}, the committed level has {wanted[name]}" for name in least]
         if wanted["consistent"] and self.findings:
-            found.append(f"it has findings in item {', '.join(map(str, self.findings))}")
+            found.append(f"it has findings in {', '.join(self.findings)}")
         if wanted["signed"] not in ("unsigned", self.signed):
             found.append(f"it was {wanted['signed']}, and is {self.signed}")
         if self.is_changed and not wanted["changed_tree"]:
             found.append("it is of a tree with changes that its commit lacks")
-        if self.recomputed < wanted["recomputed"]:
-            found.append(
-                f"{self.recomputed} of {self.total} recomputed, the committed level has {wanted['recomputed']}"
-            )
-        if self.rerun < wanted["rerun"]:
-            found.append(f"{counted(self.rerun, 'case')} run again, the committed level has {wanted['rerun']}")
-        if self.total < wanted["cases"]:
-            found.append(f"{counted(self.total, 'case')} with data, the committed level has {wanted['cases']}")
-        if gone := sorted(set(wanted["kernels"]) - set(wanted["without"]) - (set(self.kernels) - set(self.without))):
+        seen, were_seen = (set(one["kernels"]) - set(one["without"]) for one in (here, wanted))
+        if gone := sorted(were_seen - seen):
             found.append(f"nothing recomputed of {listed(gone)}")
-        if self.unexplained > wanted["unexplained"]:
-            found.append(f"{counted(self.unexplained, 'case')} came out differently, by code that changed since")
+        if here["unexplained"] > wanted["unexplained"]:
+            found.append(f"{counted(here['unexplained'], 'case')} came out differently, by code that changed since")
         if lost := sorted(set(wanted["verified_items"]) - set(self.verified)):
-            found.append(f"item {', '.join(map(str, lost))} has nothing VERIFIED any more")
+            found.append(f"{', '.join(lost)}: nothing VERIFIED any more")
         return found
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "consistent": (bool,),
-    "signed": (str,),
-    "recomputed": (int,),
-    "rerun": (int,),
-    "cases": (int,),
-    "kernels": (list,),
-    "without": (list,),
-    "unexplained": (int,),
-    "verified_items": (list,),
-    "changed_tree": (bool,),
-}
-
-_LATER = {"changed_tree": False}
-"""What levels lack that were written before there was the key."""
 
 
 def _checked(document: object) -> dict[str, Any]:
     """Return a level's document. Raises ValueError if it is not one."""
-    document = {**_LATER, **document} if isinstance(document, dict) else document
-    is_level = (
-        isinstance(document, dict)
-        and set(document) == set(_KINDS)
-        and all(isinstance(document[key], kind) for key, kind in _KINDS.items())
-        and all(isinstance(name, str) for key in ("kernels", "without") for name in document[key])
-        and all(isinstance(number, int) for number in document["verified_items"])
-    )
-    if not isinstance(document, dict) or not is_level:
-        raise ValueError(f"not a level: give {', '.join(_KINDS)}")
+    form = Level().document()
+    if (
+        not isinstance(document, dict)
+        or {key: type(value) for key, value in document.items()} != {key: type(value) for key, value in form.items()}
+        or not all(isinstance(name, str) for some in document.values() if isinstance(some, list) for name in some)
+    ):
+        raise ValueError(f"not a level: give {', '.join(form)}; python -m reports published --level writes it")
     return document
 
 
-def level_of(
-    items: Sequence[Item],
-    again: Mapping[str, Any] | None,
-    signed: str,
-    is_changed: bool = False,
-    has_times: bool = False,
-    not_run: int = 0,
-) -> Level:
-    """Return the level of a set. again: the worker's answer; None if it gave none. The others: see Level."""
-    rerun = (again or {}).get("rerun") or {"agree": [], "of": 0, "kernels": [], "not_comparable": []}
-    seen = {kernel for _, kernel, how in rerun["agree"] if how != "status"}
-    return Level(
-        recomputed=len(rerun["agree"]),
-        total=int(rerun["of"]),
-        rerun=sum(how != "reference" for _, _, how in rerun["agree"]),
-        ended=sum(how == "status" for _, _, how in rerun["agree"]),
-        kernels=tuple(rerun["kernels"]),
-        without=tuple(name for name in rerun["kernels"] if name not in seen),
-        unexplained=len(rerun["not_comparable"]),
-        verified=numbers(items, Outcome.VERIFIED),
-        findings=numbers(items, Outcome.FINDING),
-        signed=signed,
-        is_changed=is_changed,
-        has_times=has_times,
-        not_run=not_run,
-    )
-
-
-def numbers(items: Sequence[Item], outcome: Outcome) -> tuple[int, ...]:
-    """Return the numbers of the items that have a point with an outcome."""
-    return tuple(item.number for item in items if any(point.outcome is outcome for point in item.points))
+def with_outcome(items: Sequence[Item], outcome: Outcome) -> tuple[str, ...]:
+    """Return the names of the items that have a point with an outcome."""
+    return tuple(item.name for item in items if any(point.outcome is outcome for point in item.points))

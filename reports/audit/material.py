@@ -1,10 +1,9 @@
-"""The input of a checklist: one set of records, the files beside them, and the worker's answer."""
+"""The input of a checklist: one set of records, the files beside them, and what was recomputed of them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ from typing import Any
 from cases.documents import encoded, parsed, plain
 from cases.record.reading import contents, leaves
 from cases.record.record import Record
+from reports.audit.items import Point
+from reports.audit.level import Recomputed
 from reports.audit.statistics import world_of
-from reports.record.bundle import VERDICT_NAME
 from reports.record.seal import MANIFEST
 
 COMMAND_NAME = "command.json"
@@ -28,30 +28,42 @@ Asked = tuple[int, str]
 """The number of a job, and the id of a case that it asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was recomputed: points by the names of the items that they belong to, and the level. problem: why nothing
+    was, "" if something was."""
+
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    level: Recomputed = field(default_factory=Recomputed)
+    problem: str = ""
+
+
 @dataclass(frozen=True)
 class Material:
     """One set of records. places: the files, folders and bundles that it was read from, empty for records from MLflow,
-    which source names. again: the worker's answer (runner/audit_worker.py), or None, and problem gives the reason."""
+    which source names."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()
-    again: dict[str, Any] | None = None
-    problem: str = ""
     source: str = ""
 
     @cached_property
     def worlds(self) -> dict[str, list[Record]]:
         """Records by world, in order of appearance."""
-        found: dict[str, list[Record]] = {}
-        for record in self.records:
-            found.setdefault(world_of(record), []).append(record)
-        return found
+        return self._by(world_of)
 
     @cached_property
     def by_case(self) -> dict[str, list[Record]]:
+        return self._by(lambda record: record.id)
+
+    @cached_property
+    def by_command(self) -> dict[str, list[Record]]:
+        return self._by(lambda record: record.request.command)
+
+    def _by(self, key: Any) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
         for record in self.records:
-            found.setdefault(record.id, []).append(record)
+            found.setdefault(key(record), []).append(record)
         return found
 
     @cached_property
@@ -65,8 +77,8 @@ class Material:
     @cached_property
     def environments(self) -> list[dict[str, Any]]:
         """Each environment once, in order of appearance."""
-        documents = (encoded(record.environment) for record in self.records)
-        return list({json.dumps(one, sort_keys=True): one for one in documents}.values())
+        by_object = {id(record.environment): record.environment for record in self.records}
+        return list({repr(one): encoded(one) for one in by_object.values()}.values())
 
     @cached_property
     def file_alone(self) -> Path | None:
@@ -95,12 +107,12 @@ class Material:
         without a record. A command that is not here came to all of its cases."""
         found = {}
         for folder, document in self.commands.items():
-            name = str(document.get("command", folder.name))
+            name = name_of(folder, document)
             if document.get("outcome") not in (None, COMPLETE):
-                found[name] = frozenset(_asked(document.get("cases_not_run")))
+                found[name] = frozenset(_not_run(document.get("cases_not_run")))
             elif folder in self.killed:
-                here = {(one.request.job, one.id) for one in self.records if one.request.command == name}
-                found[name] = frozenset(_listed(document.get("jobs"))) - here
+                here = {(one.request.job, one.id) for one in self.by_command.get(name, ())}
+                found[name] = frozenset(cases_of(document.get("jobs"))) - here
         return {name: cases for name, cases in found.items() if cases}
 
     @cached_property
@@ -121,26 +133,26 @@ class Material:
         return found
 
 
-def _asked(entries: object) -> Iterator[Asked]:
+def name_of(folder: Path, document: Mapping[str, Any]) -> str:
+    """Return a command's name, as its command.json has it."""
+    return str(document.get("command", folder.name))
+
+
+def _not_run(entries: object) -> Iterator[Asked]:
     """Yield the cases of a list as cases_not_run is."""
     for one in entries if isinstance(entries, list) else ():
         if isinstance(one, dict) and type(one.get("job")) is int and isinstance(one.get("case"), str):
             yield one["job"], one["case"]
 
 
-def _listed(jobs: object) -> Iterator[Asked]:
+def cases_of(jobs: object) -> Iterator[Asked]:
     """Yield the cases of the jobs of a command.json."""
     for job in jobs if isinstance(jobs, list) else ():
         if isinstance(job, dict) and type(job.get("number")) is int and isinstance(job.get("cases"), list):
             yield from ((job["number"], case) for case in job["cases"] if isinstance(case, str))
 
 
-def verdict_beside(place: Path) -> Path:
-    """Return the path of a replay's verdict, which exists if a place is a replay's folder or a file in it."""
-    return (place if place.is_dir() else place.parent) / VERDICT_NAME
-
-
-def values_at(environment: dict[str, Any], path: str) -> list[Any]:
+def values_at(environment: Mapping[str, Any], path: str) -> list[Any]:
     """Return all values at a dotted path, through lists, without empty ones: "gpus.model" gives that of every GPU."""
     return list(_walk(environment, path.split(".")))
 
@@ -154,16 +166,3 @@ def _walk(value: Any, names: Sequence[str]) -> Iterator[Any]:
             yield value
     elif isinstance(value, dict) and names[0] in value:
         yield from _walk(value[names[0]], names[1:])
-
-
-def why_missing(environment: dict[str, Any], path: str) -> str:
-    """Return the reason that the capture gives for a gap, "" if it gives none."""
-    reasons = environment.get("not_captured")
-    parts = path.split(".")
-    if isinstance(reasons, dict):
-        for name in (path, parts[-1], parts[0], "_".join(parts)):
-            if name in reasons:
-                return str(reasons[name])
-    if isinstance(environment.get("problem"), str):
-        return str(environment["problem"])
-    return ""

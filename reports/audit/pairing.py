@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cases.record.nccl_settings import said_settings
 from cases.record.record import Record
-from reports.audit.copied import copies
 from reports.audit.statistics import world_of
+from reports.audit.worlds import copies
 from reports.table.compare import device_text, setup_text
 
 

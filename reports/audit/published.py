@@ -19,7 +19,7 @@ from reports.accepted import unaccepted
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
 from reports.audit.level import RERUNS
-from reports.audit.worker import Rerun
+from reports.audit.worker import Rerun, Wanted
 from reports.record.bundle import LEVEL_NAME, write_file
 from reports.record.seal import digest_of, seal
 
@@ -43,11 +43,11 @@ def audit_published(root: Path, say: Callable[[str], None], signers: Path | None
         print("nothing is published")
         return 1 if changed else 2
     places = {name: root / publish.PLACE / name for name in published}
-    rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
+    wanted = Wanted(rerun=Rerun(RERUNS, secrets.randbelow(1_000_000), None))
 
     def audited(name: str) -> tuple[str, Audit]:
         told = partial(_tell, say, name)
-        return name, check(published[name], [places[name]], say=told, signers=signers, rerun=rerun)
+        return name, check(published[name], [places[name]], say=told, signers=signers, wanted=wanted)
 
     with ThreadPoolExecutor(2) as pool:  # the workers are processes: two cores do two machines in the time of one
         found = dict(pool.map(audited, published))
@@ -103,7 +103,7 @@ def _tell(say: Callable[[str], None], name: str, text: str) -> None:
 def _told(audit: Audit) -> list[str]:
     """Return a line for each point of a machine's checklist that is a finding, not comparable or not captured."""
     return [
-        f"  {item.number:2} {item.name}: {point.outcome}: {point.evidence}"
+        f"  {item.name}: {point.outcome}: {point.evidence}"
         for outcome in (Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED)
         for item in audit.items
         for point in item.points

@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -115,54 +115,31 @@ def verified(signature: str, text: str, signers: Path | None) -> Verified:
         return _of_list(path, text, key, contents(signers))
 
 
-def _of_list(signature: Path, text: str, key: str, data: bytes) -> Verified:
+def _of_list(signature: Path, text: str, key: str, signers: bytes) -> Verified:
     """Return whom a list of signers names for a signature that is right: a name before a pattern.
 
     A key can have several lines, one a namespace or a period. ssh-keygen names the principals of the first one only, so
-    it gets each line by itself, at its own place in the list.
+    it gets each line by itself, at its own place in the list; the whole list for the key of a certificate.
     """
-    patterns: list[Verified] = []
-    reasons: list[str] = []
     path = signature.with_name("signers")
-    for lines in _lines_with(_fields(signature.read_text(encoding="ascii"))[0], data):
-        path.write_bytes(lines)
-        arguments = "-s", str(signature), "-f", str(path)
+    arguments = "-s", str(signature), "-f", str(path)
+    known: list[Verified] = []
+    said: list[str] = []
+    public = base64.b64encode(_fields(signature.read_text(encoding="ascii"))[0])
+    lines = enumerate(signers.split(b"\n"))
+    for lone in [b"\n" * number + line + b"\n" for number, line in lines if public in line] or [signers]:
+        path.write_bytes(lone)
         found = _asked("find-principals", text, *arguments)
-        said = found.stderr
         names = found.stdout.splitlines() if found.returncode == 0 else []
+        says = found.stderr
         for name in (one for line in names for one in line.split(",") if not one.startswith("!")):
             done = _asked("verify", text, *arguments, "-I", name, "-n", NAMESPACE)
-            if done.returncode:
-                said = done.stderr
-                continue
-            one = Verified(State.KNOWN, name, key)
-            if not one.is_pattern:
-                return one
-            patterns.append(one)
-        reasons.append(_reason(said, path))
-    says = "; line ".join(dict.fromkeys(reason for reason in reasons if reason))
-    return patterns[0] if patterns else Verified(State.UNKNOWN, key=key, says=says)
-
-
-def _lines_with(key: bytes, data: bytes) -> Iterator[bytes]:
-    """Yield a list of signers for each of its lines with a key, or with the authority of a certificate; the whole list
-    if there is none: what a line means is ssh-keygen's to say. The lines before it are empty, and keep its number."""
-    is_certificate = b"-cert-v01@openssh.com" in key[:64]
-    is_none = True
-    for number, line in enumerate(data.split(b"\n")):
-        words = [_decoded(word) for word in line.split() if word.startswith(b"AAAA")]
-        if any(word == key or (is_certificate and len(word) > 16 and word in key) for word in words):
-            is_none = False
-            yield b"\n" * number + line + b"\n"
-    if is_none:
-        yield data
-
-
-def _decoded(word: bytes) -> bytes:
-    try:
-        return base64.b64decode(word)
-    except binascii.Error:
-        return b""
+            says = done.stderr if done.returncode else says
+            known += [] if done.returncode else [Verified(State.KNOWN, name, key)]
+        said.append(_reason(says, path))
+    if known:
+        return min(known, key=lambda one: one.is_pattern)
+    return Verified(State.UNKNOWN, key=key, says="; line ".join(dict.fromkeys(filter(None, said))))
 
 
 def key_of(signature: str) -> str:

@@ -1,6 +1,7 @@
-"""Runs runner/audit_worker.py in a process of its own: it composes configurations and makes inputs again.
+"""Runs runner/audit_worker.py in a process of its own: it composes configurations, makes inputs and runs cases again.
 
-Both need Hydra and torch, which reports may not import.
+All of that needs Hydra and torch, which reports may not import. The worker reads one line of JSON, what is wanted, then
+the lines of a bundle; it writes lines of JSON: {"progress": ..}, and last {"points": .., "level": ..}.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cases.documents import encoded
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record
+from reports.audit.items import Point
+from reports.audit.level import Recomputed
+from reports.audit.material import Answer, Material, name_of
+from reports.record.bundle import lines_of
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
@@ -28,11 +32,8 @@ CLOSING_S = 20.0
 """Time limit for the worker to end after SIGTERM: git may have to remove a worktree."""
 
 PATIENCE_S = 600.0
-"""Time limit of the worker. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a minute."""
-
-INPUTS_UP_TO_BYTES = 1 << 20
-"""Default maximum size of inputs to make again: 256 MiB on 8 ranks take half a minute a case."""
-
+"""Time limit of the worker, beside that of running again. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a
+minute."""
 
 RERUN_S = 20.0
 """By default, no case is run again that is not begun within this time, and no input made again after as long."""
@@ -51,33 +52,31 @@ class Rerun:
     at_commit: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again, and of those that
+    are compared with the reference: 256 MiB on 8 ranks take half a minute a case. code: folders whose files may be run
+    for records, beside those of the project and of the working folder."""
+
+    inputs_up_to_bytes: int = 1 << 20
+    code: Sequence[Path] = ()
+    rerun: Rerun = field(default_factory=Rerun)
+
+
 def ask(
-    records: Sequence[Record],
-    up_to_bytes: int = INPUTS_UP_TO_BYTES,
+    material: Material,
+    wanted: Wanted,
     say: Callable[[str], None] = lambda text: None,
     command: Sequence[str] = (),
     patience_s: float | None = None,
-    places: Sequence[Path] = (),
-    code: Sequence[Path] = (),
-    rerun: Rerun | None = None,
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the worker's answer and "", or None and the reason, which the caller must report.
-
-    command: what to run in place of the worker. places: where the records were read: files there are not run for them.
-    code: folders whose files may be run for records, beside those of the project and of the working folder. rerun: how
-    many cases to run again. patience_s: the worker's time limit; None: PATIENCE_S, and the time of running again.
-    """
-    rerun = rerun or Rerun()
+) -> Answer:
+    """Return what the worker recomputes of a set. command: what to run in place of the worker. patience_s: its time
+    limit; None: PATIENCE_S, and the time of running again."""
     if patience_s is None:
-        patience_s = PATIENCE_S + (_NO_LIMIT_S if rerun.patience_s is None else rerun.patience_s)
-    asked_for: dict[str, Any] = {"inputs_up_to_bytes": up_to_bytes, "folder": os.getcwd()}
-    asked_for |= {"places": [os.path.abspath(one) for one in places]}
-    asked_for |= {"code": [os.path.abspath(one.expanduser()) for one in code]}
-    asked_for |= {"rerun": asdict(rerun)}
-    asked_for["predictions"] = predictions_asked(records)
-    asked_for["prediction_reasons"] = [one.prediction.reason if one.prediction is not None else "" for one in records]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as asked, tempfile.TemporaryFile("w+") as complaints:
-        asked.writelines(question_of(records, asked_for))
+        patience_s = PATIENCE_S + (_NO_LIMIT_S if wanted.rerun.patience_s is None else wanted.rerun.patience_s)
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile("w+") as complaints:
+        asked.write(f"{json.dumps(_question(material, wanted))}\n".encode())
+        asked.write(lines_of(map(_untimed, material.records)))
         asked.seek(0)
         try:
             process = subprocess.Popen(
@@ -90,47 +89,43 @@ def ask(
                 start_new_session=True,  # a terminal's Ctrl-C comes once, from here
             )
         except OSError as error:
-            return None, f"the worker can't be started ({error.strerror or error})"
+            return Answer(problem=f"the worker can't be started ({error.strerror or error})")
         late = threading.Event()
         answer = _followed(process, say, patience_s, late)
         complaints.seek(0)
         said = complaints.read().strip().splitlines()
     if answer is None and late.is_set():
-        return None, f"the worker took longer than {patience_s:.0f} s"
+        return Answer(problem=f"the worker took longer than {patience_s:.0f} s")
     if answer is None:
-        return None, f"the worker gave no answer ({said[-1][:200] if said else f'exit code {process.returncode}'})"
-    return answer, ""
+        why = said[-1][:200] if said else f"exit code {process.returncode}"
+        return Answer(problem=f"the worker gave no answer ({why})")
+    return answer
 
 
-def question_of(records: Sequence[Record], asked_for: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a question: what is wanted, with the environments and requests that records share, then a
-    record a line, without its timing, with the places of its environment and request."""
-    places: dict[str, int] = {}
-    by_object: dict[int, int] = {}
-    for part in (part for record in records for part in (record.environment, record.request)):
-        if id(part) not in by_object:
-            by_object[id(part)] = places.setdefault(json.dumps(encoded(part), sort_keys=True), len(places))
-    yield json.dumps({**asked_for, "shared": list(places)}) + "\n"
-    nothing: dict[str, Any] = {"timing": None, "prediction": None}
-    nothing |= {"environment": RecordedEnvironment(), "request": RecordedRequest()}
-    for record in records:
-        parts = {"environment": by_object[id(record.environment)], "request": by_object[id(record.request)]}
-        yield json.dumps({**encoded(replace(record, **nothing)), **parts}) + "\n"
+def _question(material: Material, wanted: Wanted) -> dict[str, Any]:
+    """Return what is wanted as JSON, with absolute paths. not_run: the cases that each command with a command.json did
+    not come to."""
+    return {
+        "inputs_up_to_bytes": wanted.inputs_up_to_bytes,
+        "code": [os.path.abspath(one.expanduser()) for one in wanted.code],
+        "rerun": asdict(wanted.rerun),
+        "folder": os.getcwd(),
+        "places": [os.path.abspath(one) for one in material.places],
+        "not_run": {
+            name: sorted(material.not_run.get(name, ()))
+            for name in (name_of(folder, document) for folder, document in material.commands.items())
+        },
+    }
 
 
-def predictions_asked(records: Sequence[Record]) -> list[list[Any]]:
-    """Return [place among records, predicted time as JSON, the timing's footprint in bytes and its median in us] of
-    each record with a predicted time: the worker gets no timings."""
-    return [
-        [place, encoded(one.prediction.time), one.timing.footprint_bytes, one.timing.median_us]
-        for place, one in enumerate(records)
-        if one.prediction is not None and one.prediction.time is not None and one.timing is not None
-    ]
+def _untimed(record: Record) -> Record:
+    """A record without its timing, which only predictions are held to."""
+    return record if record.prediction is not None else replace(record, timing=None)
 
 
 def _followed(
     process: subprocess.Popen[str], say: Callable[[str], None], patience_s: float, late: threading.Event
-) -> dict[str, Any] | None:
+) -> Answer | None:
     """Report progress until the process ends; return its answer, None if it gave none."""
 
     def give_up() -> None:
@@ -148,8 +143,9 @@ def _followed(
                     document = json.loads(line)
                     if isinstance(document, dict) and "progress" in document:
                         say(str(document["progress"]))
-                    elif isinstance(document, dict) and "configurations" in document:
-                        answer = document
+                    elif isinstance(document, dict) and "points" in document:
+                        points = {name: tuple(map(Point.read, some)) for name, some in document["points"].items()}
+                        answer = Answer(points, Recomputed(**document["level"]))
     finally:
         timer.cancel()
         if process.poll() is None and sys.exc_info()[0]:

@@ -31,7 +31,7 @@ from reports.table.compare import (
     split,
 )
 
-WIDTH_IN, ROW_IN, TITLE_IN = 11.0, 3.7, 0.45
+WIDTH_IN, ROW_IN = 11.0, 3.7
 
 BAND = 0.18
 """How much of its colour a band has."""
@@ -97,19 +97,15 @@ def figure(sections: Sequence[Section]) -> Figure:
     judged = [rows(section) for section in sections]
     names = dict.fromkeys(name for some in judged for name in contestants([row for row in some if row.timings]))
     labels = [*names, *([LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
-    below_in = style.legend_height_in(labels, WIDTH_IN)
-    sheet = style.sheet(WIDTH_IN, TITLE_IN + ROW_IN * len(sections) + below_in)
-    shown: dict[str, Any] = {}
-    for number, (section, some) in enumerate(zip(sections, judged, strict=True)):
-        top_in = TITLE_IN + ROW_IN * number + 0.25
+
+    def row(sheet: Figure, number: int, top_in: float) -> dict[str, Any]:
         left = style.place(sheet, 0.7, top_in, 4.65, ROW_IN - 0.75)
         right = style.place(sheet, 6.2, top_in, 4.65, ROW_IN - 0.75)
-        left.set_title(section.heading, loc="left", fontsize=9)
-        shown |= draw(left, some, "median_us")
-        shown |= draw(right, some, "busbw_gbps", limit_gbps(section.records))
-    sheet.suptitle(_title(sections), fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
-    style.add_legend(sheet, {label: shown[label] for label in labels})
-    return sheet
+        left.set_title(sections[number].heading, loc="left", fontsize=9)
+        shown = draw(left, judged[number], "median_us")
+        return shown | draw(right, judged[number], "busbw_gbps", limit_gbps(sections[number].records))
+
+    return style.stacked(WIDTH_IN, ROW_IN, len(sections), row, _title(sections), labels)
 
 
 def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> Figure:

@@ -38,17 +38,14 @@ def figure(sections: Sequence[Section]) -> Figure:
     """All sections on one sheet: a row each, the legend below."""
     judged = [rows(section) for section in sections]
     labels = list(dict.fromkeys(name for some in judged for name in contestants([row for row in some if row.timings])))
-    below_in = style.legend_height_in(labels, WIDTH_IN)
-    sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(sections) + below_in)
-    shown: dict[str, Any] = {}
-    for number, (section, some) in enumerate(zip(sections, judged, strict=True)):
-        axes = style.place(sheet, 0.75, 0.45 + ROW_IN * number + 0.25, WIDTH_IN - 0.9, ROW_IN - 0.75)
-        axes.set_title(section.heading, loc="left", fontsize=9)
-        shown |= draw(axes, some)
+
+    def row(sheet: Figure, number: int, top_in: float) -> dict[str, Any]:
+        axes = style.place(sheet, 0.75, top_in, WIDTH_IN - 0.9, ROW_IN - 0.75)
+        axes.set_title(sections[number].heading, loc="left", fontsize=9)
+        return draw(axes, judged[number])
+
     title = "samples against the median of their algorithm and size"
-    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
-    style.add_legend(sheet, {label: shown[label] for label in labels})
-    return sheet
+    return style.stacked(WIDTH_IN, ROW_IN, len(sections), row, title, labels)
 
 
 def single(judged: Sequence[Row]) -> Figure:

@@ -21,19 +21,18 @@ WIDTH_IN, ROW_IN = 11.0, 3.3
 def figure(groups: Sequence[Group]) -> Figure:
     """All groups on one sheet: a row each, the legend below."""
     labels = list(dict.fromkeys(curve.label for group in groups for curve in group.curves))
-    below_in = style.legend_height_in(labels, WIDTH_IN)
-    sheet = style.sheet(WIDTH_IN, 0.45 + ROW_IN * len(groups) + below_in)
-    shown: dict[str, Any] = {}
-    for number, group in enumerate(groups):
-        for column, measure in enumerate(group.measures):
-            axes = style.place(sheet, 0.75 + 5.5 * column, 0.45 + ROW_IN * number + 0.25, 4.6, ROW_IN - 0.75)
-            shown |= draw(axes, group, measure)
+
+    def row(sheet: Figure, number: int, top_in: float) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for column, measure in enumerate(groups[number].measures):
+            axes = style.place(sheet, 0.75 + 5.5 * column, top_in, 4.6, ROW_IN - 0.75)
+            shown |= draw(axes, groups[number], measure)
             if not column:
-                axes.set_title(group.heading, loc="left", fontsize=9)
+                axes.set_title(groups[number].heading, loc="left", fontsize=9)
+        return shown
+
     title = "errors against the exact sum rounded once, over sizes"
-    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
-    style.add_legend(sheet, {name: shown[name] for name in labels if name in shown})
-    return sheet
+    return style.stacked(WIDTH_IN, ROW_IN, len(groups), row, title, labels)
 
 
 def single(group: Group, measure: Measure) -> Figure:

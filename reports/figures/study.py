@@ -14,30 +14,27 @@ from matplotlib.figure import Figure
 from reports.figures import style
 from reports.numerics.study import Measure, Series, measures_of
 
-COLUMN_IN, ROW_IN, TITLE_IN = 4.2, 2.9, 0.45
+COLUMN_IN, ROW_IN = 4.2, 2.9
 
 
 def figure(curves: Sequence[Series]) -> Figure:
     """A row for each op, reduction and data type, an axis for each measure that is there."""
-    kinds = dict.fromkeys(one.picture for one in curves)
+    kinds = list(dict.fromkeys(one.picture for one in curves))
     measures = measures_of(curves)
     labels = list(dict.fromkeys(f"{one.algorithm}, {one.accumulator}" for one in curves))
-    width_in = COLUMN_IN * len(measures)
-    sheet = style.sheet(width_in, TITLE_IN + ROW_IN * len(kinds) + style.legend_height_in(labels, width_in))
-    shown: dict[str, Any] = {}
-    for row, kind in enumerate(kinds):
-        own = [one for one in curves if one.picture == kind]
+
+    def row(sheet: Figure, number: int, top_in: float) -> dict[str, Any]:
+        own = [one for one in curves if one.picture == kinds[number]]
+        shown: dict[str, Any] = {}
         for column, measure in enumerate(measures):
-            axes = style.place(
-                sheet, COLUMN_IN * column + 0.65, TITLE_IN + ROW_IN * row + 0.25, COLUMN_IN - 0.8, ROW_IN - 0.75
-            )
+            axes = style.place(sheet, COLUMN_IN * column + 0.65, top_in, COLUMN_IN - 0.8, ROW_IN - 0.75)
             shown |= draw(axes, own, measure)
             if not column:
-                axes.set_title(", ".join(kind), loc="left", fontsize=9)
+                axes.set_title(", ".join(kinds[number]), loc="left", fontsize=9)
+        return shown
+
     title = "errors against the exact sum rounded once, over ranks"
-    sheet.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / sheet.get_size_inches()[1], va="top")
-    style.add_legend(sheet, {label: shown[label] for label in labels})
-    return sheet
+    return style.stacked(COLUMN_IN * len(measures), ROW_IN, len(kinds), row, title, labels)
 
 
 def single(curves: Sequence[Series], measure: Measure) -> Figure:

@@ -16,7 +16,7 @@ from reports.audit.differences import differences
 from reports.audit.items import listed
 from reports.history.changes import ALPHA, LEAST_WORLDS, Change, changes, family
 from reports.history.series import PACKAGES, DataStep, Place, Point, Series, Version, data_steps, series_of
-from reports.history.states import States, states_of
+from reports.history.states import States, are_clocked, states_of
 from reports.table.compare import accumulator, heading
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
@@ -62,7 +62,8 @@ class Told:
         if worlds < LEAST_WORLDS:
             return f"too few worlds ({worlds} of {LEAST_WORLDS})"
         found = counted(len(self.changes), "change") if self.changes else "no change found"
-        return f"{found}; {self.states.text}" if self.states is not None else found
+        unknown = "" if are_clocked(self.series.timed) else "; clocks not recorded: states of the machine are unknown"
+        return f"{found}; {self.states.text}" if self.states is not None else f"{found}{unknown}"
 
     @property
     def data_text(self) -> str:
@@ -92,44 +93,25 @@ class History:
         """The result in one line."""
         timed = [one for one in self.told if one.series.timed]
         few = sum(len(one.series.timed) < LEAST_WORLDS for one in timed)
+        simulated = sum(one.series.is_simulated for one in self.told)
+        compared = sum(one.is_compared for one in self.told)
         machines = len({one.series.machine for one in self.told})
-        worlds = len({point.world for one in self.told for point in one.series.points})
-        found = sum(bool(one.changes) for one in timed)
-        parts = [
-            f"{counted(len(self.told), 'case')} on {counted(machines, 'machine')}, {counted(worlds, 'world')}, "
-            f"{counted(len(self.versions), 'version')}"
+        worlds = len({point.world for point in self.points()})
+        states = sum(one.states is not None for one in timed)
+        changed = [
+            sum(map(bool, some)) for some in ((one.changes for one in timed), (o.data_changes for o in self.told))
         ]
-        if searched := len(timed) - few:
-            parts.append(f"times changed in {found:,} of {counted(searched, 'case')}")
-        if states := sum(one.states is not None for one in timed):
-            parts.append(f"two states of the machine in {counted(states, 'case')}")
-        if few:
-            parts.append(f"too few worlds for change points in {counted(few, 'case')} ({LEAST_WORLDS} are the minimum)")
-        if simulated := sum(one.series.is_simulated for one in self.told):
-            parts.append(f"{counted(simulated, 'case')} simulated, which have no times")
-        if compared := self._compared:
-            different = sum(bool(one.data_changes) for one in self.told)
-            parts.append(f"data changed in {different:,} of {counted(compared, 'case')}")
-        return "; ".join([*parts, *self._without_data])
-
-    @property
-    def _compared(self) -> int:
-        """The number of series of which some data could be compared."""
-        return sum(one.is_compared for one in self.told)
-
-    @property
-    def _without_data(self) -> list[str]:
-        """What is said of the other series."""
-        others = len(self.told) - self._compared
-        return [f"no data could be compared in {counted(others, 'case')}"] if others else []
-
-    @property
-    def without_changes(self) -> str:
-        """What is said where nothing changed: what was looked at, and what could not be."""
-        searched = sum(len(one.series.timed) >= LEAST_WORLDS for one in self.told)
-        times = f"no change of times in {counted(searched, 'case')}" if searched else "no times could be searched"
-        data = [f"no change of data in {counted(self._compared, 'case')}"] if self._compared else []
-        return "; ".join([times, *data, *self._without_data])
+        says = {
+            f"{counted(len(self.told), 'case')} on {counted(machines, 'machine')}, {counted(worlds, 'world')}, "
+            f"{counted(len(self.versions), 'version')}": True,
+            f"times changed in {changed[0]:,} of {counted(len(timed) - few, 'case')}": len(timed) > few,
+            f"two states of the machine in {counted(states, 'case')}": states,
+            f"too few worlds for change points in {counted(few, 'case')} ({LEAST_WORLDS} are the minimum)": few,
+            f"{counted(simulated, 'case')} simulated, which have no times": simulated,
+            f"data changed in {changed[1]:,} of {counted(compared, 'case')}": compared,
+            f"no data could be compared in {counted(len(self.told) - compared, 'case')}": len(self.told) - compared,
+        }
+        return "; ".join(text for text, is_so in says.items() if is_so)
 
     @cached_property
     def versions(self) -> dict[Version, int]:
@@ -159,22 +141,12 @@ class History:
 
     def change_sheets(self) -> list[Sheet]:
         """Return the tables of changes of times and of data, those that have a line."""
-        columns = (
-            "algorithm",
-            "size",
-            "ratio",
-            "95 % interval",
-            "p",
-            "before",
-            "after",
-            "what differs",
-            *_REST_OF_CASE,
-        )
-        times = [self._change_line(one, change) for one in self.told for change in one.changes]
-        data = [self._data_line(one, step) for one in self.told for step in one.data_changes]
-        of_data = ("algorithm", "size", "before", "after", "what changed", *_REST_OF_CASE)
-        sheets = [Sheet("changes of times", columns, (tuple(times),), _NUMERIC)] if times else []
-        return [*sheets, *([Sheet("changes of data", of_data, (tuple(data),), _NUMERIC)] if data else [])]
+        of_times = ("algorithm", "size", "ratio", "95 % interval", "p", "before", "after", "what differs")
+        of_data = ("algorithm", "size", "before", "after", "what changed")
+        times = tuple(self._change_line(one, change) for one in self.told for change in one.changes)
+        data = tuple(self._data_line(one, step) for one in self.told for step in one.data_changes)
+        sheets = (("changes of times", of_times, times), ("changes of data", of_data, data))
+        return [Sheet(name, (*own, *_REST_OF_CASE), (lines,), _NUMERIC) for name, own, lines in sheets if lines]
 
     def versions_sheet(self) -> Sheet:
         """Return the table of versions."""
@@ -211,6 +183,16 @@ class History:
 
     def document(self) -> dict[str, Any]:
         """The whole result as plain JSON values."""
+        versions = [
+            {
+                "version": number,
+                "commit": version.commit,
+                "change": version.change,
+                "libraries": dict(zip(PACKAGES, version.libraries, strict=True)),
+                "cuda_driver": version.driver,
+            }
+            for version, number in self.versions.items()
+        ]
         return {
             "kind": "history",
             "verdict": self.verdict,
@@ -219,12 +201,20 @@ class History:
             "least_worlds": LEAST_WORLDS,
             "tests": self.tests,
             "records": self.records,
-            "versions": [_version_document(one, number) for one, number in self.versions.items()],
+            "versions": versions,
             "series": [self._series_document(one) for one in self.told],
         }
 
     def _series_document(self, one: Told) -> dict[str, Any]:
         series = one.series
+        changes = [
+            {
+                **asdict(change),
+                "what_differs": differing(series, change),
+                "worlds": [series.timed[at].world for at in (change.first - 1, change.last)],
+            }
+            for change in one.changes
+        ]
         return {
             "machine": series.machine,
             "id": series.first.id,
@@ -234,14 +224,8 @@ class History:
             "times": one.times_text,
             "data": one.data_text,
             "points": [self._point_document(point) for point in series.points],
-            "changes": [
-                {**asdict(change), "what_differs": differing(series, change), "worlds": _ends(series, change)}
-                for change in one.changes
-            ],
-            "data_steps": [
-                {"before": step.before, "at": step.at, "data": str(step.data), "remark": step.remark}
-                for step in one.data
-            ],
+            "changes": changes,
+            "data_steps": [{**asdict(step), "data": str(step.data)} for step in one.data],
         }
 
     def _point_document(self, point: Point) -> dict[str, Any]:
@@ -253,15 +237,12 @@ class History:
             "library": point.records[0].library,
             "us": point.us,
             "data_digest": point.data_digest or None,
-            "sources": [_place_text(place) for place in point.places],
+            "sources": [f"{place.path}:{place.line}" if place.line else str(place.path) for place in point.places],
         }
 
     def _change_line(self, one: Told, change: Change) -> Line:
-        before, after = (one.series.timed[at] for at in (change.first - 1, change.last))
         cells = {
-            **case_cells(one.series),
-            "before": self.point_text(before),
-            "after": self.point_text(after),
+            **self._cells(one, one.series.timed[change.first - 1], one.series.timed[change.last]),
             "ratio": f"{change.ratio:.4f}",
             "95 % interval": f"{change.low:.4f} .. {change.high:.4f}",
             "p": f"{change.p:.2g}",
@@ -272,13 +253,11 @@ class History:
     def _data_line(self, one: Told, step: DataStep) -> Line:
         before, after = (one.series.points[at] for at in (step.before, step.at))
         digests = f"{before.data_digest or '-'} to {after.data_digest or '-'}"
-        cells = {
-            **case_cells(one.series),
-            "before": self.point_text(before),
-            "after": self.point_text(after),
-            "what changed": f"{step.remark or 'other bits'} ({digests})",
-        }
+        cells = {**self._cells(one, before, after), "what changed": f"{step.remark or 'other bits'} ({digests})"}
         return Line(cells, {"what changed": "text"}, _raw(one.series))
+
+    def _cells(self, one: Told, before: Point, after: Point) -> dict[str, str]:
+        return {**case_cells(one.series), "before": self.point_text(before), "after": self.point_text(after)}
 
     def point_text(self, point: Point) -> str:
         """Return when a world began, and its commit."""
@@ -367,24 +346,5 @@ def _timed_ends(series: Series) -> tuple[Version, Version]:
     return timed[0], timed[-1]
 
 
-def _ends(series: Series, change: Change) -> list[str]:
-    return [series.timed[at].world for at in (change.first - 1, change.last)]
-
-
 def _raw(series: Series) -> dict[str, float]:
     return {"size": float(series.first.case.size_bytes)}
-
-
-def _place_text(place: Place) -> str:
-    return f"{place.path}:{place.line}" if place.line else str(place.path)
-
-
-def _version_document(version: Version, number: int) -> dict[str, Any]:
-    libraries = dict(zip(PACKAGES, version.libraries, strict=True))
-    return {
-        "version": number,
-        "commit": version.commit,
-        "change": version.change,
-        "libraries": libraries,
-        "cuda_driver": version.driver,
-    }

@@ -48,7 +48,7 @@ def page(found: History, title: str = "", folder: Path | None = None, is_changed
 
 def _changes_part(found: History) -> Part:
     sheets = found.change_sheets()
-    blocks: list[Block] = [Table(sheet) for sheet in sheets] or [Notes((found.without_changes,))]
+    blocks: list[Block] = [Table(sheet) for sheet in sheets] or [Notes((found.verdict,))]
     return Part("changes", "Changes", (*blocks, Notes(found.captions)))
 
 

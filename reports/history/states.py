@@ -45,6 +45,11 @@ class States:
         return [time / (self.ratio if second else 1.0) for time, second in zip(times, self.is_second, strict=True)]
 
 
+def are_clocked(points: Sequence[Point]) -> bool:
+    """Whether the clocks of all worlds were recorded, without which a state of the machine looks like a change."""
+    return all(_clock_mhz(point) is not None for point in points)
+
+
 def states_of(points: Sequence[Point]) -> States | None:
     """Return the two states of timed worlds; None where clocks are in one group, or were not recorded of all."""
     clocks = [_clock_mhz(point) for point in points]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -79,6 +79,12 @@ class Table:
     titles: Mapping[str, str] = field(default_factory=dict)
     heading: bool = True
     files: Mapping[tuple[int, str], tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+def table_of(name: str, lines: Sequence[Line], titles: Mapping[str, str] | None = None) -> Table:
+    """Return a table without a heading: its columns are the cells of its first line, and those with figures numeric."""
+    numeric = frozenset(column for line in lines for column in line.raw)
+    return Table(Sheet(name, tuple(lines[0].cells), (tuple(lines),), numeric), titles=titles or {}, heading=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from cases.record.record import Record
-from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, table_of
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet, line_of
+from reports.table.sheet import line_of
 
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands of one request."""
@@ -79,13 +79,11 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
             "command line": shown,
         }
         lines.append(line_of(cells, styles={"command line": "code text"}))
-    columns = tuple(lines[0].cells)
     blocks: list[Block] = []
     if len(commands) > 1:
         text = f"{len(commands)} commands asked for the same: each ran it in worlds of its own."
         blocks.append(Notes((text,)))
-    blocks.append(Table(Sheet("commands", columns, (tuple(lines),), frozenset({"cases"})), heading=False))
-    return blocks + _configurations(commands[0])
+    return [*blocks, table_of("commands", lines), *_configurations(commands[0])]
 
 
 def _configurations(records: Sequence[Record]) -> list[Block]:
@@ -102,12 +100,11 @@ def _configurations(records: Sequence[Record]) -> list[Block]:
     if not shared:
         return [Notes(("No configuration was recorded.",))]
     if differing:
-        columns = ("job", *differing)
         lines = [
-            Line({"job": str(number + 1)} | {key: yaml_line(flat[key]) if key in flat else "-" for key in differing})
+            line_of({"job": number + 1} | {key: yaml_line(flat[key]) if key in flat else None for key in differing})
             for number, flat in flats.items()
         ]
-        table = Table(Sheet("jobs", columns, (tuple(lines),), frozenset({"job"})), heading=False)
+        table = table_of("jobs", lines)
         blocks.append(Heading("", f"{len(jobs)} jobs, which differ in", listed=False))
         if len(jobs) <= MOST_OPEN:
             blocks.append(table)

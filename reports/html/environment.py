@@ -9,10 +9,10 @@ from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
-from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted
 
 _VOLATILE = frozenset({"capture_s"})
@@ -78,17 +78,14 @@ def digests_part(
 ) -> Part:
     """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
     (from command_digests), and of code."""
+    column = "SHA-256 of its bundle"
     lines = [
-        Line(
-            {"command": name or "(no name)", "records": f"{count:,}", "SHA-256 of its bundle": digest},
-            {"SHA-256 of its bundle": "code"},
-        )
+        line_of({"command": name or "(no name)", "records": count, column: digest}, styles={column: "code"})
         for name, (count, digest) in commands.items()
     ]
-    columns = ("command", "records", "SHA-256 of its bundle")
     blocks: list[Block] = [
         Heading("digests-records", "Of the records", listed=False),
-        Table(Sheet("records", columns, (tuple(lines),), frozenset({"records"})), heading=False),
+        table_of("records", lines),
         Notes(
             (
                 "of the lines that symlab bundle would pack, before they are compressed: the same records "
@@ -102,12 +99,12 @@ def digests_part(
 def _folders(sealed: Mapping[str, str]) -> list[Block]:
     if not sealed:
         return []
-    columns = ("folder", "SHA-256 of its manifest")
-    lines = [Line({"folder": name, columns[1]: digest}, {columns[1]: "code"}) for name, digest in sealed.items()]
+    column = "SHA-256 of its manifest"
+    lines = [Line({"folder": name, column: digest}, {column: "code"}) for name, digest in sealed.items()]
     note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who did"
     return [
         Heading("digests-folders", "Of the folders", listed=False),
-        Table(Sheet("folders", columns, (tuple(lines),)), heading=False),
+        table_of("folders", lines),
         Notes((note,)),
     ]
 
@@ -130,8 +127,7 @@ def _code(records: Sequence[Record]) -> list[Block]:
         Line({"kernel": name, "of its": what, "SHA-256": digest.removeprefix("sha256:")}, {"SHA-256": "code"})
         for name, what, digest in sorted(found)
     ]
-    sheet = Sheet("code", ("kernel", "of its", "SHA-256"), (tuple(lines),))
-    return [Fold(f"Of the kernels' code: {len(lines)}", (Table(sheet, heading=False),))]
+    return [Fold(f"Of the kernels' code: {len(lines)}", (table_of("code", lines),))]
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
@@ -160,8 +156,7 @@ def _differences(first: Mapping[str, str], other: Mapping[str, str]) -> Block:
     if not keys:
         return Notes(("It differs from environment 1 only in values that are not shown.",))
     lines = [Line({"what": key, "environment 1": first.get(key, "-"), "here": other.get(key, "-")}) for key in keys]
-    sheet = Sheet("differences", ("what", "environment 1", "here"), (tuple(lines),))
-    return Table(sheet, heading=False)
+    return table_of("differences", lines)
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cases.record.record import FabricInfo, KernelInfo, Record
-from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
 from reports.html.commands import yaml_line
 from reports.table.compare import device_text
-from reports.table.sheet import Line, Sheet, line_of
+from reports.table.sheet import Sheet, line_of
 from reports.table.text import counted, size_text
 
 SHORT = 12
@@ -71,12 +71,12 @@ def _libraries(records: Sequence[Record]) -> list[Block]:
     if not found:
         return []
     lines = [
-        Line({"library": library, "ran": ", ".join(names), "cases": f"{sum(names.values()):,}"})
+        line_of({"library": library, "ran": ", ".join(names), "cases": sum(names.values())})
         for library, names in sorted(found.items())
     ]
     return [
         Heading("libraries", "Libraries", listed=False),
-        Table(Sheet("libraries", ("library", "ran", "cases"), (tuple(lines),), frozenset({"cases"})), heading=False),
+        table_of("libraries", lines),
     ]
 
 

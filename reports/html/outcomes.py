@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from cases.record.record import Record, Status
 from reports.html import races
-from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
 from reports.html.pictures import DASHES, Album
 from reports.numerics import accuracy, study
 from reports.table import table
 from reports.table.compare import device_text, heading, is_simulated, split
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, line_of
 from reports.table.text import counted, reason_of, size_text
 
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
@@ -114,11 +114,11 @@ def refusals_part(records: Sequence[Record]) -> Part:
     refused = [record for record in records if record.status is Status.REFUSED]
     if refused:
         title = f"Refused: {counted(len(refused), 'case')}"
-        blocks += [Heading("refused", title), Table(_refusals(refused), heading=False)]
+        blocks += [Heading("refused", title), table_of("refusals", _refusals(refused))]
     bad = [record for record in records if record.status is Status.WRONG or record.status in _BROKEN]
     if bad:
         title = f"Wrong or failed: {counted(len(bad), 'case')}"
-        blocks += [Heading("failed", title), Table(_failures(bad), heading=False)]
+        blocks += [Heading("failed", title), table_of("failures", _failures(bad))]
     if not blocks:
         blocks.append(Notes(("Nothing was refused, and nothing failed.",)))
     return Part("reasons", "Refusals and failures", tuple(blocks))
@@ -154,7 +154,7 @@ def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: s
     return Part(anchor, title, (Notes(tuple(lines)), *blocks))
 
 
-def _refusals(records: Sequence[Record]) -> Sheet:
+def _refusals(records: Sequence[Record]) -> list[Line]:
     """Return a line for each reason, with who was refused. Reasons that differ only in the name and the size are
     one."""
     found: dict[str, list[Record]] = {}
@@ -165,9 +165,9 @@ def _refusals(records: Sequence[Record]) -> Sheet:
     lines = []
     for reason, own in found.items():
         who = ", ".join(dict.fromkeys(record.case.name for record in own))
-        cells = {"who": who, "sizes": _sizes(own), "cases": f"{len(own):,}", "reason": reason}
-        lines.append(Line(cells, {"who": "text", "reason": "text", "sizes": "text"}, {"cases": len(own)}))
-    return Sheet("refusals", ("who", "cases", "sizes", "reason"), (tuple(lines),), frozenset({"cases"}))
+        values = {"who": who, "cases": len(own), "sizes": _sizes(own), "reason": reason}
+        lines.append(line_of(values, styles=dict.fromkeys(("who", "reason", "sizes"), "text")))
+    return lines
 
 
 def _sizes(records: Sequence[Record]) -> str:
@@ -178,7 +178,7 @@ def _sizes(records: Sequence[Record]) -> str:
     return f"{len(sizes)} sizes, {size_text(sizes[0])} to {size_text(sizes[-1])}"
 
 
-def _failures(records: Sequence[Record]) -> Sheet:
+def _failures(records: Sequence[Record]) -> list[Line]:
     """Return a line for each reason of each algorithm in each job, with sizes and number of cases."""
     found: dict[tuple[str, str, str, str], list[Record]] = {}
     for record in records:
@@ -186,7 +186,7 @@ def _failures(records: Sequence[Record]) -> Sheet:
         found.setdefault(key, []).append(record)
     lines = []
     for (status, algorithm, job, reason), own in found.items():
-        cells = {"status": status, "algorithm": algorithm, "sizes": _sizes(own), "cases": str(len(own))}
-        lines.append(Line(cells | {"job": job, "reason": reason}, {"status": "bold red", "reason": "text"}))
-    columns = ("status", "algorithm", "sizes", "cases", "job", "reason")
-    return Sheet("failures", columns, (tuple(lines),), frozenset({"cases"}))
+        values = {"status": status, "algorithm": algorithm, "sizes": _sizes(own), "cases": len(own)}
+        styles = {"status": "bold red", "reason": "text"}
+        lines.append(line_of(values | {"job": job, "reason": reason}, styles=styles))
+    return lines

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from cases.finding import SEVERITIES, Access, Finding, summary_of
 from cases.record.record import Record, Status
-from reports.html.blocks import Block, Notes, Part, Table
+from reports.html.blocks import Block, Notes, Part, table_of
 from reports.table import races
 from reports.table.compare import heading
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, line_of
 from reports.table.text import counted
 
-_COLUMNS = ("severity", "kernel", "missing", "first access", "second access", "pairs", "cases", "assumption", "job")
 _STYLES = {"race": "bold red", "proxy": "bold red", "formal": "yellow", "advisory": "yellow"}
 
 
@@ -37,7 +36,7 @@ def part(records: Sequence[Record]) -> Part | None:
     blocks: list[Block] = [Notes(tuple(notes))]
     lines = _lines(records)
     if lines:
-        blocks.append(Table(Sheet("findings", _COLUMNS, (tuple(lines),), frozenset({"pairs", "cases"})), heading=False))
+        blocks.append(table_of("findings", lines))
     return Part("races", "Races", tuple(blocks))
 
 
@@ -57,13 +56,13 @@ def _lines(records: Sequence[Record]) -> list[Line]:
             "missing": finding.missing,
             "first access": _access(finding.first),
             "second access": _access(finding.second),
-            "pairs": f"{pairs:,}",
-            "cases": f"{len(cases):,}",
-            "assumption": finding.assumption or "-",
+            "pairs": pairs,
+            "cases": len(cases),
+            "assumption": finding.assumption or None,
             "job": heading(record),
         }
         styles = {"severity": _STYLES[finding.severity]} | dict.fromkeys(("first access", "second access"), "text")
-        lines.append(Line(cells, styles, {"pairs": pairs, "cases": len(cases)}))
+        lines.append(line_of(cells, styles=styles))
     return lines
 
 

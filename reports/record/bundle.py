@@ -125,6 +125,13 @@ def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
     return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
 
 
+def of_lines(lines: Iterable[str], where: str) -> list[Record]:
+    """Return the records of the lines that lines_of gives. where: what to name in a ValueError."""
+    find, left = shared.of_lines(dict(enumerate(lines, start=1)), where)
+    known = Known()
+    return [from_json(line, f"{where}, line {number}", find, known) for number, line in left.items()]
+
+
 def signed_in(path: Path | str) -> list[Signed]:
     """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
     found = []
@@ -170,7 +177,7 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
 def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
     """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
     of the time."""
-    data = _lines(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
+    data = lines_of(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
@@ -225,10 +232,11 @@ def line_of(record: Record) -> str:
 
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
-    return f"sha256:{hashlib.sha256(_lines(records)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(lines_of(records)).hexdigest()}"
 
 
-def _lines(records: Iterable[Record]) -> bytes:
+def lines_of(records: Iterable[Record]) -> bytes:
+    """Return the lines of a bundle: what records refer to, then the records, each once."""
     references = References()
     found = {_COMPACT(record.document(references)): record for record in records}
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]

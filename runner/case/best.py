@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from kernels.tuned.table import FOLDER, Choice, Table, how_to_make, place_for, r
 from runner.request.chooser import BEST
 from runner.request.sizes import AUTO
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricRequest
+from runner.world.fabrics import FabricRequest, look
 
 SIMULATED = "simulated"
 """The type of simulated GPUs without fabric.gpu."""
@@ -122,12 +121,5 @@ def _table(tuned: str, gpu: str, fabric: FabricRequest, op: str, ranks: int, fol
 
 
 def gpu_name() -> str:
-    """Return the name of the first GPU that the CUDA driver shows; "" if it shows none."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return ""
-    name = ctypes.create_string_buffer(256)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetName(name, 256, 0) != 0:
-        return ""
-    return name.value.decode("utf-8", "replace")
+    """Return the name of the first GPU that the CUDA driver names; "" if it names none."""
+    return next(iter(look().devices), "")

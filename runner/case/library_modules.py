@@ -1,5 +1,9 @@
 """Brings a library's module onto the ranks: compiled once on each host, then loaded by every rank.
 
+python -m runner.case.library_modules MODULE compiles one, in a process of its own. Its last line of standard output is
+JSON: what the module was compiled with. It ends, with all that it has started, when its standard input does, because
+the process that waits for it is gone then. Start it in a session of its own.
+
 The compiler runs in a process of its own, which has a limit of time and is ended with all that it has started when the
 limit has passed, or when the rank that waits for it ends. What goes wrong is a reason in one line, the same on all
 ranks, and no failure: the case is refused.
@@ -7,6 +11,7 @@ ranks, and no failure: the case is refused.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -14,12 +19,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from kernels import sglang
-from kernels.flashinfer import VLLM_MODULE
+from kernels.flashinfer import TRTLLM_MODULE, VLLM_MODULE
 from kernels.sources import ROOT
 from memory.fabric import Fabric
 
@@ -88,9 +94,7 @@ def load(module: str) -> Any:
 @cache
 def compiled(module: str, limit_s: float) -> Brought:
     """Compile a module in another process, once a process. What goes wrong is the problem."""
-    library = "sglang" if module in sglang.MODULES.values() else "flashinfer"
-    command = [sys.executable, "-m", f"runner.case.{library}_build", module]
-    return run_builder(command, module, limit_s)
+    return run_builder([sys.executable, "-m", "runner.case.library_modules", module], module, limit_s)
 
 
 def run_builder(command: list[str], module: str, limit_s: float) -> Brought:
@@ -143,3 +147,41 @@ def first_error(text: str) -> str:
     # A command line that is echoed may have the word in it, too; a message is short.
     found = next((line for line in named if len(line) < 500), lines[-1] if lines else "no message")
     return found[:300]
+
+
+def main(module: str) -> int:
+    """Compile a module, and print what it was compiled with. Raises what the library raises."""
+    threading.Thread(target=end_with_input, daemon=True).start()
+    if module in sglang.MODULES.values():
+        from runner.case import sglang_build
+
+        made = sglang_build.build(module)
+    else:
+        made = _flashinfer(module)
+    print(json.dumps({"compiled_with": made}), flush=True)
+    return 0
+
+
+def _flashinfer(module: str) -> str:
+    """Compile and load a module of flashinfer's; what records say beside its version: "PyTorch 2.11.0, nvcc 13.0"."""
+    from flashinfer.jit import comm
+
+    spec = {VLLM_MODULE: comm.gen_vllm_comm_module, TRTLLM_MODULE: comm.gen_trtllm_comm_module}[module]()
+    spec.build_and_load()
+    version = importlib.metadata.version("torch").partition("+")[0]
+    if spec.is_aot:
+        return f"PyTorch {version}, module brought compiled"
+    from flashinfer.jit.cpp_ext import get_cuda_version
+
+    return f"PyTorch {version}, nvcc {get_cuda_version()}"
+
+
+def end_with_input() -> None:
+    """End this process's session when its standard input ends. Never returns."""
+    while os.read(sys.stdin.fileno(), 4096):  # sys.stdin's own buffer has a lock that an exit would want
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,26 +1,22 @@
-"""python -m runner.case.sglang_build MODULE: compiles SGLang's kernels with our C functions around them (sglang.cu).
+"""Compiles SGLang's kernels with our C functions around them (sglang.cu).
 
 The compiled library lies in the user's cache under a digest of all that it is made of: sources, headers, compiler and
-architecture. The last line of standard output is JSON, as flashinfer_build's, and the process ends like that one.
+architecture.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import re
 import subprocess
-import sys
-import threading
 from functools import cache
 from pathlib import Path
 
 from kernels import sglang, toolkit
 from kernels.sglang import MODULES, PUSH
 from memory.private_folder import exposure, is_ours, make_private
-from runner.case.flashinfer_build import end_with_input
 
 SOURCE = Path(__file__).with_name("sglang.cu")
 
@@ -30,9 +26,8 @@ FLAGS = ("-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC",
 """SGLang's own, and those of a shared library."""
 
 
-def main(module: str) -> int:
-    """Compile a module unless it is in the cache, and print what it was compiled with. Raises CalledProcessError."""
-    threading.Thread(target=end_with_input, daemon=True).start()
+def build(module: str) -> str:
+    """Compile a module unless it is in the cache, and return what it was compiled with. Raises CalledProcessError."""
     made = place_of(module)
     if not made.is_file():
         make_private(made.parent)
@@ -43,8 +38,7 @@ def main(module: str) -> int:
             beside.replace(made)
         finally:
             beside.unlink(missing_ok=True)
-    print(json.dumps({"compiled_with": f"nvcc {_release()}"}), flush=True)
-    return 0
+    return f"nvcc {_release()}"
 
 
 def load(module: str) -> ctypes.CDLL:
@@ -106,7 +100,3 @@ def _capability() -> tuple[int, int]:
     import torch
 
     return torch.cuda.get_device_capability()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -50,16 +50,12 @@ def sources(
         if not is_known(name) and not recorded_place(members[0]):
             found["gone"].append(name)
             continue
-        if members[0].case.op == CUSTOM:
-            outcome, what = _custom(members, folder, code)
-            found[outcome].append([name, what] if what else name)
-            continue
-        outcome, what = _collective(name, members, cache_dir, say, folder, code)
+        outcome, what = _compared(name, members, cache_dir, say, folder, code)
         found[outcome].append([name, what] if what else name)
     return found
 
 
-def _collective(
+def _compared(
     name: str,
     records: Sequence[Record],
     cache_dir: Path,
@@ -67,14 +63,17 @@ def _collective(
     folder: Path | None,
     code: AllowedCode,
 ) -> tuple[str, str]:
-    """How a kernel of the catalogue, or a brought one, compares with today's, and the reason where it can't be."""
+    """How a kernel, or the files of a custom job, compare with today's, and the reason where they can't be."""
     from kernels.compile import source_digest
-    from runner.case.bringing import is_other_code, recorded_place, recorded_spec, refuse_recorded
+    from runner.case.bringing import is_other_code, recorded_digest_here, recorded_place, recorded_spec, refuse_recorded
 
     first = records[0]
     kernels = [one.kernel for one in records if one.kernel is not None]
     try:
         refuse_recorded(first, folder, code)
+        if first.case.op == CUSTOM:
+            is_same = {one.source_digest for one in kernels} == {recorded_digest_here(first, folder)}
+            return ("same" if is_same else "changed"), ""
         if recorded_place(first) and not code.changed and is_other_code(first, first.case.algorithm, folder):
             return "changed", ""
         spec = recorded_spec(first, folder)
@@ -90,19 +89,6 @@ def _collective(
     except (RuntimeError, *MALFORMED) as error:
         return "not_comparable", first_line(error)
     return ("same_code" if is_same else "changed"), ""
-
-
-def _custom(records: Sequence[Record], folder: Path | None, code: AllowedCode) -> tuple[str, str]:
-    """How the files of a custom job compare with today's, and the reason where they can't be compared."""
-    from runner.case.bringing import recorded_digest_here, refuse_recorded
-
-    try:
-        refuse_recorded(records[0], folder, code)
-        here = recorded_digest_here(records[0], folder)
-    except MALFORMED as error:
-        return "not_comparable", first_line(error)
-    is_same = {one.kernel.source_digest for one in records if one.kernel is not None} == {here}
-    return ("same" if is_same else "changed"), ""
 
 
 def _have_todays_code(spec: KernelSpec, records: Iterable[Record], cache_dir: Path) -> bool:

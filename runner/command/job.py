@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from runner.case.library_modules import Brought
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
-    from runner.timing.measure import TimedResult
+    from runner.timing.combine import TimedResult
     from runner.world.preload import Preloaded
 
 _LAUNCHED_AGAIN = (

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
     from runner.custom.program import CompiledCustom
+    from runner.timing.combine import TimedResult
     from runner.timing.custom import CustomContestant
-    from runner.timing.measure import TimedResult
 
 PATIENCE_S = 10.0
 """How long a kernel waits for another rank at most, before it reports that; less where the deadline is short."""
@@ -184,7 +184,8 @@ def _timed(
     custom: CustomJob | None = None,
 ) -> tuple[list[TimedResult], LinkLimit | None]:
     """Time together. The deadline: deadline_s and SLOWER times what the samples should take."""
-    from runner.timing.measure import MeasurePlan, combine, expected_s, measure
+    from runner.timing.combine import combine
+    from runner.timing.measure import MeasurePlan, expected_s, measure
 
     plan = MeasurePlan(
         tuple(contestants),

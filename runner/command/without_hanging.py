@@ -20,7 +20,7 @@ from runner.world.world import WorldFailure
 
 if TYPE_CHECKING:
     from runner.case.contestant import Contestant
-    from runner.timing.measure import TimedResult
+    from runner.timing.combine import TimedResult
 
 HANGS = (Status.TIMEOUT, Status.DEADLOCK)
 

@@ -71,17 +71,21 @@ class CustomKernel:
     asked: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The PTX; "" of a function."""
+        return self.ptx.content.decode("utf-8") if self.ptx is not None else ""
+
     def compiled(self, spec: CustomSpec, world_size: int, arch: str) -> CompiledCustom:
         """Return what runs on an architecture. ValueError for a function that can't be compiled, for what the arguments
         don't fit, and for PTX of another architecture; RuntimeError if there is no compiler."""
         if self.ptx is not None:
             assert spec.launch is not None
-            text = self.ptx.content.decode("utf-8")
-            entry = entry_of(text, self.entry)
+            entry = entry_of(self.text, self.entry)
             if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
                 raise ValueError(f"{self.place}: {unfit}")
             digest = _sha256(self.ptx.content)
-            found = Executable(_record_name(spec), self.entry, arch, text, digest, assumptions=self.assumptions)
+            found = Executable(_record_name(spec), self.entry, arch, self.text, digest, assumptions=self.assumptions)
             return CompiledCustom(found, spec.launch)
         from kernels.compile import with_relative_paths
 
@@ -105,7 +109,7 @@ class CustomKernel:
             named = [one.kind for one in spec.arguments if one.kind in FUNCTION_KINDS]
             if named:
                 return f"PTX takes no {named[0]}, that is for functions of CuTe DSL; it takes addresses and numbers"
-            return refuses_entry(spec, entry_of(self.ptx.content.decode("utf-8"), self.entry))
+            return refuses_entry(spec, entry_of(self.text, self.entry))
         assert self.function is not None
         try:
             self._call(spec, world_size)
@@ -152,7 +156,7 @@ class CustomJob:
         if unfit := refuses_world_size(self.case, traits) or refuses_unmapped(name, traits):
             return unfit
         if self.kernel.ptx is not None:
-            target = entry_of(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).target
+            target = entry_of(self.kernel.text, self.kernel.entry).target
             if reason := refuses_target(target, traits.arch):
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
         if unfit := self._refuses_shared_bytes(name, traits):
@@ -170,7 +174,7 @@ class CustomJob:
             assert self.spec.launch is not None
             asked = self.spec.launch.shared_bytes
             try:
-                static = parse_kernel(self.kernel.ptx.content.decode("utf-8"), self.kernel.entry).dynamic_offset_bytes
+                static = parse_kernel(self.kernel.text, self.kernel.entry).dynamic_offset_bytes
             except ValueError:  # said where it runs
                 static = 0
         unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes)
@@ -201,7 +205,7 @@ def custom_job(
             "check=false"
         )
     buffers = _buffers(section.get("buffers"), folder)
-    try:
+    with _naming("custom"):
         launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
         assumptions = asked.pop("assumptions", ())
         kernel = replace(kernel, asked=asked, assumptions=assumptions)
@@ -215,15 +219,11 @@ def custom_job(
         )
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
-        check_memory(spec, kernel.ptx.content.decode("utf-8") if kernel.ptx is not None else "")
+        check_memory(spec, kernel.text)
         with _naming("custom.buffers"):
             inputs = inputs_of(spec, world_size, seed)
         with _naming("custom.reference"):
             expected = expected_of(spec, inputs) if spec.reference is not None else None
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} (custom)") from error
     sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
@@ -232,9 +232,11 @@ def custom_job(
 
 @contextmanager
 def _naming(key: str) -> Iterator[None]:
-    """Within, a ValueError becomes a RequestError that names a key."""
+    """Within, a ValueError becomes a RequestError that names a key; a RequestError names its own."""
     try:
         yield
+    except RequestError:
+        raise
     except ValueError as error:
         raise RequestError(f"{error} ({key})") from error
 
@@ -332,12 +334,10 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         raise RequestError(f"{text!r} names no function ({key}), give file.py:NAME or package.module:NAME")
     where, _, name = text.rpartition(":")
     path = Path(where).expanduser()
-    try:
+    with _naming(key):
         if where.endswith(".py") or "/" in where:
             return function_at(f"{path}:{name}", start_of(path, folder))
         return function_at(text)
-    except ValueError as error:
-        raise RequestError(f"{error} ({key})") from error
 
 
 def _decorator_kind(value: object) -> str:
@@ -376,10 +376,8 @@ def _buffer(name: str, values: object, folder: Path | None) -> BufferSpec:
     if not isinstance(symmetric, bool):
         raise RequestError(f"symmetric is {symmetric!r} ({key}.symmetric), give true or false")
     fill = _fill(values.get("fill", "poison"), f"{key}.fill", folder)
-    try:
+    with _naming(key):
         return BufferSpec(name, str(values.get("dtype", "float32")), _lengths(shape), symmetric, fill)
-    except ValueError as error:
-        raise RequestError(f"{error} ({key})") from error
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
@@ -435,11 +433,9 @@ def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, 
     shape: dict[str, Any] = {
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
-    try:
+    with _naming("custom.launch"):
         assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
         launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
-    except ValueError as error:
-        raise RequestError(f"{error} (custom.launch)") from error
     return (None, shape | assumptions) if is_function else (launch, assumptions)
 
 

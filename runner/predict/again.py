@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cases.documents import decoded
 from cases.record.prediction import PredictedTime
 from cases.record.record import Record
 from kernels.catalogue import find, is_known
@@ -49,18 +48,14 @@ class _Asked:
     measured_us: float
 
 
-def predictions(
-    records: Sequence[Record], asked: Sequence[Sequence[Any]], cache_dir: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
+def predictions(records: Sequence[Record], cache_dir: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """What comes of predicting again: {"weighed": number of predictions, "simulated": number of those whose work was
-    simulated again, too, "different": [[case id, what], ..], "not_comparable": [[case id, why], ..]}.
-
-    asked: [place in records, the predicted time as JSON, the timing's footprint in bytes, its median in us] of each.
-    """
+    simulated again, too, "different": [[case id, what], ..], "not_comparable": [[case id, why], ..]}."""
     found: dict[str, Any] = {"weighed": 0, "simulated": 0, "different": [], "not_comparable": []}
     given = [
-        _Asked(records[place], decoded(PredictedTime, told, "prediction.time"), float(footprint), float(measured))
-        for place, told, footprint, measured in asked
+        _Asked(one, one.prediction.time, float(one.timing.footprint_bytes), one.timing.median_us)
+        for one in records
+        if one.prediction is not None and one.prediction.time is not None and one.timing is not None
     ]
     weighable: list[_Asked] = []
     others: list[_Asked] = []
@@ -139,7 +134,7 @@ def _weighed_otherwise(one: _Asked, score: Stored, known: Known) -> Iterator[str
         if told_us is None or not _same(told_us, value):
             yield f"{name} is {'missing' if told_us is None else f'{told_us:g}'}, weighed again {value:g}"
     for kind in sorted({*one.told.path_us, *again.path_us}):
-        here, there = again.path_us.get(kind, 0.0), one.told.path_us.get(kind, 0.0)
+        here, there = again.path_us.get(kind, math.nan), one.told.path_us.get(kind, math.nan)
         if not _same(here, there):
             yield f"{kind} on the path is {there:g} us, weighed again {here:g}"
     if (one.told.regime, one.told.remarks) != (again.regime, again.remarks):

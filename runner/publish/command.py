@@ -165,7 +165,7 @@ def _would_change(folder: Path, root: Path) -> bool:
 
 def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
     """Return the plan of a request, grown from the one that is there. RequestError if it contradicts that."""
-    commits = tuple(_commit(name, seams.root) for name in options.commits)
+    commits = tuple(_commit(name, seams.root) for name in options.commits or ())
     if len(set(commits)) == 1:
         raise RequestError(f"both commits are {commits[0][:SHORT]} (--commits), give two")
     if earlier is None:

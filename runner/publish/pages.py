@@ -20,7 +20,7 @@ from reports import publish as machines
 from reports.audit.checklist import check
 from reports.audit.command import Progress
 from reports.audit.items import Outcome
-from reports.audit.worker import Rerun
+from reports.audit.worker import Rerun, Wanted
 from reports.figures import picture
 from reports.record.bundle import LEVEL_NAME, SUFFIX, merged, unpacked, write_file
 from reports.table.compare import device_text, is_simulated
@@ -91,7 +91,7 @@ def is_timed(records: Sequence[Record]) -> bool:
 
 
 def write_pages(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> None:
-    """Write page and table of each set that has a world, and of two sets the page above them."""
+    """Write page and table of each set that has a world."""
     for side in plan.sides:
         mine = [one for one in stored if one.world.side == side]
         if mine:
@@ -99,8 +99,6 @@ def write_pages(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> None
             records = merged(record for one in mine for record in one.records)
             _replace(place / PAGE, _page(plan, folder, side, mine))
             _replace(place / TABLE, machines.machine_table(place.absolute().name, records))
-    if len(plan.sides) > 1:
-        _replace(folder / PAGE, _page_of_two(plan, folder))
 
 
 def write_figure(place: Path, records: Sequence[Record]) -> None:
@@ -134,13 +132,13 @@ def write_level(place: Path, records: Sequence[Record], rerun: Rerun, say: Calla
     if path.is_file():
         return True
     progress = Progress()
-    audit = check(records, [place], say=progress, rerun=rerun)
+    audit = check(records, [place], say=progress, wanted=Wanted(rerun=rerun))
     progress.end()
     say(f"audit: {audit.verdict}")
     if audit.level.findings:
         for item in audit.items:
             for point in (one for one in item.points if one.outcome is Outcome.FINDING):
-                say(f"FINDING: {item.number} {item.name}: {point.evidence}")
+                say(f"FINDING: {item.name}: {point.evidence}")
         say(f"{path.name} is not written: there are findings")
         return False
     write_file(path, f"{json.dumps(audit.level.document(), indent=2)}\n".encode())
@@ -238,24 +236,6 @@ def _missing(plan: Plan, folder: Path, side: str) -> list[str]:
     names = {one.name for one in left}
     lines += [f"- {one.world} failed at {one.at}: {_plain(one.why)}" for one in plan.failures if one.world in names]
     return lines
-
-
-def _page_of_two(plan: Plan, folder: Path) -> str:
-    name = folder.absolute().name
-    lines = [
-        HEAD,
-        "",
-        f"# {name}",
-        "",
-        "Worlds of two commits in pairs, in random order, each commit's in a set of its own:",
-        "",
-    ]
-    for side, commit in zip(plan.sides, plan.commits, strict=True):
-        done = sum(one.side == side for one in plan.done(folder))
-        lines.append(f"- `{side}`: commit {commit}, {done} of {counted(len(plan.experiments) * plan.worlds, 'world')}")
-    lines += ["", "## By which command", "", f"    {plan_command(plan, name)}", "", "## To compare them", ""]
-    lines += [f"    symlab audit {shlex.quote(name)}/{plan.sides[0]} {shlex.quote(name)}/{plan.sides[1]}"]
-    return "\n".join(lines) + "\n"
 
 
 def _commit_text(record: Record) -> str:

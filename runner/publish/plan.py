@@ -7,14 +7,13 @@ So a call that was killed at any time, and a copy of the folder on another machi
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cases.documents import parsed
+from cases.documents import decoded, encoded, parsed
 from reports.audit.order import pairs
 from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
 from runner.request_error import RequestError
@@ -72,10 +71,10 @@ class Plan:
     worlds: int = LEAST_WORLDS
     commits: tuple[str, ...] = ()
     commit: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)
-    asked: Mapping[str, str] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     seed: int | None = None
 
     @property
@@ -138,21 +137,7 @@ class Plan:
 
     def write(self, folder: Path) -> None:
         """Write the file, whole or not at all. ValueError naming it if that can't be done."""
-        document = {
-            "symlab_publish": FORM,
-            "experiments": list(self.experiments),
-            "overrides": list(self.overrides),
-            "multirun": self.multirun,
-            "worlds": self.worlds,
-            "commits": list(self.commits),
-            "commit": self.commit,
-            "code": dict(self.code),
-            "asked": dict(self.asked),
-            "failures": [{"world": one.world, "at": one.at, "why": one.why} for one in self.failures],
-            "seconds": dict(self.seconds),
-            "seed": self.seed,
-        }
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps({"symlab_publish": FORM, **encoded(self)}, indent=2, ensure_ascii=False, allow_nan=False)
         write_file(folder / PLAN_NAME, f"{text}\n".encode())
 
 
@@ -165,54 +150,27 @@ def read_plan(folder: Path) -> Plan | None:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError("it is too large")
         return _decoded(parsed(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
         raise RequestError(f"{path} is no plan ({why}; FOLDER), restore it or begin another folder") from None
 
 
 def _decoded(document: Any) -> Plan:
-    """Return the plan of a document. ValueError, KeyError, TypeError or AttributeError if it is none."""
-    if not isinstance(document, dict) or document.get("symlab_publish") != FORM:
+    """Return the plan of a document. Raises ValueError if it is none."""
+    if not isinstance(document, dict) or document.pop("symlab_publish", None) != FORM:
         raise ValueError("it is of another form")
-    plan = Plan(
-        experiments=_texts(document["experiments"]),
-        overrides=_texts(document["overrides"]),
-        multirun=document["multirun"],
-        worlds=document["worlds"],
-        commits=_texts(document["commits"]),
-        commit=document["commit"],
-        code=_mapping(document["code"]),
-        asked=_mapping(document["asked"]),
-        failures=tuple(Failure(*_texts([one[key] for key in ("world", "at", "why")])) for one in document["failures"]),
-        seconds={str(name): float(value) for name, value in document["seconds"].items()},
-        seed=document.get("seed"),  # plans from before there was one go on with another order
-    )
-    is_sound = (
-        bool(plan.experiments)
-        and type(plan.worlds) is int
+    plan = decoded(Plan, document, "plan")
+    assert isinstance(plan, Plan)
+    if not (
+        plan.experiments
         and 1 <= plan.worlds <= MAX_WORLDS
-        and type(plan.multirun) is bool
         and len(plan.commits) in (0, 2)
         and all(_COMMIT.fullmatch(one) for one in plan.commits)
-        and isinstance(plan.commit, str)
-        and (plan.seed is None or type(plan.seed) is int)
-        and all(math.isfinite(value) and value >= 0 for value in plan.seconds.values())
-    )
-    if not is_sound:
+        and all(isinstance(one, str) for one in (*plan.code.values(), *plan.asked.values()))
+        and all(isinstance(one, (int, float)) and 0 <= one < 1e12 for one in plan.seconds.values())
+    ):
         raise ValueError("a value of it is none that a plan has")
     return plan
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise ValueError("a list of it has something else than text")
-    return tuple(values)
-
-
-def _mapping(values: Any) -> dict[str, str]:
-    if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
-        raise ValueError("a part of it has something else than text")
-    return dict(values)
 
 
 def _shown(values: object) -> str:

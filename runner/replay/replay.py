@@ -1,9 +1,9 @@
 """symlab replay: run what records hold again, in new worlds, and say whether it came out the same.
 
-Everything is taken from the records. What differs here is said before anything runs; then each launch is a command of
-its own, with a new world and a folder of records of its own; and a comparison of all that is the verdict. It is kept
-beside those folders, as JSON and as a report. Where cases are timed, worlds of the recorded code alternate with those
-of today's, see runner/replay/in_turns.py.
+Everything is taken from the records. Each launch is a command of its own, with a new world and a folder of records of
+its own; a comparison of all that, and of what they were made with, is the verdict. It is kept beside those folders, as
+JSON and as a report. Where cases are timed, worlds of the recorded code alternate with those of today's, see
+runner/replay/in_turns.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.command.running import Tools
     from runner.records.store import Store
-    from runner.replay.as_here import Compiler
     from runner.replay.rebuild import Rebuilt
 
 
@@ -93,7 +92,7 @@ class _Replay:
         self._seed = secrets.randbelow(1_000_000)
 
     def run(self) -> int:
-        """Say what differs, run all launches, compare. Gives the exit code."""
+        """Run all launches, compare. Gives the exit code."""
         with contextlib.ExitStack() as stack:
             code, apart = self._recorded_code(stack)
             return self._run(code, apart)
@@ -135,7 +134,6 @@ class _Replay:
         self._say_left_out()
         for line in self._damage:
             self._console.say(f"not as it was left: {line}")
-        self._say_differences()
         try:
             store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
@@ -210,24 +208,6 @@ class _Replay:
             more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
             self._console.say(f"not comparable: {cases[0]}{more}: {reason}")
 
-    def _say_differences(self) -> None:
-        """What is not here as it was there: before anything runs."""
-        from reports.audit.differences import differences, sheet_of
-        from reports.table import sheet
-        from runner.command.running import Tools
-        from runner.replay.as_here import as_here
-
-        self._console.say("looking at what is here, and compiling what is not in the cache")
-        there = self._again.records
-        tools = self._tools or Tools()
-        here = as_here(there, self._again.command, tools.capture, _compiler(tools))
-        found = differences(there, here)
-        self._console.say(
-            sheet.text([sheet_of(found, ("recorded", "here"))], (), sheet.room_here())
-            if found
-            else "nothing that was recorded differs here"
-        )
-
     def _launch(self, store: Store, origin: dict[str, Any]) -> tuple[int, list[Record]]:
         """One new world: a command with records of its own below the replay's folder. Gives its exit code, and the
         records of the cases that are compared."""
@@ -246,7 +226,6 @@ class _Replay:
     def _verdict(self, store: Store, after: Sequence[Record]) -> int:
         """Compare, say it, keep it. Gives the exit code."""
         from reports.audit.comparison import FINDING, compare
-        from reports.audit.differences import HEADING
         from reports.html import page
         from reports.record.bundle import VERDICT_NAME
         from reports.record.seal import digests_under
@@ -261,9 +240,7 @@ class _Replay:
         sealed = digests_under([one for one in (self._wanted.what, store.folder) if Path(one).exists()])
         store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found, sealed=sealed))
         store.seal()
-        # What differs was said before.
-        sheets = [one for one in found.sheets if one.heading != HEADING]
-        self._console.say(sheet.text(sheets, found.captions, sheet.room_here()))
+        self._console.say(sheet.text(found.sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
         if self._damage:
             self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")
@@ -301,10 +278,3 @@ def _damage(what: str) -> list[str]:
                     f"{path.parent.name}: {counted(len(missing), 'missing case')} of those that were asked for"
                 )
     return found
-
-
-def _compiler(tools: Tools) -> Compiler:
-    """What compiles a case's kernel here: the command's own means."""
-    from runner.command.means import usual_means
-
-    return (tools.means or usual_means()).compiled

@@ -29,7 +29,10 @@ from reports.audit.case_differences import (
     is_determined,
     is_same_code,
     promise_differences,
+    settings_differ,
 )
+from reports.audit.races import Races, compared
+from reports.audit.worker import Rerun
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import recorded_place
@@ -55,19 +58,6 @@ DEADLINE_S = 60.0
 
 SOURCES = ("cases", "kernels", "memory", "runner", "simulator")
 """Folders whose files decide what the simulator counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How much to run again: number cases (None: all) in an order that seed decides; none is begun after patience_s
-    seconds (None: no limit). reference_up_to_bytes: the maximum size of cases that are compared with the reference.
-    at_commit: cases whose sources have changed run by the code of their commit, too."""
-
-    number: int | None = None
-    seed: int = 0
-    patience_s: float | None = 60.0
-    reference_up_to_bytes: int = SIMULATED_UP_TO_BYTES
-    at_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +92,13 @@ class _Found:
     stated: list[list[str]] = field(default_factory=list)
     code: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
     counters: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
+    races: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
 
     def add(self, other: _Found) -> None:
         """Add what came of another case."""
         for name in ("agree", "different", "not_comparable", "stated"):
             getattr(self, name).extend(getattr(other, name))
-        for mine, others in ((self.code, other.code), (self.counters, other.counters)):
+        for mine, others in ((self.code, other.code), (self.counters, other.counters), (self.races, other.races)):
             for outcome, entries in others.items():
                 mine[outcome].extend(entries)
 
@@ -124,9 +115,10 @@ class _Taken:
 
 def rerun(
     records: Iterable[Record],
-    wanted: Wanted,
+    wanted: Rerun,
     say: Callable[[str], None],
     code: AllowedCode | None = None,
+    up_to_bytes: int = SIMULATED_UP_TO_BYTES,
     make: WorldMaker = make_world,
     means: Means | None = None,
     ask: Callable[[Sequence[Record], Callable[[str], None]], Answers] = at_commits,
@@ -137,13 +129,13 @@ def rerun(
     ran those with a check, "agree": [[case id, kernel, "simulator" or "reference" or, without a check, "status"], ..],
     "different": [[case id, what], ..], "not_comparable": [[case id, what],
     ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
-    was made again, "code" and "counters": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
+    was made again, "code", "counters", "races": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
     "stated": [[case id, reason], ..]}, "at_commit": number of cases that ran by the code of their commit}. say is
-    called with the progress; make, means and ask replace the worlds, the work of a case and the code of commits, for
-    tests.
+    called with the progress; up_to_bytes: the maximum size of cases that are compared with the reference; make, means
+    and ask replace the worlds, the work of a case and the code of commits, for tests.
     """
     cases = with_data(records)
-    run = _Run(wanted, code, OneByOne(make, means), source_digests(CONF.parent))
+    run = _Run(wanted, up_to_bytes, code, OneByOne(make, means))
     try:
         for case in in_order(cases, wanted.seed):
             say(f"running cases again: {run.simulated} of {len(cases)}")
@@ -187,12 +179,13 @@ def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]
 class _Run:
     """A rerun under way. simulated: number of cases that ran. taken: the cases so far, with what came of them."""
 
-    def __init__(self, wanted: Wanted, code: AllowedCode | None, runner: OneByOne, sources: dict[str, str]) -> None:
+    def __init__(self, wanted: Rerun, up_to_bytes: int, code: AllowedCode | None, runner: OneByOne) -> None:
         self._wanted = wanted
+        self._up_to_bytes = up_to_bytes
         self._code = code
         self._found = _Found()
         self._runner = runner
-        self._sources = sources
+        self._sources = source_digests(CONF.parent)
         self._is_there = False  # what is compared with ran by the code of the record's commit
         self.taken: list[_Taken] = []
         self._ends_s = time.monotonic() + wanted.patience_s if wanted.patience_s is not None else None
@@ -293,6 +286,7 @@ class _Run:
     def _note_run(self, case: RecordedData, here: Record) -> str:
         """Note how a case compares with what ran here. Returns a reason if its data can't be compared with it."""
         self._note_code(case, here)
+        self._note_races(case, here)
         if here.check is None or not case.is_checked:
             return self._note_status(case, here)
         first = case.records[0]
@@ -329,7 +323,7 @@ class _Run:
         from runner.replay.by_reference import check_by_reference
 
         first = case.records[0]
-        if first.case.size_bytes > self._wanted.reference_up_to_bytes or self._late():
+        if first.case.size_bytes > self._up_to_bytes or self._late():
             self._found.stated.append([case.id, why])
             return
         try:
@@ -403,13 +397,26 @@ class _Run:
                     "",
                 )
             elif not why:
-                differing += choices_differ(record, here)
+                differing += [*choices_differ(record, here), *settings_differ(record, here)]
             if differing:
                 self._found.code["different"].append([case.id, "; ".join(differing)])
             elif why:
                 self._found.code["stated"].append([case.id, f"stated: {why}"])
             else:
                 self._found.code["agree"].append([case.id, case.kernel])
+
+    def _note_races(self, case: RecordedData, here: Record) -> None:
+        """Note whether the race checker finds the same, where the code is the same."""
+        for record in case.records:
+            if record.findings is None:
+                continue
+            if here.findings is None or not is_same_code(record, here):
+                why = f"{here.status} here, without findings" if here.findings is None else "its kernel is other code"
+                self._found.races["stated"].append([case.id, f"stated: {why}"])
+            elif (found := compared(record.findings, here.findings)).races is Races.DIFFERENT:
+                self._found.races["different"].append([case.id, found.remark])
+            else:
+                self._found.races["agree"].append([case.id, case.kernel])
 
     def _note_counters(self, case: RecordedData, here: Record) -> None:
         """Note whether the simulator counted the same, where kernel and simulator are the same sources."""

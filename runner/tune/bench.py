@@ -18,7 +18,8 @@ from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.timing.calls import HEAP_SHARE, calls_for
-from runner.timing.measure import MeasurePlan, combine, expected_s, measure
+from runner.timing.combine import combine
+from runner.timing.measure import MeasurePlan, expected_s, measure
 from runner.tune.search import BenchFailure, Measured
 from runner.world.fabrics import WorldMaker, make_world
 from runner.world.world import World, WorldFailure

@@ -27,13 +27,13 @@ from kernels.tuned.table import (
     MODEL,
     UNIT,
     Entry,
+    Guess,
     Table,
     digest_of,
     read,
     slug_of,
 )
 from memory.atomic_file import replacing
-from memory.fabric import Traits
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.command.plan import PreparedJob, prepare
@@ -55,7 +55,7 @@ from runner.tune.model_first import MEASURED, Model, Ranking, model_for, ranking
 from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
 from runner.tune.sample import SAMPLE_TIMING, drawn, shares
-from runner.tune.search import Found, Search
+from runner.tune.search import Found, NothingPassed, Search
 from runner.tune.state import State, searched_in, state_key
 from runner.tune.verb import Options as Options
 
@@ -294,49 +294,35 @@ class _Tuning:
         """Search one point: those that the model ranks best, if it ranked any, else all. RequestError if no candidate
         passed."""
         place, traits = bench.at(point.job)
+        candidates = functools.partial(Candidates, point.case, point.job.request.algorithms, traits)
+        own = [one.algorithm for one in candidates().own()]
         search = Search(
             bench=place,
-            candidates=Candidates(point.case, point.job.request.algorithms, traits),
+            candidates=candidates(),
             kept=state.rungs(point.case.id),
             save=lambda: _saved(state),
             is_late=lambda: until is not None and self.seams.now() >= until,
             say=lambda line: print(f"  {point.label}: {line}", file=sys.stderr, flush=True),
         )
-        if ranking is not None and self.model is not None and (found := self._among(search, point, ranking, traits)):
-            return found
-        try:
-            done = search.run(earlier)
-        except RequestError:
-            raise
-        except ValueError as error:
-            raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
-        plain = {"how": EXHAUSTIVE, "model": "", "ranked": 0, "predicted": []}
-        counts = {"timed": done.timed, "failed": len(done.failed), "left_out": done.left_out}
-        return {**_kept_of(point, traits, done), **counts, **plain}
-
-    def _among(self, search: Search, point: Point, ranking: Ranking, traits: Traits) -> dict[str, Any] | None:
-        """Search the catalogue's own tunings and those that the model ranks best; None, with the reason said, if all
-        candidates have to be measured."""
-        if not (ranking.us or ranking.unpredicted):
-            late = " in time" if ranking.left_out else ""
-            search.say(f"nothing was predicted{late}, so all candidates are measured")
-            return None
-        guesses = ranking.best(point.case)
-        try:
-            own = [one.algorithm for one in Candidates(point.case, point.job.request.algorithms, traits).own()]
-            done = search.among(dict.fromkeys([*own, *(one.name for one in guesses), *ranking.unpredicted]))
-        except RequestError:
-            raise
-        except ValueError as error:
-            search.say(f"none of the {MODEL}'s best passed, so all candidates are measured: {error}")
-            return None
+        guesses = ranking.best(point.case) if ranking is not None else []
+        done = _among(search, own, guesses, ranking) if ranking is not None else None
+        how, model = MODEL, self.model.name if self.model is not None else ""
+        if ranking is None or done is None:
+            how, model, ranking, guesses = EXHAUSTIVE, "", Ranking(), []
+            try:
+                done = search.run(earlier)
+            except NothingPassed as error:
+                raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
+        own = [name for name in own if name not in done.failed]
         return {
-            **_kept_of(point, traits, done),
+            "best": list(done.best),
+            "own": own,
+            "close": [name for name in own if name in done.close],
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
-            "how": MODEL,
-            "model": self.model.name if self.model is not None else "",
+            "how": how,
+            "model": model,
             "ranked": len(ranking.us),
             "predicted": [[one.name, one.us] for one in guesses],
         }
@@ -522,12 +508,18 @@ def _searchable(job: ComposedJob) -> ComposedJob:
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
 
-def _kept_of(point: Point, traits: Traits, done: Found) -> dict[str, list[str]]:
-    """The names that a search hands on: the best, the catalogue's own tunings that take the case and did not fail, and
-    those of them that are close to the best."""
-    every = Candidates(point.case, point.job.request.algorithms, traits).own()
-    own = [one.algorithm for one in every if one.algorithm not in done.failed]
-    return {"best": list(done.best), "own": own, "close": [name for name in own if name in done.close]}
+def _among(search: Search, own: Sequence[str], guesses: Sequence[Guess], ranking: Ranking) -> Found | None:
+    """Search the catalogue's own tunings, those that the model ranks best, and those that only the simulator failed
+    with; None, with the reason said, if all candidates have to be measured."""
+    if not (ranking.us or ranking.unpredicted):
+        late = " in time" if ranking.left_out else ""
+        search.say(f"nothing was predicted{late}, so all candidates are measured")
+        return None
+    try:
+        return search.among(dict.fromkeys([*own, *(one.name for one in guesses), *ranking.unpredicted]))
+    except NothingPassed as error:
+        search.say(f"none of the {MODEL}'s best passed, so all candidates are measured: {error}")
+        return None
 
 
 def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry]:

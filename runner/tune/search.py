@@ -62,6 +62,10 @@ class BenchFailure(Exception):
     """A measurement of several candidates that one of them ended: a hang, a fault, a lost rank."""
 
 
+class NothingPassed(Exception):
+    """No candidate could be compiled, ran and was right."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a search found for a case: names by score, the best first; close, those that took at most CLOSE times as
@@ -91,11 +95,11 @@ class Search:
     _left_out: int = 0
 
     def run(self, earlier: Iterable[str] = ()) -> Found:
-        """Return what is best; earlier are names that did well at another size. ValueError if nothing passed."""
+        """Return what is best; earlier are names that did well at another size. NothingPassed if nothing did."""
         scores = self._rung(0, self.candidates.first(earlier))
         if not scores:
             why = next(iter(self._failed.values()), self.candidates.refusal or "there are no kernels")
-            raise ValueError(f"no candidate passed: {why}")
+            raise NothingPassed(f"no candidate passed: {why}")
         beside = self.candidates.near(list(scores)[:BEST_OF_A_RUNG])
         if beside and not self.is_late():
             scores = _sorted(scores | self._rung(1, beside, self._case_of(scores)))
@@ -112,11 +116,11 @@ class Search:
         return self._found(scores)
 
     def among(self, names: Iterable[str]) -> Found:
-        """Return what is best of some candidates, which are all measured with the samples of the last rung. ValueError
-        if none passed."""
+        """Return what is best of some candidates, which are all measured with the samples of the last rung.
+        NothingPassed if none did."""
         scores = self._rung(len(SAMPLES), [self._named(name) for name in names])
         if not scores:
-            raise ValueError(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
+            raise NothingPassed(f"no candidate passed: {next(iter(self._failed.values()), 'there are none')}")
         return self._found(scores)
 
     def _found(self, scores: dict[str, float]) -> Found:

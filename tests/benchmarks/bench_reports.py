@@ -5,8 +5,7 @@ published record and an environment of 150 packages. A folder of JSON files, one
 becomes a page: four ops, two data types, two world sizes, six contestants, 14 sizes, eight worlds. Memory is that of
 all processes of the command, shared pages counted once. The limits are 10 s and 500 MB on two cores.
 
-    python tests/benchmarks/bench_reports.py [--in-full] [FOLDER]
-        # FOLDER keeps the records, for another time; --in-full: every record with its environment, as before schema 6
+    python tests/benchmarks/bench_reports.py [FOLDER]      # FOLDER keeps the records, for another time
 """
 
 from __future__ import annotations
@@ -68,13 +67,12 @@ def invented() -> Iterator[Record]:
                             )
 
 
-def fill(folder: Path, is_in_full: bool = False) -> None:
+def fill(folder: Path) -> None:
     """Write COUNT records into the folder."""
     references = References()
     (folder / "shared").mkdir(parents=True, exist_ok=True)
     for number, made in zip(range(COUNT), invented(), strict=False):
-        text = replace(made, schema=2).to_json() if is_in_full else made.referring(references)
-        (folder / f"{number:05}.json").write_text(text, encoding="utf-8")
+        (folder / f"{number:05}.json").write_text(made.referring(references), encoding="utf-8")
     for digest, text in references.texts.items():
         (folder / shared_path(digest)).write_text(text, encoding="utf-8")
 
@@ -141,17 +139,11 @@ def proportional_kib(pid: int) -> int:
 
 def main() -> None:
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}")
-    is_in_full = "--in-full" in sys.argv
-    places = [one for one in sys.argv[1:] if one != "--in-full"]
-    if places:
-        folder = Path(places[0])
-        if not folder.is_dir():
-            fill(folder, is_in_full)
-        measure(folder)
-        return
     with tempfile.TemporaryDirectory() as place:
-        fill(Path(place), is_in_full)
-        measure(Path(place))
+        folder = Path(sys.argv[1] if sys.argv[1:] else f"{place}/records")
+        if not folder.is_dir():
+            fill(folder)
+        measure(folder)
 
 
 if __name__ == "__main__":

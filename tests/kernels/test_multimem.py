@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cases.case import Case
-from cases.dtypes import ALL, ARITHMETIC, FLOAT8, accumulators_of, reductions_of
+from cases.dtypes import ARITHMETIC, FLOAT8, accumulators_of, reductions_of
 from cases.ops import collective
 from kernels.catalogue import SPECS, find
 from kernels.multimem import (
@@ -238,11 +238,6 @@ def test_a_reason_says_what_to_do(types: str, arch: str) -> None:
     same_text(str(refuses_multimem(case, arch)))
 
 
-def test_what_only_moves_data_needs_no_form() -> None:
-    for dtype in ALL:
-        assert refuses_multimem(Case("all_gather", "multimem", dtype, "none", "none", 64, 8), "sm_90a") is None
-
-
 def test_the_algorithms_proposed_instead_exist() -> None:
     names = {spec.name for spec in SPECS}
     known = {op for op, _ in (name.split("/") for name in names)}
@@ -322,18 +317,3 @@ def test_stores_are_exactly_the_promised_ones(fit_case: FitCase, compiled: Compi
         case = fit_case(spec, dtype=dtype)
         assert spec.multimem(case) == {SIGNAL, f"{STORE}.b32" if spec.op == "barrier" else f"{STORE}.v4.f32"}
         check(spec, case, compiled(spec, case, arch), arch)
-
-
-@pytest.mark.parametrize(("dtype", "accumulator", "reduction"), kinds("sm_90a"))
-def test_the_promises_are_the_widest_forms(
-    case_of: Callable[..., Case], dtype: str, accumulator: str, reduction: str
-) -> None:
-    """tests/kernels/test_multimem.py says which these are."""
-    case = case_of(dtype=dtype, accumulator=accumulator, reduction=reduction)
-    form = reduce_form(dtype, accumulator, reduction)
-    assert form is not None
-    for name in REDUCING:
-        stores = {f"{STORE}.v4.f32"} if name == FULL else set()
-        assert find(name).multimem(case) == {SIGNAL, form.instruction(), *stores}
-    for spec in SPECS:
-        assert spec.needs_multicast or spec.multimem(case) == set()

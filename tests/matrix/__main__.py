@@ -25,9 +25,10 @@ from kernels.matrix.variants import code_of
 from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from runner.interrupt import exit_code_of, interruptible, name_of
-from tests.matrix.cells import WORLD_SIZES, Cell, Row, all_rows, sample
+from tests.matrix.cells import WORLD_SIZES, Row, all_rows, sample
 from tests.matrix.results import (
     GOOD,
+    STATUSES,
     Outcome,
     Results,
     check_place,
@@ -275,39 +276,21 @@ def _machine(options: argparse.Namespace) -> str:
 def _show(outcomes: Sequence[Outcome], seconds: float) -> None:
     """The count a kernel, the reasons of what was wrong, and the sums."""
     console = Console(width=120)
-    table = Table("kernel", *(("cells", "passed", "refused", "wrong", "failed")), box=None)
+    table = Table("kernel", *map(str.lower, STATUSES), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name in dict.fromkeys(one.row.name for one in outcomes):
         mine = [one for one in outcomes if one.row.name == name]
         tally = Counter(one.status for one in mine)
-        numbers = [len({_cell(one) for one in mine}), *(tally[s] for s in ("PASSED", "REFUSED", "WRONG", "FAILED"))]
-        table.add_row(name, *map(str, numbers))
+        table.add_row(name, *(str(tally[status]) for status in STATUSES))
     console.print(table)
     bad = [one for one in outcomes if one.status not in ("PASSED", "REFUSED")]
     for one in bad[:SHOWN]:
         console.print(f"{one.status} {one.id}: {one.detail}", style="red", soft_wrap=True)
-    cells_by = Counter(_verdict(outcomes).values())
     tally = Counter(one.status for one in outcomes)
     console.print(
-        f"{cells_by.total()} cells: {cells_by['passed']} passed, {cells_by['refused']} refused, {cells_by['bad']} bad; "
         f"{len(outcomes)} cases: {tally['PASSED']} passed, {tally['REFUSED']} refused, {len(bad)} bad; {seconds:.0f} s"
     )
-
-
-def _verdict(outcomes: Iterable[Outcome]) -> dict[Cell, str]:
-    """By cell: bad where one of its cases is, passed where one passed, else refused."""
-    found: dict[Cell, str] = {}
-    rank = {"refused": 0, "passed": 1, "bad": 2}
-    for one in outcomes:
-        word = {"PASSED": "passed", "REFUSED": "refused"}.get(one.status, "bad")
-        found[_cell(one)] = max(found.get(_cell(one), word), word, key=rank.__getitem__)
-    return found
-
-
-def _cell(outcome: Outcome) -> Cell:
-    row = outcome.row
-    return Cell(row.name, row.dtype, row.accumulator, row.reduction)
 
 
 if __name__ == "__main__":

@@ -227,5 +227,5 @@ def test_the_command_counts_and_ends_with(
     said = capsys.readouterr().out
     counts = {"PASSED": "1 passed, 0 refused, 0 bad", "REFUSED": "0 passed, 1 refused, 0 bad"}
     assert ("all was refused" in said) == (status == "REFUSED")
-    assert f"1 cells: {counts.get(status, '0 passed, 0 refused, 1 bad')}" in said
+    assert f"1 cases: {counts.get(status, '0 passed, 0 refused, 1 bad')}" in said
     assert ("the reason" in said) == (status in ("WRONG", "FAILED"))

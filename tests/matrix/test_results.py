@@ -228,7 +228,7 @@ def test_a_full_disk_is_one_line(
     assert said.err.count("\n") == 1
     if option != "--results":
         assert said.err.startswith(f"tests.matrix: error: {path} can't be written")
-        assert "cells: " in said.out
+        assert "cases: " in said.out
         assert not list(path.parent.iterdir())
 
 

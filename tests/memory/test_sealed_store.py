@@ -14,7 +14,7 @@ import pytest
 from torch.distributed import HashStore, TCPStore
 
 from memory.fabric import FabricError, PeerLost
-from memory.meeting import Meeting, lost
+from memory.meeting import Meeting
 from memory.sealed_store import SealedStore
 from tests.golden import refused
 from tests.patience import PATIENCE_S
@@ -123,21 +123,6 @@ def together(programs: list[Callable[[], Any]]) -> list[Any]:
 
 def client(server: TCPStore) -> Any:
     return TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
-
-
-def test_ranks_meet_over_a_signed_store() -> None:
-    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    meetings = [Meeting(SealedStore(client(server), KEY), rank, 3) for rank in range(3)]
-    for meeting in meetings:
-        meeting.begin(1)
-    found = together(
-        [lambda one=one: [one.exchange("note", str(turn + one.rank)) for turn in range(20)] for one in meetings]
-    )
-    assert found == [[tuple(str(turn + rank) for rank in range(3)) for turn in range(20)]] * 3
-    lost(SealedStore(client(server), KEY), 1, 2, "gone")
-    (error,) = together([lambda: meetings[0].exchange("note", "")])
-    assert isinstance(error, PeerLost)
-    assert str(error) == "rank 2 failed: gone"
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])

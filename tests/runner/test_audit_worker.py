@@ -6,23 +6,23 @@ import dataclasses
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cases.record.record import Record
-from reports.audit import worker
+from cases.record.record import Record, RecordedPrediction
 from reports.record.bundle import read
 from runner import audit_worker
 from runner.__main__ import main
-from runner.audit_worker import cases, configurations, inputs, jobs_of
+from runner.audit_worker import inputs
 from runner.case.inputs import digest_of, make_input
+from runner.replay import recomposed
+from runner.replay.recomposed import cases, configurations, jobs_of
 from tests.golden import same_text
-from tests.patience import NEVER_S
-from tests.reports.synthetic import with_case, with_environment, with_request
+from tests.reports.audit.complete_set import asked
+from tests.reports.synthetic import record, with_case, with_environment, with_request
 from tests.runner.conftest import TWO, Outcome, Script
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
 
     def make(*arguments: str) -> list[Record]:
         records = read([max((symlab(*arguments).folder / "records").iterdir(), key=lambda path: path.stat().st_mtime)])
-        return [with_environment(record, sources=audit_worker.source_digests(ROOT)) for record in records]
+        return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
 
     return make
 
@@ -54,7 +54,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
         patch.chdir(place)
         assert main(["sizes=[8]", "seed=3", TWO, "track=none"], Script().tools()) == 0
     records = read(list((place / "records").iterdir()))
-    return [with_environment(record, sources=audit_worker.source_digests(ROOT)) for record in records]
+    return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
 
 
 def with_configuration(record: Record, **changes: Any) -> Record:
@@ -75,7 +75,7 @@ def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is
 
 @pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
 def test_a_default_that_was_another_one_makes_no_difference(there: object, here: object, differs: bool) -> None:
-    assert bool(audit_worker._differing({"check.races": there}, {"check.races": here})) is differs
+    assert bool(recomposed._differing({"check.races": there}, {"check.races": here})) is differs
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture
 def repository(project: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
     """The project, at which an audit looks."""
-    monkeypatch.setattr(audit_worker, "CONF", project[0] / "conf")
+    monkeypatch.setattr(recomposed, "CONF", project[0] / "conf")
     return project
 
 
@@ -225,8 +225,8 @@ def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
 ) -> None:
     """The digest of conf/ in the record is that of the commit's: nothing was untracked there."""
     commit = repository[1]
-    with audit_worker._configurations_of(commit) as (conf, _):
-        digest = audit_worker.source_digests(conf.parent)["conf"]
+    with recomposed._configurations_of(commit) as (conf, _):
+        digest = recomposed.source_digests(conf.parent)["conf"]
     liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit, untracked=[MINE])]
     assert len(composed_again(liars)["different"]) == 1
 
@@ -329,19 +329,42 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(two: list[Record])
     found = audit_worker.secrets(leaks)["found"]
     assert found == [[two[0].id, "environment.variables.allowed.B"], [two[1].id, "request.command_line.1"]]
     assert token not in json.dumps(found)
-    unpredicted = audit_worker.secrets(two, ["", f"not simulated: {token}"])["found"]
-    assert unpredicted == [[two[1].id, "prediction.reason"]]
+    told = dataclasses.replace(record("one_shot"), prediction=RecordedPrediction(reason=f"not simulated: {token}"))
+    assert audit_worker.secrets([told])["found"] == [[told.id, "prediction.reason"]]
 
 
 @pytest.mark.slow
-def test_the_worker_reads_and_writes_json(two: list[Record]) -> None:
-    asked = "".join(worker.question_of(two, {"inputs_up_to_bytes": 100}))
-    line = [sys.executable, "-m", "runner.audit_worker"]
-    said = subprocess.check_output(line, cwd=ROOT, input=asked, text=True, timeout=NEVER_S)
-    *progress, last = map(json.loads, said.splitlines())
-    assert all(set(one) == {"progress"} for one in progress)
-    assert progress
-    assert last["configurations"]["verified"] == 1
-    assert last["cases"]["expected"] == 2
-    assert last["inputs"]["not_recorded"] == 2
-    assert last["sources"]["same"] == ["all_reduce/one_shot", "all_reduce/two_shot"]
+def test_the_worker_answers_in_points(two: list[Record]) -> None:
+    said = asked(two, inputs_up_to_bytes=100)
+    assert "configuration VERIFIED: 1 of 1 jobs composed again" in said
+    assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
+    assert "inputs NOT CAPTURED: digests of inputs: 2 checked records" in said
+    assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
+
+
+def found(missing: list[list[Any]], unexpected: list[list[Any]], unsure: list[list[Any]]) -> dict[str, Any]:
+    return {"expected": 4, "missing": missing, "unexpected": unexpected, "not_comparable": unsure}
+
+
+A, B = ["a", 0, "x"], ["b", 1, "y"]
+
+
+@pytest.mark.parametrize(
+    ("cases", "not_run", "outcomes"),
+    [
+        (found([], [], []), {"a": []}, ["VERIFIED"]),
+        (found([A], [], []), {"a": []}, ["FINDING"]),
+        (found([A], [], []), {"a": [[0, "x"]]}, ["VERIFIED"]),
+        (found([A], [], []), {}, ["NOT COMPARABLE"]),
+        (found([A, B], [], []), {"b": []}, ["NOT COMPARABLE", "FINDING"]),
+        (found([A], [B], []), {}, ["NOT COMPARABLE", "FINDING"]),
+        (found([], [], [["a", 0, "why"]]), {}, ["VERIFIED", "NOT COMPARABLE"]),
+        (found([A] * 4, [], []), {"a": [[0, "x"]]}, ["NOT CAPTURED"]),
+    ],
+)
+def test_a_case_that_is_missing_may_not_have_run(
+    cases: dict[str, Any], not_run: dict[str, Any], outcomes: list[str]
+) -> None:
+    """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
+    points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
+    assert [str(point.outcome) for point in points] == outcomes

@@ -13,8 +13,8 @@ import torch
 
 import symlab
 from cases.record.record import Status, from_json
-from runner.audit_worker import configurations, jobs_of
 from runner.replay.rebuild import Wishes, rebuilt
+from runner.replay.recomposed import configurations, jobs_of
 from runner.world.fabrics import HostOffer
 from symlab import requests
 from tests.golden import refused

@@ -331,7 +331,7 @@ def test_absurd_values_are_named_in_one_line(changes: dict[str, Any]) -> None:
     [
         ('"status":', '"status": "WRONG", "status":', 'not JSON .the key "status" is given twice'),
         ('"root":', '"root": 1, "root":', 'not JSON .the key "root" is given twice'),
-        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s is Infinity; give a number"),
+        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s is Infinity, give a number"),
         ('"duration_s": 0.25', '"duration_s": NaN', "not JSON"),
         ('"duration_s": 0.25', f'"duration_s": {"1" * 5000}', "not JSON"),
         ('"duration_s": 0.25', f'"duration_s": {"[" * 100_000}', "not JSON .nested too deeply"),

@@ -6,13 +6,20 @@ import copy
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from cases.code_digest import code_digest
 from cases.record.record import KernelInfo, Record
+from reports.audit import worker
 from reports.audit.checklist import Audit, check
-from reports.audit.items import Item, Outcome
-from reports.audit.ptx import code_digest
+from reports.audit.items import Ground, Item, Outcome, Point
+from reports.audit.level import Recomputed
+from reports.audit.material import Answer, Material
+from reports.audit.worker import Rerun
+from reports.record.bundle import read
 from reports.record.seal import seal
 from tests.golden import same_text
 from tests.reports.audit.invented_records import digest, one
@@ -109,51 +116,34 @@ def records(worlds: int = 4) -> list[Record]:
     return found
 
 
-def answer(**changes: Any) -> dict[str, Any]:
-    """What the worker says where nothing is wrong."""
-    good = {
-        "configurations": {"verified": 4, "different": [], "not_comparable": []},
-        "cases": {"expected": 8, "missing": [], "unexpected": [], "not_comparable": []},
-        "inputs": {"made": 32, "cases": 8, "different": [], "too_large": 0, "not_recorded": 0, "not_comparable": []},
-        "sources": {
-            **{part: [] for part in ("same_code", "changed", "older", "gone", "not_comparable")},
-            "same": ["all_reduce/one_shot"],
-        },
-        "secrets": {"looked_at": 8, "found": []},
-        "rerun": {
-            "seed": 7,
-            "of": 2,
-            "kernels": ["all_reduce/one_shot"],
-            "agree": [["the case of one_shot", "all_reduce/one_shot", "simulator"]],
-            "different": [],
-            "not_comparable": [],
-            "stated": [["the case of nccl", "a library ran it, which needs GPUs"]],
-            "code": {"agree": [["the case of one_shot", "all_reduce/one_shot"]], "different": [], "stated": []},
-            "counters": {"agree": [], "different": [], "stated": []},
-        },
-    }
-    return {part: {**values, **changes.get(part, {})} for part, values in good.items()}
+RERUN = Recomputed(1, 2, 1, kernels=("all_reduce/one_shot",))
+
+
+def answer(level: Recomputed = RERUN, problem: str = "", **points: Sequence[Point]) -> Answer:
+    """What the worker says where nothing is wrong, but for these items."""
+    names = ("configuration", "kernels", "variables", "inputs", "data", "cases", "replay")
+    good = {name: [Point(Outcome.VERIFIED, f"{name} recomputed", Ground.RECOMPUTED, (8, 8))] for name in names}
+    return Answer({} if problem else {**good, **points}, Recomputed() if problem else level, problem)
 
 
 def kept(folder: Path, members: list[Record] | None = None) -> Path:
-    """The set as commands leave it: a folder each, with command.json, PTX and a manifest."""
-    found: dict[str, list[Record]] = {}
-    for record in members or records():
-        found.setdefault(record.request.command, []).append(record)
-    for name, some in found.items():
-        here = folder / name
+    """The set as commands leave it: a folder each, with command.json, configuration.yaml, PTX and a manifest."""
+    for name, some in Material(tuple(members or records())).by_command.items():
+        here, asked = folder / name, some[0].request
         (here / "ptx").mkdir(parents=True)
         (here / "ptx" / f"{hashlib.sha256(PTX.encode()).hexdigest()}.ptx").write_text(PTX, encoding="utf-8")
         for record in some:
             (here / f"{record.id}.json").write_text(record.to_json(), encoding="utf-8")
+        (here / "configuration.yaml").write_text(json.dumps(asked.configuration), encoding="utf-8")
+        job = {"number": 0, "overrides": list(asked.overrides), "cases": [record.id for record in some], "differs": {}}
         document = {
             "schema": 1,
             "command": name,
-            "command_line": list(some[0].request.command_line),
+            "command_line": list(asked.command_line),
             "working_folder": "work",
             "started": some[0].started,
-            "plan": {"experiment": "", "fabric": "nvshmem", "configuration": {}},
-            "jobs": [{"number": 0, "overrides": ["+exp=x"], "cases": [record.id for record in some]}],
+            "plan": {"experiment": asked.experiment, "fabric": "nvshmem", "configuration": asked.configuration},
+            "jobs": [job],
             "cases_requested": len(some),
             "ended": some[-1].ended,
             "counts": {"PASSED": len(some)},
@@ -167,37 +157,50 @@ def kept(folder: Path, members: list[Record] | None = None) -> Path:
     return folder
 
 
-def audited(members: list[Record] | None = None, place: Path | None = None, **changes: Any) -> Audit:
+def with_command(place: Path, **changes: Any) -> Path:
+    """The folder with something else in the first command's command.json; None takes it out."""
+    path = place / "command0" / "command.json"
+    document = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in document.items() if value is not None}), encoding="utf-8")
+    return place
+
+
+def audited(members: list[Record] | None = None, place: Path | None = None, said: Answer | None = None) -> Audit:
     """The checklist of a set (or of what a folder holds), with a worker that says what is expected of it."""
-    from reports.record.bundle import read
-
     found = members if members is not None else read([place]) if place else records()
-    return check(found, [place] if place else [], ask=lambda *_: (answer(**changes), ""))
+    with patch.object(worker, "ask", lambda *_: said or answer()):
+        return check(found, [place] if place else [])
 
 
-def item(audit: Audit, number: int) -> Item:
-    return audit.items[number - 1]
+def asked(records: list[Record], places: Sequence[Path] = (), **wanted: Any) -> str:
+    """What the real worker says, a line a point, in a process of its own; by default no case runs again."""
+    found = worker.ask(Material(tuple(records), tuple(places)), worker.Wanted(**{"rerun": Rerun(0), **wanted}))
+    assert found.problem == ""
+    points = ((name, point) for name, some in found.points.items() for point in some)
+    return "\n".join(f"{name} {point.outcome}: {point.evidence}" for name, point in points)
 
 
-def points(audit: Audit, number: int) -> list[tuple[Outcome, str]]:
-    return [(point.outcome, point.evidence) for point in item(audit, number).points]
+def item(audit: Audit, name: str) -> Item:
+    return next(one for one in audit.items if one.name == name)
 
 
-def outcomes(audit: Audit, number: int) -> set[Outcome]:
-    return {outcome for outcome, _ in points(audit, number)}
+def outcomes(audit: Audit, name: str) -> set[Outcome]:
+    return {point.outcome for point in item(audit, name).points}
 
 
-def evidence(audit: Audit, number: int, outcome: Outcome) -> str:
+def evidence(audit: Audit, name: str, outcome: Outcome) -> str:
     """The evidence of all points of an item with this outcome."""
-    return "\n".join(text for found, text in points(audit, number) if found is outcome)
+    return "\n".join(point.evidence for point in item(audit, name).points if point.outcome is outcome)
 
 
-def tells(audit: Audit, number: int) -> None:
-    """Expect the text that is kept of how an item differs from that of the same set unchanged."""
-    honest, found = points(audited(), number), points(audit, number)
-    more = [f"{outcome}: {text}" for outcome, text in found if (outcome, text) not in honest]
-    less = [f"not {outcome}: {text}" for outcome, text in honest if (outcome, text) not in found]
-    same_text("\n".join([*more, *less]) or "as unchanged", r"[0-9a-f]{12}\.\.")
+def tells(audit: Audit, name: str, *outcomes: Outcome) -> None:
+    """Expect what an item has more than that of the same set unchanged: the outcomes of these points, in their order,
+    and the text that is kept of them."""
+    honest = [(one.outcome, one.evidence) for one in item(audited(), name).points]
+    more = [one for one in item(audit, name).points if (one.outcome, one.evidence) not in honest]
+    assert tuple(one.outcome for one in more) == outcomes
+    assert (name in audit.level.findings) == (Outcome.FINDING in outcomes), audit.verdict
+    same_text("\n".join(f"{one.outcome}: {one.evidence}" for one in more) or "as unchanged", r"[0-9a-f]{12}\.\.")
 
 
 def changed(record: Record, **changes: Any) -> Record:

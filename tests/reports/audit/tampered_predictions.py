@@ -24,7 +24,7 @@ from runner.predict.rates import rates_of
 from runner.predict.stored_score import stored
 from tests.reports.audit.tampering import (
     LOAD,
-    NOWHERE,
+    OTHER_WORK,
     Document,
     Kind,
     every,
@@ -53,11 +53,6 @@ def make_predicted(folder: Path) -> None:
         )
         document["prediction"] = encoded(told) if "one_shot" in path.name else NO_WORK_OF_OURS
         path.write_text(json.dumps(document), encoding="utf-8")
-    for path in folder.rglob("command.json"):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        document["plan"]["configuration"]["timing"]["predict"] = True
-        path.write_text(json.dumps(document), encoding="utf-8")
-        (path.parent / "configuration.yaml").write_text(json.dumps(document["plan"]["configuration"]), encoding="utf-8")
     reseal(folder)
 
 
@@ -124,35 +119,35 @@ def _left_out_as_before(document: Document) -> None:
 OURS = "one_shot"
 
 PREDICTIONS = (
-    Kind("a predicted time", "predicted", first(put("prediction.time.time_us", lambda value: value * 1.01)), 12),
-    Kind("measured over predicted", "predicted", first(put("prediction.time.ratio", 1.0)), 12),
-    Kind("a term of a predicted time", "predicted", first(put("prediction.time.terms.link_us", 3.0)), 12),
-    Kind("the memory's term left out, and its time with it", "predicted", every(_without_memory, OURS), 12),
-    Kind("more traffic in memory of a predicted case", "predicted", every(put("prediction.time.work.phases.1.memory_bytes", 1e9), OURS), 12),
-    Kind("the rest of a predicted path", "predicted", first(put("prediction.time.terms.more_us", 0.0)), 12),
-    Kind("a wider interval in one record", "predicted", first(put("prediction.time.high_us", 1e3)), 12),
-    Kind("a wider interval in all records", "predicted", every(put("prediction.time.high_us", lambda us: us * 2), OURS), 12),
-    Kind("a longer predicted time in all records, consistently", "predicted", every(_quicker, OURS), 12),
-    Kind("another regime in all records", "predicted", every(put("prediction.time.regime", "mixed"), OURS), 12),
-    Kind("a step more on a predicted path", "predicted", first(_fewer_steps), 12),
-    Kind("a kind of step that the work does not have", "predicted", first(put("prediction.time.path_us.atomic", 0.0)), 12),
-    Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.phases.0.directions.0", [1e9, 0.0, 0.0, 0.0]), OURS), 12),
-    Kind("a remark left out", "predicted", every(put("prediction.time.remarks", ["4 ranks: never measured"]), OURS), 12),
-    Kind("floors said to be another type's", "predicted", every(_of_another, OURS), 12),
-    Kind("floors of another type, with all that follows from them", "predicted", every(_weighed_as_h100, OURS), 12),
-    Kind("work of another form than today's code has", "predicted", _of_todays_code_in_another_form, 12),
-    Kind("a prediction left out of a record of schema 7", "predicted", first(_left_out_as_before), 12),
-    Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), 12),
+    Kind("a predicted time", "predicted", first(put("prediction.time.time_us", lambda value: value * 1.01)), "figures"),
+    Kind("measured over predicted", "predicted", first(put("prediction.time.ratio", 1.0)), "figures"),
+    Kind("a term of a predicted time", "predicted", first(put("prediction.time.terms.link_us", 3.0)), "figures"),
+    Kind("the memory's term left out, and its time with it", "predicted", every(_without_memory, OURS), "figures"),
+    Kind("more traffic in memory of a predicted case", "predicted", every(put("prediction.time.work.phases.1.memory_bytes", 1e9), OURS), "figures"),
+    Kind("the rest of a predicted path", "predicted", first(put("prediction.time.terms.more_us", 0.0)), "figures"),
+    Kind("a wider interval in one record", "predicted", first(put("prediction.time.high_us", 1e3)), "figures"),
+    Kind("a wider interval in all records", "predicted", every(put("prediction.time.high_us", lambda us: us * 2), OURS), "figures"),
+    Kind("a longer predicted time in all records, consistently", "predicted", every(_quicker, OURS), "figures"),
+    Kind("another regime in all records", "predicted", every(put("prediction.time.regime", "mixed"), OURS), "figures"),
+    Kind("a step more on a predicted path", "predicted", first(_fewer_steps), "figures"),
+    Kind("a kind of step that the work does not have", "predicted", first(put("prediction.time.path_us.atomic", 0.0)), "figures"),
+    Kind("more traffic of a predicted case", "predicted", every(put("prediction.time.work.phases.0.directions.0", [1e9, 0.0, 0.0, 0.0]), OURS), "figures"),
+    Kind("a remark left out", "predicted", every(put("prediction.time.remarks", ["4 ranks: never measured"]), OURS), "figures"),
+    Kind("floors said to be another type's", "predicted", every(_of_another, OURS), "figures"),
+    Kind("floors of another type, with all that follows from them", "predicted", every(_weighed_as_h100, OURS), "figures"),
+    Kind("work of another form than today's code has", "predicted", _of_todays_code_in_another_form, "figures"),
+    Kind("a prediction left out of a record of schema 7", "predicted", first(_left_out_as_before), "figures"),
+    Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), "figures"),
     Kind("a prediction of a library's call", "predicted", every(
-        lambda document: document.update(prediction=_ours()), "nccl"), 12),
+        lambda document: document.update(prediction=_ours()), "nccl"), "figures"),
     Kind("predictions without timing.predict", "predicted", every(
-        put("request.configuration.timing.predict", False)), 12),
+        put("request.configuration.timing.predict", False)), "figures"),
     Kind("a prediction with a time and a reason", "predicted", first(put("prediction.reason", "none")), LOAD),
     Kind("a step beyond all floats", "predicted", first(put("prediction.time.path_us.hop", 10**400)), LOAD),
     Kind("a prediction below nothing", "predicted", first(put("prediction.time.time_us", -1.0)), LOAD),
     Kind("a prediction in a record of schema 7", "predicted", first(put("schema", 7)), LOAD),
-    Kind("a prediction replaced by a reason", "predicted", first(put("prediction", {"time": None, "reason": "too long"})), NOWHERE),
-    Kind("floors and constants said to be others in all records", "predicted", every(lambda document: document["prediction"]["time"].update(floors_digest="sha256:" + "1" * 64, constants_digest="sha256:" + "2" * 64), OURS), NOWHERE),
+    Kind("a prediction replaced by a reason", "predicted", first(put("prediction", {"time": None, "reason": "too long"})), OTHER_WORK),
+    Kind("floors and constants said to be others in all records", "predicted", every(lambda document: document["prediction"]["time"].update(floors_digest="sha256:" + "1" * 64, constants_digest="sha256:" + "2" * 64), OURS), OTHER_WORK),
 )  # fmt: skip
 
 

@@ -2,32 +2,43 @@
 
 Three sets: `measured` is invented, four worlds on four GPUs in which nothing is missing and nothing contradicts; `run`
 is what commands leave that ran in the simulator, `stressed` what one leaves that ran under stress. A kind changes files
-of one of them. item is the number of the item that has a FINDING then; LOAD if the set can't be read any more; NOWHERE
-if no software can find it, as reports/audit/README.md lists it.
+of one of them. found is the name of the item that has a FINDING then; LOAD if the set can't be read any more; else what
+the page says of it, which an audit can't find: see UNFINDABLE.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import random
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cases.record.record import Record, load
 from reports.record.seal import seal
-from tests.reports.audit.complete_set import CONFIGURATION, ENVIRONMENT, PTX, STATE, UUIDS, kernel
+from tests.reports.audit.complete_set import CONFIGURATION, ENVIRONMENT, STATE, UUIDS, kept, kernel
 from tests.reports.audit.invented_records import one
 from tests.reports.synthetic import KIB
 
-LOAD, NOWHERE = "load", "nowhere"
+LOAD = "load"
+
+CLOCK = "times as a clock could have given them"
+GONE = "a world or a case that is gone without a trace"
+TIMED_HOW = "what a record says of how calls were timed"
+MACHINE_SAYS = "what a record says of its machine, software and GPUs"
+TREE = "a commit that git does not have, and the state of a tree"
+OTHER_WORK = "what GPUs, or other versions of the model, did"
+OF_WORKERS = "the workers of a command"
+COMMAND_FILES = "the plan in command.json, configuration.yaml"
+TEXTS = "texts for people"
+OTHER_FORM = "files of another version, or of another form"
+
+UNFINDABLE = (*(CLOCK, GONE, TIMED_HOW, MACHINE_SAYS, TREE, OTHER_WORK, OF_WORKERS, COMMAND_FILES, TEXTS, OTHER_FORM),)
+"""What no audit finds: the lines of the page's table."""
 
 Document = dict[str, Any]
 Change = Callable[[Path], None]
@@ -39,12 +50,12 @@ OVERRIDES = ["+exp=x", "seed=0"]
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of tampering: name, the set that it changes, the change, where it is found. by_rerun: it is found by
-    running cases again, and by nothing else."""
+    running cases again or comparing them with the reference, and by nothing else."""
 
     name: str
     of: str
     change: Change
-    found: int | str
+    found: str
     by_rerun: bool = False
 
 
@@ -98,48 +109,15 @@ def members() -> list[Record]:
             made |= {"request": request, "environment": environment(), "timing": timing, "library": ""}
             made |= {} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
             record = one(algorithm, KIB, world=world, us=us, **made)
-            found.append(_described(record))
+            assert record.fabric is not None
+            fabric = replace(record.fabric, description="NVIDIA H200, libnvshmem 3.8.0")
+            found.append(replace(record, fabric=fabric))
     return found
-
-
-def _described(record: Record) -> Record:
-    from dataclasses import replace
-
-    assert record.fabric is not None
-    return replace(record, fabric=replace(record.fabric, description="NVIDIA H200, libnvshmem 3.8.0"))
 
 
 def make_measured(folder: Path) -> None:
     """Write the invented set as commands leave it."""
-    by_command: dict[str, list[Record]] = {}
-    for record in members():
-        by_command.setdefault(record.request.command, []).append(record)
-    for world, (name, some) in enumerate(by_command.items()):
-        here = folder / name
-        (here / "ptx").mkdir(parents=True)
-        (here / "ptx" / f"{hashlib.sha256(PTX.encode()).hexdigest()}.ptx").write_text(PTX, encoding="utf-8")
-        for record in some:
-            (here / f"{record.id}.json").write_text(record.to_json(), encoding="utf-8")
-        (here / "configuration.yaml").write_text(yaml.safe_dump(configuration()), encoding="utf-8")
-        job = {"number": 0, "overrides": OVERRIDES, "cases": [record.id for record in some], "differs": {}}
-        document = {
-            "schema": 1,
-            "command": name,
-            "command_line": list(some[0].request.command_line),
-            "started": f"2026-01-01T0{world}:00:00.000+00:00",
-            "plan": {"experiment": some[0].request.experiment, "fabric": "nvshmem", "configuration": configuration()},
-            "jobs": [job],
-            "cases_requested": len(some),
-            "ended": f"2026-01-01T0{world}:00:05.000+00:00",
-            "counts": {"PASSED": len(some)},
-            "exit_code": 0,
-            "outcome": "complete",
-            "why": "",
-            "cases_not_run": [],
-            "working_folder": "work",
-        }
-        (here / "command.json").write_text(json.dumps(document), encoding="utf-8")
-    reseal(folder)
+    kept(folder, members())
 
 
 def reseal(folder: Path) -> None:

@@ -1,18 +1,14 @@
-"""Races in comparisons and in the checklist: the same pairs, other ones, and cases that were not checked."""
+"""Races in comparisons: the same pairs, other ones, and cases that were not checked."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from cases.record.record import Record
-from reports.audit import measurements
 from reports.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from reports.audit.gate import Gate
-from reports.audit.items import Outcome
-from reports.audit.material import Material
 from reports.audit.races import Races, races_of
 from reports.table import sheet
 from tests.reports.audit.invented_records import check, one
@@ -20,7 +16,6 @@ from tests.reports.raced import LOAD, checked, finding, unchecked
 
 FORMAL = finding("formal", "an acquire")
 OTHER = finding("formal", "an acquire", second=dataclasses.replace(LOAD, line=56))
-SAME: dict[str, Any] = {"again": 1, "different": [], "left_out": [], "not_comparable": []}
 
 
 def world(record: Record, name: str) -> Record:
@@ -79,42 +74,3 @@ def test_a_case_that_was_checked_on_one_side_alone_is_not_said_to_be_the_same() 
     assert "races: 1 NOT COMPARABLE" in found.verdict
     assert "after" not in found.cases[0].races.remark
     assert compare([], [checked()]).exit_code == NOT_AUDITABLE
-
-
-def points(records: list[Record], again: dict[str, Any] | None = None, problem: str = "") -> dict[Outcome, str]:
-    """The points of item 9 that speak of races."""
-    answer = None if again is None else {"races": again}
-    item = measurements.data(Material(tuple(records), again=answer, problem=problem))
-    return {point.outcome: point.evidence for point in item.points if "race" in point.evidence}
-
-
-def test_9_what_was_found_and_found_again() -> None:
-    assert points([checked(FORMAL)], SAME) == {
-        Outcome.CAPTURED: "1 case checked for races; found: 1 formal",
-        Outcome.VERIFIED: "1 case run again with the race checker: the same findings",
-    }
-
-
-def test_9_a_record_without_findings_whose_case_has_some() -> None:
-    again = SAME | {"different": [["the id", "only after: race: a release is missing"]]}
-    said = points([checked()], again)
-    assert said[Outcome.FINDING].startswith("1 of 1 cases have other races when they run again: the id: only after")
-
-
-def test_9_a_race_is_a_finding() -> None:
-    assert points([checked(finding())], SAME)[Outcome.FINDING].startswith("1 of 1 case with races: ")
-
-
-def test_9_unchecked_cases() -> None:
-    assert points([unchecked()]) == {Outcome.DOES_NOT_APPLY: "races: no case was checked for them (check.races)"}
-    assert points([one()]) == {}, "GPUs can't be checked"
-    mixed = points([checked(), unchecked(algorithm="two_shot")], SAME)
-    assert mixed[Outcome.NOT_CAPTURED].startswith("1 case beside checked ones not checked for races: ")
-
-
-def test_9_cases_that_did_not_run_again() -> None:
-    late = SAME | {"again": 0, "left_out": [["the id", "larger than 65,536 bytes"]]}
-    assert points([checked()], late)[Outcome.NOT_COMPARABLE] == (
-        "races: 1 case did not run again: the id: larger than 65,536 bytes"
-    )
-    assert "took too long" in points([checked()], problem="it took too long")[Outcome.NOT_COMPARABLE]

@@ -1,132 +1,244 @@
-"""Items 16 and 18 to 20: what is missing, changed, or can't be run again; command.json against the records."""
+"""Items "cases", "manifest", "replay" and "gaps": what is missing, changed, or can't be run again."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cases.record.record import Status
-from reports.audit.completeness import whole
+from cases.record.record import Status, load
+from cases.record.shared import digest_of
 from reports.audit.items import Outcome
-from reports.audit.material import Material
-from reports.record.bundle import read
+from reports.audit.material import COMMAND_NAME
+from reports.record.bundle import read, write
 from reports.record.seal import MANIFEST, seal
 from tests.reports.audit.complete_set import (
     audited,
-    item,
+    evidence,
     kept,
-    outcomes,
     records,
     tells,
+    with_command,
     with_request,
     without,
 )
 from tests.reports.audit.invented_records import broken
 
+FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED
+CAPTURED = Outcome.CAPTURED
 
-@pytest.mark.parametrize("part", ["missing", "unexpected"])
-def test_16_cases_that_are_not_those_that_were_asked_for(part: str) -> None:
-    audit = audited(cases={part: [["command0", 0, "all_reduce-x"]]})
-    tells(audit, 16)
-
-
-def test_16_what_can_not_be_worked_out() -> None:
-    audit = audited(cases={"not_comparable": [["command0", 0, "no configuration"]]})
-    tells(audit, 16)
+EXAMPLE = Path(__file__).parents[1] / "examples" / "schema8"
+"""A record with the two files that it refers to."""
 
 
-def test_16_a_record_that_was_taken_away(tmp_path: Path) -> None:
-    place = kept(tmp_path / "records")
-    gone = sorted((place / "command2").glob("all_reduce*.json"))[0]
-    gone.unlink()
-    tells(audited(place=place), 16)
-
-
-def test_16_a_record_that_was_put_in(tmp_path: Path) -> None:
-    place = kept(tmp_path / "records")
+def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path: Path) -> None:
+    place = kept(tmp_path / "less")
+    sorted((place / "command2").glob("all_reduce*.json"))[0].unlink()
+    tells(audited(place=place), "cases", CAPTURED, FINDING)
+    place = kept(tmp_path / "more")
     other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
     (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
-    tells(audited(place=place), 16)
+    tells(audited(place=place), "cases", CAPTURED, FINDING)
 
 
-def test_16_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
-    """It never was the whole command; the folder that lacks the same cases is a finding."""
+def test_failures_with_reasons_are_counted_and_are_no_finding() -> None:
+    tells(audited([*records(), broken(Status.FAILED, size_bytes=4096)]), "cases", CAPTURED)
+
+
+@pytest.mark.parametrize(
+    "jobs", [[1], [{"number": 0}], [{"number": "0", "cases": []}], [{"number": 0, "cases": [3]}], "all"]
+)
+def test_jobs_that_are_none_are_a_finding(jobs: Any, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), jobs=jobs)), "cases", FINDING)
+
+
+@pytest.mark.parametrize("counts", [{"PASSED": 3}, [2], "2", {}])
+def test_counts_that_do_not_agree_are_a_finding(counts: Any, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), counts=counts)), "cases", FINDING)
+
+
+@pytest.mark.parametrize("key", ["jobs", "counts"])
+def test_what_is_missing_is_named(key: str, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), **{key: None})), "cases", CAPTURED, NOT_CAPTURED)
+
+
+def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
+    """In a bundle, too, where there is no command.json. A damaged record may name any number of jobs."""
+    for number in (3, 10**12):
+        tells(audited([with_request(one, jobs=number) for one in records(1)]), "cases", CAPTURED, FINDING)
+    tells(audited([with_request(record, jobs=None) for record in records()]), "cases", NOT_CAPTURED)
+    first, *others = records(1)
+    tells(audited([with_request(first, job=7), *others]), "cases", CAPTURED, FINDING)
+
+
+def test_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
+    """It never was the whole command."""
+    place = kept(tmp_path / "records", [with_request(record, jobs=2) for record in records(1)])
+    path = sorted((place / "command0").glob("all_reduce*.json"))[0]
+    assert audited(read([path]), place=path).level.findings == ()
+    assert audited(place=place).level.findings == ("cases",)
+
+
+def interrupted(place: Path, outcome: str | None) -> Path:
+    """The first command without its second record: interrupted, or with None killed."""
+    path = sorted((place / "command0").glob("all_reduce*.json"))[1]
+    case = path.stem
+    path.unlink()
+    (place / "command0" / MANIFEST).unlink()
+    ends = dict.fromkeys(("ended", "exit_code", "outcome", "why", "counts", "cases_not_run"))
+    if outcome is not None:
+        ends |= {"ended": records(1)[0].ended, "exit_code": 130, "outcome": outcome, "why": "SIGINT"}
+        ends |= {"counts": {"PASSED": 1}, "cases_not_run": [{"job": 0, "case": case}]}
+    with_command(place, **ends)
+    if outcome is not None:
+        seal(place / "command0")
+    return place
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", None])
+def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), outcome)
+    audit = audited(place=place)
+    assert audit.level.findings == ()
+    tells(audit, "cases", CAPTURED, NOT_CAPTURED, CAPTURED, CAPTURED, *([] if outcome else [NOT_CAPTURED]))
+    assert "; interrupted, 1 case not run; " in audit.verdict
+
+
+def test_a_bundle_of_an_interrupted_command_is_no_finding(tmp_path: Path) -> None:
+    """It has no command.json that says so."""
+    place = interrupted(kept(tmp_path / "records", records(1)), "interrupted")
+    write(read([place]), tmp_path / "one.jsonl.xz", is_quick=True)
+    assert audited(place=tmp_path / "one.jsonl.xz").level.findings == ()
+
+
+def test_what_did_not_run_must_be_said_to(tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), "interrupted")
+    path = next((place / "command0").glob("all_reduce*.json"))
+    for left in ([], [{"job": 0, "case": path.stem}]):
+        assert "cases" in audited(place=with_command(place, cases_not_run=left)).level.findings
+
+
+def test_a_command_that_never_ended_has_no_manifest(tmp_path: Path) -> None:
+    """Who takes the end of command.json away, and seals the folder again, does what no command does."""
+    place = interrupted(kept(tmp_path, records(1)), None)
+    seal(place / "command0")
+    assert audited(place=place).level.findings == ("cases", "command")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A command's folder with one record, and the two files that it refers to."""
+    folder = Path(shutil.copytree(EXAMPLE, tmp_path / "records" / "one"))
+    _ended(folder)
+    return folder
+
+
+def _ended(folder: Path, **changes: object) -> None:
+    document = {"command": load(_record(folder)).request.command, "outcome": "complete", **changes}
+    (folder / COMMAND_NAME).write_text(json.dumps(document), encoding="utf-8")
+
+
+def _record(folder: Path) -> Path:
+    (path,) = folder.glob("all_reduce-*.json")
+    return path
+
+
+def _more(folder: Path, text: str = "{}\n") -> None:
+    digest = digest_of(text).removeprefix("sha256:")
+    (folder / "shared" / f"{digest}.json").write_text(text, encoding="utf-8")
+
+
+def findings(place: Path, item: str) -> str:
+    return evidence(audited(place=place), item, FINDING)
+
+
+@pytest.mark.parametrize("name", ["zz.json", "more/zz.json"])
+@pytest.mark.parametrize("is_command", [True, False])
+def test_a_record_under_two_names_is_found(name: str, is_command: bool, command: Path) -> None:
+    if not is_command:
+        (command / COMMAND_NAME).unlink()
+    assert "twice" not in findings(command, "cases")
+    (command / name).parent.mkdir(exist_ok=True)
+    (command / name).write_text(load(_record(command)).to_json(), encoding="utf-8")
+    is_found = "zz.json of one holds the record of all_reduce-" in findings(command, "cases")
+    assert is_found is (is_command or name == "zz.json")
+
+
+def test_copies_of_folders_and_bundles_are_no_second_records(command: Path) -> None:
+    shutil.copytree(command, command.with_name("copy"))
+    write(read([command]), command / "all.jsonl.xz", is_quick=True)
+    assert "twice" not in findings(command.parent, "cases")
+
+
+@pytest.mark.parametrize("changes", [{}, {"outcome": "interrupted"}, {"outcome": None}, {"resumed": [{"at": "now"}]}])
+def test_what_no_record_refers_to_is_found_where_a_command_ran_to_its_end(command: Path, changes: Any) -> None:
+    """An interrupted command may leave some."""
+    _ended(command, **changes)
+    _more(command)
+    assert ("ran to its end in one piece" in findings(command, "manifest")) is (changes == {})
+    (command / "shared" / f"{'0' * 64}.json").write_text("{}", encoding="utf-8")
+    assert "SHA-256 is not its name" in findings(command, "manifest")
+
+
+def test_records_that_were_put_aside_refer_to_files_as_well(command: Path) -> None:
+    text = json.dumps({"python": {"version": "3.11.7"}}) + "\n"
+    _more(command, text)
+    document = json.loads(_record(command).read_text(encoding="utf-8"))
+    document["environment"] = {"shared": digest_of(text)}
+    (command / "other.json.set_aside").write_text(json.dumps(document), encoding="utf-8")
+    (command / "damaged.json.set_aside").write_text("{", encoding="utf-8")
+    assert findings(command, "manifest") == ""
+
+
+@pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "all_reduce*.json", "ptx/*.ptx"])
+def test_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
-    path = sorted((place / "command2").glob("all_reduce*.json"))[0]
-    missing = {"expected": 4, "missing": [["command2", 0, f"all_reduce-{one}"] for one in range(3)]}
-    alone = audited(read([path]), place=path, cases=missing)
-    tells(alone, 16)
-    assert alone.level.findings == ()
-    other = {**missing, "unexpected": [["command2", 0, "all_reduce-x"]]}
-    tells(audited(read([path]), place=path, cases=other), 16)
-    tells(audited(place=place, cases=missing), 16)
-
-
-def test_16_failures_with_reasons_are_counted_and_are_no_finding() -> None:
-    audit = audited([*records(), broken(Status.FAILED, size_bytes=4096)])
-    tells(audit, 16)
-
-
-@pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "record", "ptx"])
-def test_18_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
-    place = kept(tmp_path / "records")
-    assert item(audited(place=place), 18).outcome is Outcome.CAPTURED
-    found = {"record": "all_reduce*.json", "ptx": "ptx/*.ptx"}.get(name, name)
-    path = sorted((place / "command3").glob(found))[0]
+    path = sorted((place / "command3").glob(name))[0]
     data = path.read_bytes()
     members = read([place])
-    for position in (0, len(data) // 2, len(data) - 1):
-        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-        found = [
-            point for point in whole(Material(tuple(members), (place,))).points if point.outcome is Outcome.FINDING
-        ]
-        assert len(found) == 1
-        assert path.name in found[0].evidence
+    position = max(data.find(b"work"), 0) or len(data) // 2
+    path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+    (found,) = {evidence(audited(members, place=place), "manifest", FINDING)}
+    assert path.name in found
     path.write_bytes(data)
-    assert item(audited(members, place=place), 18).outcome is Outcome.CAPTURED
+    tells(audited(members, place=place), "manifest", CAPTURED)
 
 
-def test_18_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
+def test_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     files = sorted((place / "command0").glob("all_reduce*.json"))
     files[0].write_bytes(files[0].read_bytes() + b"\n")
-    tells(audited(place=files[0]), 18)
-    assert item(audited(place=files[1]), 18).outcome is Outcome.CAPTURED
-    assert item(audited(place=place / "command1"), 18).outcome is Outcome.CAPTURED
+    assert files[0].name in findings(files[0], "manifest")
+    assert findings(files[1], "manifest") == findings(place / "command1", "manifest") == ""
 
 
-def test_18_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
+def test_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
     place = kept(tmp_path / "records", records(1))
     folder = place / "a: b, line 1: c"
     (place / "command0").rename(folder)
     (folder / MANIFEST).unlink()
     seal(place)
     path = sorted(folder.glob("all_reduce*.json"))[0]
-    assert item(audited(place=folder), 18).outcome is Outcome.CAPTURED
+    assert findings(folder, "manifest") == ""
     path.write_bytes(path.read_bytes() + b" ")
     for looked_at in (place, folder, path):
-        tells(audited(place=looked_at), 18)
+        assert path.name in findings(looked_at, "manifest")
 
 
-def test_18_without_a_manifest(tmp_path: Path) -> None:
+def test_without_a_manifest(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     (place / "command0" / MANIFEST).unlink()
-    audit = audited(place=place)
-    tells(audit, 18)
+    tells(audited(place=place), "manifest", NOT_CAPTURED, CAPTURED)
 
 
-def test_19_what_can_not_be_run_again() -> None:
-    audit = audited([with_request(record, configuration=None) for record in records()])
-    tells(audit, 19)
-
-
-def test_19_the_command_can_be_pasted(tmp_path: Path) -> None:
-    place = kept(tmp_path / "my records", records(1))
-    tells(audited(place=place), 19)
+def test_what_can_not_be_run_again_and_what_can(tmp_path: Path) -> None:
+    tells(audited([with_request(record, configuration=None) for record in records()]), "replay", NOT_CAPTURED)
+    audit = audited(place=kept(tmp_path / "my records", records(1)))
+    assert re.search("symlab replay '/.*/my records': runs", evidence(audit, "replay", CAPTURED))
 
 
 @pytest.mark.parametrize(
@@ -153,148 +265,12 @@ def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str
         ("{", Outcome.FINDING),
     ],
 )
-def test_19_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
+def test_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
     place = kept(tmp_path / "records", records(1))
     (place / "verdict.json").write_text(text, encoding="utf-8")
-    assert item(audited(place=place), 19).outcome is outcome
-    tells(audited(place=place), 19)
+    tells(audited(place=place), "replay", outcome)
 
 
-def test_20_what_is_missing_is_named() -> None:
+def test_gaps_are_named() -> None:
     audit = audited(without(records(), "not_captured", "python"))
-    tells(audit, 20)
-
-
-def test_the_set_on_disk_is_what_a_command_leaves(tmp_path: Path) -> None:
-    document = json.loads((kept(tmp_path) / "command0" / "command.json").read_text())
-    assert document["counts"] == {"PASSED": 2}
-
-
-def with_command(place: Path, **changes: Any) -> Path:
-    """The folder with something else in the first command's command.json; None takes it out."""
-    path = place / "command0" / "command.json"
-    document = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({key: value for key, value in document.items() if value is not None}), encoding="utf-8")
-    return place
-
-
-def test_what_agrees_is_verified(tmp_path: Path) -> None:
-    audit = audited(place=kept(tmp_path))
-    tells(audit, 16)
-    tells(audit, 17)
-
-
-@pytest.mark.parametrize(
-    "jobs", [[1], [{"number": 0}], [{"number": "0", "cases": []}], [{"number": 0, "cases": [3]}], "all"]
-)
-def test_jobs_that_are_none_are_a_finding(jobs: Any, tmp_path: Path) -> None:
-    tells(audited(place=with_command(kept(tmp_path), jobs=jobs)), 16)
-
-
-@pytest.mark.parametrize("counts", [{"PASSED": 3}, [2], "2", {}])
-def test_counts_that_do_not_agree_are_a_finding(counts: Any, tmp_path: Path) -> None:
-    tells(audited(place=with_command(kept(tmp_path), counts=counts)), 16)
-
-
-@pytest.mark.parametrize("key", ["jobs", "counts"])
-def test_what_is_missing_is_named(key: str, tmp_path: Path) -> None:
-    audit = audited(place=with_command(kept(tmp_path), **{key: None}))
-    tells(audit, 16)
-
-
-@pytest.mark.parametrize("code", [1, 2, "0", True, 130])
-def test_exit_codes(code: Any, tmp_path: Path) -> None:
-    audit = audited(place=with_command(kept(tmp_path), exit_code=code))
-    tells(audit, 17)
-
-
-def test_an_exit_code_of_0_needs_cases_that_passed(tmp_path: Path) -> None:
-    members = [*records(1), broken(Status.FAILED, size_bytes=4096, request={"command": "command0", "job": 0})]
-    place = with_command(kept(tmp_path / "failed", members), counts={"PASSED": 2, "FAILED": 1})
-    tells(audited(place=place), 17)
-    place = with_command(place, exit_code=1)
-    tells(audited(place=place), 17)
-    stopped = with_command(kept(tmp_path / "stopped", records(1)), exit_code=1, outcome="stopped", cases_not_run=[1])
-    tells(audited(place=stopped), 17)
-
-
-def test_a_library_that_did_not_finish_is_in_no_exit_code(tmp_path: Path) -> None:
-    late = broken(
-        Status.TIMEOUT, size_bytes=4096, kernel=None, library="NVSHMEM 0.0.0", request={"command": "command0", "job": 0}
-    )
-    place = with_command(kept(tmp_path, [*records(1), late]), counts={"PASSED": 2, "TIMEOUT": 1})
-    for code in (0, 1):  # 1: of commands of before
-        tells(audited(place=with_command(place, exit_code=code)), 17)
-
-
-def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
-    """In a bundle, too, where there is no command.json."""
-    members = [with_request(record, jobs=3) for record in records(1)]
-    tells(audited(members), 16)
-    nonsense = [with_request(record, jobs=10**12) for record in records(1)]
-    tells(audited(nonsense), 16)
-    silent = [with_request(record, jobs=None) for record in records()]
-    tells(audited(silent), 16)
-
-
-def test_a_job_that_is_none_names_its_record(tmp_path: Path) -> None:
-    place = kept(tmp_path, records(1))
-    first, *others = read([place])
-    audit = audited([with_request(first, job=7), *others], place)
-    tells(audit, 16)
-
-
-@pytest.mark.parametrize(
-    ("reason", "is_known"),
-    [("", True), ("interrupted before it was timed", True), ("check was off", False), ("verified on 8 GPUs", False)],
-)
-def test_16_what_a_record_that_passed_may_give_as_a_reason(reason: str, is_known: bool) -> None:
-    """The check of these records was on; a command that is interrupted says what it did not time."""
-    first, *others = records()
-    changed = [dataclasses.replace(first, timing=None, reason=reason), *others]
-    found = outcomes(audited(changed), 16)
-    assert (Outcome.FINDING in found) != is_known
-
-
-def interrupted(place: Path, outcome: str | None) -> Path:
-    """The first command without its second record: interrupted, or with None killed."""
-    path = sorted((place / "command0").glob("all_reduce*.json"))[1]
-    case = path.stem
-    path.unlink()
-    (place / "command0" / MANIFEST).unlink()
-    ends = dict.fromkeys(("ended", "exit_code", "outcome", "why", "counts", "cases_not_run"))
-    if outcome is not None:
-        ends |= {"ended": records(1)[0].ended, "exit_code": 130, "outcome": outcome, "why": "SIGINT"}
-        ends |= {"counts": {"PASSED": 1}, "cases_not_run": [{"job": 0, "case": case}]}
-    with_command(place, **ends)
-    if outcome is not None:
-        seal(place / "command0")
-    return place
-
-
-@pytest.mark.parametrize("outcome", ["interrupted", None])
-def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Path) -> None:
-    place = interrupted(kept(tmp_path, records(1)), outcome)
-    document = json.loads((place / "command0" / "command.json").read_text())
-    (case,) = {one for job in document["jobs"] for one in job["cases"]} - {one.id for one in read([place])}
-    missing = {"expected": 2, "missing": [["command0", 0, case]]}
-    audit = audited(read([place]), place, cases=missing)
-    assert audit.level.findings == ()
-    tells(audit, 16)
-    assert "; interrupted, 1 case not run; " in audit.verdict
-
-
-def test_what_did_not_run_must_be_said_to(tmp_path: Path) -> None:
-    place = interrupted(kept(tmp_path, records(1)), "interrupted")
-    with_command(place, cases_not_run=[])
-    tells(audited(place=place), 16)
-    path = next((place / "command0").glob("all_reduce*.json"))
-    with_command(place, cases_not_run=[{"job": 0, "case": path.stem}])
-    tells(audited(place=place), 16)
-
-
-def test_a_command_that_never_ended_has_no_manifest(tmp_path: Path) -> None:
-    """Who takes the end of command.json away, and seals the folder again, does what no command does."""
-    place = interrupted(kept(tmp_path, records(1)), None)
-    seal(place / "command0")
-    tells(audited(place=place), 17)
+    tells(audit, "gaps", NOT_CAPTURED, CAPTURED)

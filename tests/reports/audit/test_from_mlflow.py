@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +18,7 @@ from reports.__main__ import main
 from reports.audit import worker
 from reports.audit.checklist import check
 from reports.audit.items import Outcome
-from reports.audit.vouching import signed_with
+from reports.audit.signatures import signed_with
 from reports.record.bundle import read, write
 from reports.tracked import Tracker, fetch
 from runner.track import artifacts
@@ -75,11 +76,12 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def vouched(place: Place, records: list[Record] | None = None) -> tuple[str, str]:
-    """Who vouches for records from MLflow, and the finding of item 21."""
+    """Who vouches for records from MLflow, and the finding."""
     records = fetch(place.uri, [EXPERIMENT]) if records is None else records
     signers, tracker = place.folder / "signers", Tracker(place.uri)
-    audit = check(records, source="MLflow", ask=lambda *_: (answer(), ""), signers=signers, tracker=tracker)
-    return audit.level.signed, evidence(audit, 21, Outcome.FINDING)
+    with patch.object(worker, "ask", lambda *_: answer()):
+        audit = check(records, source="MLflow", signers=signers, tracker=tracker)
+    return audit.level.signed, evidence(audit, "signatures", Outcome.FINDING)
 
 
 @pytest.mark.slow
@@ -122,7 +124,7 @@ def test_a_signature_in_mlflow_of_other_records_or_by_a_stranger_is_a_finding(si
 def test_a_name_that_mlflow_has_is_mlflows(
     signed: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(worker, "ask", lambda *_, **__: (answer(), ""))
+    monkeypatch.setattr(worker, "ask", lambda *_: answer())
     monkeypatch.chdir(signed.folder)
     (signed.folder / EXPERIMENT).mkdir()
     at = ["--mlflow", "sqlite:///mlflow.db"]

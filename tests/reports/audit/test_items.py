@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
-from reports.audit.items import Ground, Item, Outcome, Point, captured_or, verified_or
+from reports.audit.items import Ground, Item, Outcome, Point, captured_or, contradicted, recomputed
 
 
 @pytest.mark.parametrize("ground", [Ground.RECOMPUTED, Ground.COMPARED])
@@ -49,26 +50,34 @@ def test_what_was_not_verified_shows_no_ground(outcome: Outcome) -> None:
 
 def test_an_item_counts_as_its_gravest_point_and_the_records_word_is_graver_than_verified() -> None:
     verified = Point(Outcome.VERIFIED, "x", Ground.RECOMPUTED, (4, 4))
-    stated = Point(Outcome.CAPTURED, "y")
-    item = Item(1, "name", (verified, stated))
-    assert (item.outcome, item.ground, item.share) == (Outcome.CAPTURED, Ground.STATED, None)
+    assert Item("name", (verified, Point(Outcome.CAPTURED, "y"))).outcome is Outcome.CAPTURED
+    assert Item("name", (verified,)).outcome is Outcome.VERIFIED
 
 
-def test_of_equal_outcomes_the_weakest_ground_and_the_smallest_share_count() -> None:
-    all_of_them = Point(Outcome.VERIFIED, "x", Ground.RECOMPUTED, (4, 4))
-    some = Point(Outcome.VERIFIED, "y", Ground.RECOMPUTED, (1, 4))
-    compared = Point(Outcome.VERIFIED, "z", Ground.COMPARED)
-    assert Item(1, "name", (all_of_them, some)).share == (1, 4)
-    assert Item(1, "name", (all_of_them, some, compared)).ground is Ground.COMPARED
+@pytest.mark.parametrize(
+    ("agree", "different", "unsure", "outcomes", "share"),
+    [
+        (4, [], [], ["VERIFIED"], (4, 4)),
+        (3, [["a", "b"]], [], ["FINDING"], (4, 4)),
+        (3, [], [["a", "b"]], ["VERIFIED", "NOT COMPARABLE"], (3, 4)),
+        (2, [["a", "b"]], [["a", "b"]], ["FINDING", "NOT COMPARABLE"], (3, 4)),
+        (0, [], [["a", "b"]], ["NOT COMPARABLE"], None),
+        (0, [], [], [], None),
+    ],
+)
+def test_what_a_comparison_found(
+    agree: int, different: list[list[str]], unsure: list[list[str]], outcomes: list[str], share: tuple[int, int] | None
+) -> None:
+    found = list(recomputed(agree, different, unsure, "things", Ground.COMPARED))
+    assert [str(point.outcome) for point in found] == outcomes
+    assert [point.share for point in found[:1]] == ([share] if outcomes else [])
+    assert all(point.ground is Ground.COMPARED for point in found if point.outcome is not Outcome.NOT_COMPARABLE)
+    assert [Point.read(json.loads(json.dumps(point.plain()))) for point in found] == found
 
 
-def test_findings_keep_what_they_rest_on() -> None:
-    bad = verified_or(["a", "b"], "good", 4, "things", Ground.RECOMPUTED)
-    assert (bad.outcome, bad.evidence, bad.ground_text) == (
-        Outcome.FINDING,
-        "2 of 4 things: a; b",
-        "recomputed, 4 of 4",
-    )
-    assert verified_or([], "good", 4, "things", Ground.COMPARED).ground_text == "compared, 4 of 4"
-    assert captured_or(["a"], "good", 4, "things").ground_text == "stated"
-    assert captured_or([], "good", 4, "things").outcome is Outcome.CAPTURED
+def test_contradictions_are_one_finding() -> None:
+    assert list(contradicted([])) == []
+    (point,) = contradicted(["a", "b", "a"], "here: ")
+    assert (point.outcome, point.evidence) == (Outcome.FINDING, "here: 2 contradictions: a; b")
+    assert captured_or(["a"], "good", 4, "things").evidence == "1 of 4 things: a"
+    assert captured_or([], "good", 4, "things") == Point(Outcome.CAPTURED, "good")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reports import publish
 from reports.__main__ import main
 from reports.audit import worker
+from reports.audit.items import Outcome, Point
+from reports.audit.material import Answer
 from reports.audit.published import audit_published
 from reports.record import bundle
 from reports.record.bundle import LEVEL_NAME
 from reports.record.seal import MANIFEST, seal
-from tests.reports.audit.complete_set import answer, records
+from tests.reports.audit.complete_set import RERUN, answer, records
 
 MACHINE = "invented-x4"
 ROOT = Path(__file__).parents[3]
@@ -44,8 +48,8 @@ def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return made
 
 
-def silent_worker(*_: object, **_more: object) -> tuple[dict[str, object], str]:
-    return answer(), ""
+def silent_worker(*_: object) -> Answer:
+    return answer()
 
 
 def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -110,7 +114,10 @@ def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, caps
     seal(project / publish.PLACE)
     code, out = audited(project, capsys)
     assert code == 1
-    assert "12 derived figures: FINDING: 1 of 3 texts: reports/published/invented-x4/table.md is not what the" in out
+    assert (
+        "figures: FINDING: 1 of 3 texts made again from the samples that are stated: reports/published/invented-x4/"
+        in out
+    )
 
 
 @pytest.mark.parametrize(("name", "cell"), [("README.md", "10.1"), (f"{publish.PLACE.as_posix()}/README.md", "10.1")])
@@ -123,7 +130,7 @@ def test_a_readme_with_other_figures_is_found(
     seal(project / publish.PLACE)
     code, out = audited(project, capsys)
     assert code == 1
-    assert f"12 derived figures: FINDING: 1 of 3 texts: {MACHINE} in {name} is not what the" in out
+    assert f"figures: FINDING: 1 of 3 texts made again from the samples that are stated: {MACHINE} in {name}" in out
 
 
 def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +139,7 @@ def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, caps
     seal(project / publish.PLACE)
     code, out = audited(project, capsys)
     assert code == 1
-    assert "12 derived figures: FINDING: 1 of 1 pictures: figure.svg was not drawn from these records" in out
+    assert "figures: FINDING: 1 contradiction: figure.svg was not drawn from these records" in out
 
 
 def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,51 +166,37 @@ def test_nothing_published_is_not_auditable(tmp_path: Path, capsys: pytest.Captu
 def test_a_finding_of_the_worker_counts(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finds(*_: object, **_more: object) -> tuple[dict[str, object], str]:
-        return answer(cases={"missing": [["command0", 0, "a case"]]}), ""
-
-    monkeypatch.setattr(worker, "ask", finds)
+    found = answer(cases=[Point(Outcome.FINDING, "a case is missing")])
+    monkeypatch.setattr(worker, "ask", lambda *_: found)
     code, out = audited(project, capsys)
     assert code == 1
-    assert "16 expected = passed + failed + refused: FINDING: 1 of 8 cases: a case of command0 is missing" in out
-
-
-def with_rerun(**changes: object) -> dict[str, object]:
-    found = answer()
-    return found | {"rerun": {**found["rerun"], **changes}}
+    assert "cases: FINDING: a case is missing" in out
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"agree": [], "stated": [["a", "why"]] * 2}, "0 of 2 recomputed, the committed level has 1"),
-        ({"agree": [], "stated": [["a", "why"]] * 2}, "nothing recomputed of all_reduce/one_shot"),
-        ({"agree": [["x", "all_reduce/one_shot", "reference"]]}, "0 cases run again, the committed level has 1"),
-        ({"of": 1}, "1 case with data, the committed level has 2"),
-        ({"kernels": ["all_reduce/other"], "agree": [["x", "all_reduce/other", "reference"]]}, "nothing recomputed of"),
-        ({"not_comparable": [["x", "its code changed since"]]}, "1 case came out differently, by code that changed"),
+        ({"recomputed": 0}, "recomputed is 0, the committed level has 1"),
+        ({"without": ["all_reduce/one_shot"]}, "nothing recomputed of all_reduce/one_shot"),
+        ({"rerun": 0}, "rerun is 0, the committed level has 1"),
+        ({"total": 1}, "cases is 1, the committed level has 2"),
+        ({"kernels": ["all_reduce/other"]}, "nothing recomputed of all_reduce/one_shot"),
+        ({"unexplained": 1}, "1 case came out differently, by code that changed"),
+        (None, "configuration: nothing VERIFIED any more"),
     ],
 )
 def test_a_set_below_its_committed_level_is_a_finding(
-    changes: dict[str, object],
+    changes: dict[str, Any] | None,
     says: str,
     project: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (with_rerun(**changes), ""))
+    found = answer(replace(RERUN, **changes)) if changes else answer(configuration=[])
+    monkeypatch.setattr(worker, "ask", lambda *_: found)
     code, out = audited(project, capsys)
     assert code == 1
     assert f"FINDING: below the committed level: {says}" in out
-
-
-def test_an_item_that_is_no_longer_verified_is_below_the_level(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost = {"verified": 0, "not_comparable": [["command0", 0, "git does not have the commit"]]}
-    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (answer(configurations=lost), ""))
-    code, out = audited(project, capsys)
-    assert (code, "below the committed level: item 1 has nothing VERIFIED any more" in out) == (1, True)
 
 
 @pytest.mark.parametrize("text", [None, "{}", "[", "7", '{"recomputed": -1}'])
@@ -222,7 +215,7 @@ def test_a_level_is_not_written_over_findings(
 ) -> None:
     path = project / publish.PLACE / MACHINE / LEVEL_NAME
     before = path.read_bytes()
-    monkeypatch.setattr(worker, "ask", lambda *_, **_more: (with_rerun(different=[["x", "other"]]), ""))
+    monkeypatch.setattr(worker, "ask", lambda *_: answer(data=[Point(Outcome.FINDING, "other data")]))
     assert main(["published", "--level", "--root", str(project)]) == 1
     assert "not written, there are findings" in capsys.readouterr().out
     assert path.read_bytes() == before

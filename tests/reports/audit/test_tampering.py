@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from cases.record.record import Record
+from reports.audit import worker
 from reports.audit.checklist import Audit, check
 from reports.audit.items import Outcome
-from reports.audit.worker import Rerun, predictions_asked
+from reports.audit.material import Answer, Material
 from reports.record.bundle import read
 from reports.record.seal import MANIFEST
 from tests.reports.audit.complete_set import answer
 from tests.reports.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
 from tests.reports.audit.tampered_predictions import make_predicted
-from tests.reports.audit.tampered_workers import SLURM, worked
-from tests.reports.audit.tampering import LOAD, NOWHERE, Kind, every, make_measured, put, reseal
+from tests.reports.audit.tampering import LOAD, UNFINDABLE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "reports" / "audit" / "README.md"
 
 INVENTED = ("measured", "predicted")
 """Sets of which the worker's answer is invented, too, but for predictions."""
+
+SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
+
+PART: dict[str, Any] = {"agree": [["a case", "all_reduce/one_shot", "simulator"]], "different": [], "stated": []}
+MORE: dict[str, Any] = {"not_comparable": [], "seed": 0, "of": 1, "kernels": [], "at_commit": 0}
+NOT_RERUN = PART | MORE | {"code": PART, "counters": PART, "races": PART}
+"""What comes of a rerun of one case that is in no set."""
 
 HEADING = "## What no software here can find"
 
@@ -84,41 +91,34 @@ def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def worker(records: list[Record], places: list[Path], is_rerun: bool = False) -> dict[str, Any]:
-    """What the worker says, without a process of its own and without the sources, which no kind changes. is_rerun: with
-    all cases run again."""
+def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer:
+    """What the worker says, without a process of its own and without the sources, which no kind changes; of the
+    invented sets that is invented, too, but for predictions."""
     from runner import audit_worker
-    from runner.environment.commits import commits
 
-    jobs = audit_worker.jobs_of(records)
-    recomposed, configurations = audit_worker.configurations(jobs, lambda text: None)
-    parts: dict[str, Any] = {}
-    if is_rerun:
-        asked = asdict(Rerun(patience_s=None))
-        parts["rerun"] = audit_worker.rerun(records, asked, 1 << 20, lambda text: None)
-    return answer(**parts) | {
-        "configurations": configurations,
-        "cases": audit_worker.cases(jobs, recomposed),
-        "inputs": audit_worker.inputs(records, 1 << 20, lambda text: None),
-        "secrets": audit_worker.secrets(records),
-        "commits": commits(records, places),
-    }
+    if of in INVENTED:
+        return answer(figures=list(audit_worker._predictions(records, lambda text: None)))
+    wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
+    asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(audit_worker, "sources", lambda *_: {key: [] for key in SOURCES}))
+        if not is_rerun:
+            stack.enter_context(patch.object(audit_worker, "_rerun", lambda *_: NOT_RERUN))
+        points, level = audit_worker.answer(records, asked, lambda text: None)
+    return Answer(points, level)
 
 
 def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
-    """The checklist of a folder. What the worker says of the invented set is invented, too."""
-    from runner import audit_worker
-
+    """The checklist of a folder."""
     records = read([folder])
-    said = copy.deepcopy(answer()) if of in INVENTED else worker(records, [folder], is_rerun)
-    if of == "predicted":
-        said["predictions"] = audit_worker.predictions(records, predictions_asked(records), lambda text: None)
-    return check(records, [folder], ask=lambda *_: (said, ""))
+    found = said(records, of, folder, is_rerun)
+    with patch.object(worker, "ask", lambda *_: found):
+        return check(records, [folder])
 
 
-def findings(audit: Audit) -> dict[int, str]:
+def findings(audit: Audit) -> dict[str, str]:
     return {
-        item.number: "\n".join(point.evidence for point in item.points if point.outcome is Outcome.FINDING)
+        item.name: "\n".join(point.evidence for point in item.points if point.outcome is Outcome.FINDING)
         for item in audit.items
         if item.outcome is Outcome.FINDING
     }
@@ -159,13 +159,7 @@ def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.Fix
     assert audit.exit_code == 0
 
 
-@pytest.mark.parametrize("launcher", ["joblib", SLURM])
-def test_workers_that_nothing_was_changed_in_are_no_finding(launcher: str, measured: Path, tmp_path: Path) -> None:
-    place = tampered(Kind("none", "measured", worked(launcher), NOWHERE), measured, tmp_path)
-    assert findings(audited(place, "measured")) == {}
-
-
-@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, NOWHERE) and not kind.by_rerun))
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, *UNFINDABLE) and not kind.by_rerun))
 def test_it_is_found_and_by_which_item(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
     assert kind.found in findings(audit), findings(audit)
@@ -181,7 +175,7 @@ def test_it_can_not_be_read(kind: Kind, request: pytest.FixtureRequest, tmp_path
     assert str(place) in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == NOWHERE))
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found in UNFINDABLE))
 def test_what_nothing_finds_is_listed(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
     assert findings(audit) == {}, "it is found: say by which item, and take it off the list in the README"
@@ -210,8 +204,8 @@ def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run: Path, tmp
 def test_a_rerun_of_what_was_not_changed_has_no_finding(run: Path) -> None:
     audit = audited(run, "run", is_rerun=True)
     assert findings(audit) == {}
-    assert {3, 9, 19} <= set(audit.level.verified)
-    assert (audit.level.recomputed, audit.exit_code) == (3, 0)
+    assert {"kernels", "data", "replay"} <= set(audit.level.verified)
+    assert (audit.level.data.recomputed, audit.exit_code) == (3, 0)
 
 
 def listed(heading: str) -> list[tuple[str, str]]:
@@ -221,15 +215,16 @@ def listed(heading: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.MULTILINE)[2:]
 
 
-def test_the_readme_lists_what_nothing_finds() -> None:
-    assert [name for name, _ in listed(HEADING)] == [kind.name for kind in KINDS if kind.found == NOWHERE]
+def test_the_page_lists_what_nothing_finds() -> None:
+    assert [name for name, _ in listed(HEADING)] == list(UNFINDABLE)
+    assert {kind.found for kind in KINDS} >= set(UNFINDABLE)
 
 
-def test_the_readme_counts_the_kinds() -> None:
+def test_the_page_counts_the_kinds() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
-    found = sum(kind.found != NOWHERE and not kind.by_rerun for kind in KINDS)
+    found = sum(kind.found not in UNFINDABLE and not kind.by_rerun for kind in KINDS)
     only = sum(kind.by_rerun for kind in KINDS)
     text = " ".join(README.read_text(encoding="utf-8").split())
     assert f"of {len(KINDS)} kinds of change" in text
     assert f"{found} are found" in text
-    assert f"{only} only by `--rerun`" in text
+    assert f"{only} only by running cases again" in text

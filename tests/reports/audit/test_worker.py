@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from reports.audit import worker
 from reports.audit.checklist import check
-from reports.audit.items import Outcome
+from reports.audit.items import Outcome, Point
+from reports.audit.level import Recomputed
+from reports.audit.material import Answer, Material
 from reports.record.bundle import read
 from tests.patience import NEVER_S, PATIENCE_S, SOON_S, until, within
 from tests.reports.audit.complete_set import evidence, records
@@ -27,13 +30,11 @@ def test_the_real_worker_on_published_records() -> None:
     gone = found[3]
     told: list[str] = []
     here = [record for record in found if record is not gone]
-    audit = check(here, say=told.append, rerun=worker.Rerun(1), up_to_bytes=4096)
-    assert evidence(audit, 1, Outcome.VERIFIED) == "1 job composed again from the overrides; 0 differ"
-    assert f"1 of {len(found)} cases: {gone.id} of {gone.request.command} is missing" in evidence(
-        audit, 16, Outcome.FINDING
-    )
-    assert "checked records without any (schema 2)" in evidence(audit, 8, Outcome.NOT_CAPTURED)
-    assert "sources: " in evidence(audit, 3, Outcome.CAPTURED) + evidence(audit, 3, Outcome.VERIFIED)
+    audit = check(here, say=told.append, wanted=worker.Wanted(4096, rerun=worker.Rerun(1)))
+    assert "1 of 1 jobs composed again" in evidence(audit, "configuration", Outcome.VERIFIED)
+    assert f"or their command was interrupted: {gone.id}" in evidence(audit, "cases", Outcome.NOT_COMPARABLE)
+    assert "checked records without any (schema 2)" in evidence(audit, "inputs", Outcome.NOT_CAPTURED)
+    assert "sources " in evidence(audit, "kernels", Outcome.CAPTURED) + evidence(audit, "kernels", Outcome.VERIFIED)
     assert any(text.startswith("composing configurations") for text in told)
 
 
@@ -41,25 +42,29 @@ def program(text: str) -> tuple[str, ...]:
     return (sys.executable, "-c", text)
 
 
-GOOD = '{"configurations": {}, "cases": {}, "inputs": {}, "sources": {}}'
+GOOD = '{"points": {"data": [["CAPTURED", "x", "stated", null]]}, "level": {"recomputed": 1, "total": 2}}'
+
+
+def ask(command: tuple[str, ...], say: Callable[[str], None] = print, patience_s: float | None = None) -> Answer:
+    return worker.ask(Material(tuple(records())), worker.Wanted(4096), say, command, patience_s)
 
 
 def test_an_answer_after_progress() -> None:
     told: list[str] = []
     text = f"print('noise'); print('{{\"progress\": \"half\"}}'); print('{GOOD}')"
-    answer, problem = worker.ask(records(), say=told.append, command=program(text))
-    assert (answer, problem, told) == ({"configurations": {}, "cases": {}, "inputs": {}, "sources": {}}, "", ["half"])
+    answer = ask(program(text), told.append)
+    assert (answer, told) == (Answer({"data": (Point(Outcome.CAPTURED, "x"),)}, Recomputed(1, 2)), ["half"])
 
 
-def test_it_is_given_the_records_and_the_limit() -> None:
-    text = (
-        "import json, sys; asked = json.loads(sys.stdin.readline()); members = sys.stdin.readlines(); "
-        f"print(json.dumps(json.loads('{GOOD}') | {{'n': len(members), 'up_to': asked['inputs_up_to_bytes'], "
-        "'timings': sum('samples_us' in one for one in members)}))"
-    )
-    answer, _ = worker.ask(records(), 4096, command=program(text))
-    assert answer is not None
-    assert (answer["n"], answer["up_to"], answer["timings"]) == (8, 4096, 0)
+def test_it_is_given_the_records_without_timings_and_the_limit() -> None:
+    text = """
+import json, sys
+asked, members = json.loads(sys.stdin.readline()), sys.stdin.readlines()
+counts = [sum(text in one for one in members) for text in ('"samples_us"', '"started"')]
+said = ["CAPTURED", f"{counts} {asked['inputs_up_to_bytes']}", "stated", None]
+print(json.dumps({"points": {"data": [said]}, "level": {}}))
+"""
+    assert ask(program(text)).points["data"][0].evidence == "[0, 8] 4096"
 
 
 @pytest.mark.parametrize(
@@ -72,13 +77,13 @@ def test_it_is_given_the_records_and_the_limit() -> None:
     ],
 )
 def test_why_there_is_no_answer(command: tuple[str, ...], says: str) -> None:
-    assert worker.ask(records(), command=command) == (None, says)
+    assert ask(command) == Answer(problem=says)
 
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
     with within():
-        answer = worker.ask(records(), command=program(f"import time; time.sleep({NEVER_S})"), patience_s=SOON_S)
-    assert answer == (None, "the worker took longer than 0 s")
+        answer = ask(program(f"import time; time.sleep({NEVER_S})"), patience_s=SOON_S)
+    assert answer == Answer(problem="the worker took longer than 0 s")
 
 
 def test_an_interrupt_ends_the_worker() -> None:
@@ -87,7 +92,7 @@ def test_an_interrupt_ends_the_worker() -> None:
 
     text = f'import time; print(\'{{"progress": "x"}}\', flush=True); time.sleep({NEVER_S})'
     with within(), pytest.raises(KeyboardInterrupt):
-        worker.ask(records(), say=interrupt, command=program(text))
+        ask(program(text), interrupt)
 
 
 def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        worker.ask(records(), say=interrupt, command=program(text))
+        ask(program(text), interrupt)
     assert not left.exists()
 
 
@@ -122,7 +127,8 @@ def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path: Path, number: in
     )
     text = (  # a signal that the caller ignores, as nohup does, would end nothing
         f"import signal; signal.signal({number}, signal.SIG_DFL); "
-        f"import sys; from reports.audit import worker; worker.ask([], command=(sys.executable, '-c', {worker_text!r}))"
+        "import sys; from reports.audit import worker; from reports.audit.material import Material; "
+        f"worker.ask(Material(()), worker.Wanted(), command=(sys.executable, '-c', {worker_text!r}))"
     )
     audit = subprocess.Popen([sys.executable, "-c", text])
     try:

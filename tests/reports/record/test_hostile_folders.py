@@ -18,13 +18,12 @@ import pytest
 
 from cases.documents import LONGEST_NUMBER, parsed
 from cases.record.reading import contents
-from reports.audit.checklist import check
 from reports.audit.items import Outcome
 from reports.record import bundle
 from reports.record.seal import MANIFEST, broken, seal
 from tests.golden import refused
 from tests.patience import PATIENCE_S, within
-from tests.reports.audit.complete_set import answer, kept, records
+from tests.reports.audit.complete_set import audited, kept, records
 
 MOST_BYTES = 500 << 20
 
@@ -167,7 +166,7 @@ def test_what_is_hostile_ends_in_one_line(
     folder.mkdir()
     make(folder)
     with within(), pytest.raises(ValueError, match=HOSTILE[make]) as caught:
-        check(bundle.read([folder]), [folder], ask=lambda *_: (answer(), ""))
+        audited(place=folder)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 500
     assert str(folder) in str(caught.value)
@@ -248,7 +247,7 @@ def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None
     from tests.reports.audit.complete_set import with_environment
 
     place = kept(tmp_path / "set", with_environment(records(), git=git))
-    audit = check(bundle.read([place]), [place], ask=lambda *_: (answer(), ""))
+    audit = audited(place=place)
     found = [point for point in audit.items[1].points if "outside.diff" in point.evidence]
     assert {point.outcome for point in found} == {Outcome.NOT_COMPARABLE}
 

@@ -20,6 +20,7 @@ from reports.html.blocks import Table
 from reports.html.predictions import part
 from reports.record import bundle
 from reports.table.table import csv_text, json_text, markdown, plain
+from tests.golden import refused, same_text
 from tests.reports.beside import BEFORE, TERMS, predicted
 from tests.reports.synthetic import KIB, record
 
@@ -37,61 +38,18 @@ def records() -> list[Record]:
     return [predicted(ours, ours.timing.median_us), predicted(slow, slow.timing.median_us / 2), without(theirs)]
 
 
-def lines_of(records: Sequence[Record]) -> list[str]:
-    return plain(records).splitlines()
-
-
 def test_tables_have_the_columns_only_where_something_was_predicted(records: list[Record]) -> None:
-    assert "predicted (us)" in lines_of(records)[1]
-    assert "meas/pred" in lines_of(records)[1]
     bare = [dataclasses.replace(one, prediction=None) for one in records]
     assert "predicted" not in plain(bare)
     assert "predicted" not in json_text(bare) + csv_text(bare)
-    assert not any("predicted" in line for line in lines_of([without(one) for one in bare])[:5]), "reasons need none"
-
-
-def test_a_line_has_the_predicted_time_and_the_ratio(records: list[Record]) -> None:
-    head = lines_of(records)[1].split("  ")
-    assert head
-    ours = next(line for line in lines_of(records) if " one_shot " in line)
-    slow = next(line for line in lines_of(records) if " two_shot " in line)
-    theirs = next(line for line in lines_of(records) if " nccl " in line)
-    assert records[0].timing is not None
-    assert ours.split()[-2:] == [f"{records[0].timing.median_us:.2f}", "1.00"]
-    assert slow.split()[-1] == "2.00"
-    assert theirs.split()[-2:] == ["-", "-"]
+    reasons = plain([without(one) for one in bare]).splitlines()
+    assert not any("predicted" in line for line in reasons[:5]), "reasons need none"
 
 
 def test_what_is_far_slower_is_pointed_out_with_its_path(records: list[Record]) -> None:
-    text = plain(records)
-    assert records[1].prediction is not None
-    assert records[1].prediction.time is not None
-    sentence = records[1].prediction.time.sentence()
-    assert f"slower than predicted: all_reduce/two_shot 1 KiB out of place: {sentence}" in text
-    assert (
-        "largest terms: the path of a message of 1 KiB 4.00 us, the link 3.50 us; on the path: remote_load" in sentence
-    )
-    assert "all_reduce/one_shot 1 KiB out of place:" not in text
-    assert "never measured" in text
-    assert "predicted, 2 times: 4 ranks: the interval is of cases on 2 GPUs" in text
-    assert "not predicted, 1 time: nccl is a library's" in text
-
-
-def test_wide_tables_have_a_column_of_predicted_times_for_each_contestant_that_has_some(records: list[Record]) -> None:
-    """They were left out: --wide had measured times alone."""
-    text = markdown(records, is_wide=True)
-    head, _, line = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
-    assert "one_shot predicted" in head
-    assert "two_shot predicted" in head
-    assert not [column for column in head if "nccl predicted" in column]
-    cells = dict(zip(head, line, strict=True))
-    ours, slow = (one.timing for one in records[:2])
-    assert ours is not None
-    assert slow is not None
-    assert cells["one_shot predicted"] == f"{ours.median_us:.2f} (1.00)"
-    assert cells["two_shot predicted"] == f"{slow.median_us / 2:.2f} (2.00)"
-    assert "in brackets the measured time over them" in text
-    assert "meas/pred" not in text
+    """Wide tables have a column of predicted times for each contestant that has some."""
+    same_text(plain(records))
+    same_text(markdown(records, is_wide=True))
     bare = [dataclasses.replace(one, prediction=None) for one in records]
     assert "predicted" not in markdown(bare, is_wide=True)
 
@@ -142,22 +100,22 @@ def test_bundles_carry_predictions(records: list[Record], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"time_us": 0.0}, "prediction.time_us: 0.0; it is a positive, finite number"),
-        ({"ratio": float("inf")}, "prediction.ratio"),
-        ({"low_us": 30.0, "high_us": 20.0}, "an interval from 30.0 to 20.0 us"),
-        ({"regime": "fast"}, "prediction.regime: 'fast' is none of latency, mixed, bandwidth"),
-        ({"floors_digest": "abc"}, "prediction.floors_digest: 'abc'; it is sha256: and 64 hexadecimal digits"),
-        ({"gpu": ""}, "prediction.gpu"),
-        ({"path_us": {"hop": -1.0}}, "prediction.path_us.hop: -1.0"),
-        ({"path_us": {"hop": 10**400}}, "prediction.path_us.hop: an integer of 1329 bits"),
-        ({"work": {"steps": {"hop": 10**400}}}, "prediction.work.steps.hop: an integer of 1329 bits"),
-        ({"path_us": {"hop": True}}, "prediction.path_us.hop: True"),
+        {"time_us": 0.0},
+        {"ratio": float("inf")},
+        {"low_us": 30.0, "high_us": 20.0},
+        {"regime": "fast"},
+        {"floors_digest": "abc"},
+        {"gpu": ""},
+        {"path_us": {"hop": -1.0}},
+        {"path_us": {"hop": 10**400}},
+        {"work": {"steps": {"hop": 10**400}}},
+        {"path_us": {"hop": True}},
     ],
 )
-def test_what_can_be_no_prediction_is_none(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+def test_what_can_be_no_prediction_is_none(changes: dict[str, object]) -> None:
+    with refused():
         predicted(record("one_shot", KIB), 10.0, **changes)
 
 

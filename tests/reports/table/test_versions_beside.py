@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cases.record.record import Record
-from reports.audit.bound_machine import contradictions
 from reports.table.compare import contestants, rows, split
 from reports.table.table import markdown, plain
-from tests.reports.synthetic import KIB, record, with_environment, with_request
+from tests.reports.synthetic import record, with_request
 
 
 def of_job(made: Record, library: str) -> Record:
@@ -38,13 +37,3 @@ def test_worlds_of_one_version_are_one_row() -> None:
     both = [replace(record("nccl", world=world), library="NCCL 2.28.9") for world in (0, 1)]
     (section,) = split(both)[0]
     assert [(row.algorithm, len(row.records)) for row in rows(section)] == [("nccl", 2)]
-
-
-def test_an_nccl_that_was_asked_for_need_not_be_the_packages() -> None:
-    """Without such a request the record contradicts itself."""
-    plainly = replace(record("nccl", KIB), library="NCCL 2.32.3")
-    plainly = with_environment(plainly, packages={"nvidia-nccl-cu13": "2.28.9"})
-    said = [one.sentence for one in contradictions([plainly])]
-    assert any("NCCL 2.32.3 is recorded, and the package nvidia-nccl-cu13 2.28.9" in one for one in said)
-    asked = [one.sentence for one in contradictions([of_job(plainly, "2.32.3")])]
-    assert not any("NCCL" in one for one in asked)

@@ -13,7 +13,6 @@ import pytest
 from cases.case import Case
 from cases.record.record import KernelInfo, Record, RecordedEnvironment, RecordedRequest, Status
 from kernels.floors.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
-from reports.audit.checklist import check
 from reports.record.bundle import read
 from runner.calibrate.command import Options, Seams, calibrate
 from runner.calibrate.document import section_of, written_into
@@ -28,6 +27,7 @@ from runner.world.fabrics import FabricName, HostOffer
 from symlab.command import main
 from tests.golden import refused, same_text
 from tests.reports import synthetic
+from tests.reports.audit.complete_set import audited
 
 NO_GPU = HostOffer(0, "no GPU driver found", False)
 TWO = HostOffer(2, "", True)
@@ -187,7 +187,7 @@ def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path
     made = read([bundle])
     assert len(made) == len(PROBES)
     assert {(one.environment.git or {}).get("dirty") for one in made} == {False}
-    assert not check(made, [bundle], ask=lambda *_: (None, "it is not asked here")).level.findings
+    assert not audited(made, bundle).level.findings
 
 
 def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 from kernels.floors.probes import BY_NAME, SIMULATED
 from runner.custom.description import custom_job
 from runner.custom.running import plan_of
+from runner.timing.combine import TimedResult, combine
 from runner.timing.custom import CustomContestant
-from runner.timing.measure import MeasurePlan, RankMeasurement, TimedResult, combine, measure
+from runner.timing.measure import MeasurePlan, RankMeasurement, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S

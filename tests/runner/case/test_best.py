@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from reports.audit.bound_requests import of_record
 from reports.sent import series_of
 from reports.table.compare import contestants, rows, split
 from runner.__main__ import main
@@ -114,23 +113,6 @@ def test_records_say_what_best_was() -> None:
     chooser = RecordedChooser((record("two_shot", 4096), made))
     assert chooser.name_for(case(4096)) == "ll@t128b4l8"
     assert chooser.name_for(case(8192)) == "best", "an id that no record has: it is missing"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "said"),
-    [
-        ({"chosen": {"by": "best", "algorithm": "lamport@t128b4l8"}}, "a table chose lamport@t128b4l8"),
-        ({"tuning": {"threads": 256, "blocks": 4, "loads_in_flight": 8, "push": False}}, "was given the tuning"),
-    ],
-)
-def test_an_audit_finds_a_choice_that_did_not_run(kernel: dict[str, Any], said: str) -> None:
-    honest = {
-        "chosen": {"by": "best", "algorithm": "ll@t128b4l8"},
-        "tuning": {"threads": 128, "blocks": 4, "loads_in_flight": 8, "push": False},
-    }
-    made = record("ll@t128b4l8", 4096)
-    assert list(of_record(with_request(made, kernel=honest))) == []
-    assert any(said in one.sentence for one in of_record(with_request(made, kernel={**honest, **kernel})))
 
 
 def test_best_stands_beside_libraries_on_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from cases.record.record import load
 from kernels.brought import spec_at
 from kernels.compile import cache_key
 from kernels.sources import digest_of
-from reports.audit.worker import Rerun, ask
 from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
@@ -21,6 +21,7 @@ from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
 from tests.kernels.own_kernel import RING, write_ring
+from tests.reports.audit.complete_set import asked
 
 SMALL = ["op=send_recv", "sizes=[1K]", "fabric=simulator", "track=none"]
 EXPERIMENT = """# @package _global_
@@ -179,9 +180,7 @@ def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.Capture
     file = again / "my" / "ring.py"
     file.write_text(f"open({str(again / 'ran')!r}, 'w')\n{file.read_text()}")
     assert "is not the file that ran" in error_of(["replay", "records", "--records", "new"], capsys)
-    answer, _ = ask(read(["records"]), rerun=Rerun(0))
-    assert answer is not None
-    assert answer["sources"]["changed"] == ["send_recv/ring"]
+    assert "changed since: send_recv/ring" in asked(read(["records"]))
     assert not (again / "ran").exists()
 
 
@@ -198,15 +197,11 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
 
     rewrite(ring_json(stranger), there)
     records, places = read(["stranger/records"]), [Path("stranger/records")]
-    answer, _ = ask(records, places=places)
-    assert answer is not None
-    ((name, why),) = answer["sources"]["not_comparable"]
-    assert (name, "name its folder with --code" in why) == ("send_recv/ring", True)
+    assert re.search("NOT COMPARABLE: .*send_recv/ring: .*name its folder with --code", asked(records, places))
     main(["replay", "stranger/records", "--records", "new"])
     assert "name its folder with --code" in capsys.readouterr().out
-    answer, _ = ask(records, places=places, code=[Path("stranger")], rerun=Rerun(0))
-    assert answer is not None
-    assert answer["sources"]["same"] == ["send_recv/pull", "send_recv/ring"]
+    said = asked(records, places, code=[Path("stranger")])
+    assert "kernels VERIFIED: sources as today: send_recv/pull; send_recv/ring" in said
 
 
 def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,12 +224,10 @@ def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
-    answer, problem = ask(read(["records"]), rerun=Rerun(0))
-    assert problem == ""
-    assert answer is not None
-    assert answer["cases"] == {"expected": 2, "missing": [], "unexpected": [], "not_comparable": []}
-    assert answer["configurations"]["verified"] == 1
-    assert answer["sources"]["same"] == ["send_recv/pull", "send_recv/ring"]
+    said = asked(read(["records"]))
+    assert "cases VERIFIED: 2 of 2 cases that configurations ask for: all agree" in said
+    assert "configuration VERIFIED: 1 of 1 jobs" in said
+    assert "kernels VERIFIED: sources as today: send_recv/pull; send_recv/ring" in said
 
 
 def test_a_command_is_resumed_with_it(again: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runner.case import flashinfer_build, library_modules
+from runner.case import library_modules
 from runner.case.library_modules import Brought, ModulePlan, bring_module, first_error, run_builder
 from runner.request.validate import CONF
 from runner.world.threads import ThreadWorld
@@ -80,7 +79,7 @@ def test_the_builder_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     place = tmp_path / "child"
     code = f"""
 import threading
-from runner.case.flashinfer_build import end_with_input
+from runner.case.library_modules import end_with_input
 threading.Thread(target=end_with_input, daemon=True).start()
 {CHILD}
 child.wait()
@@ -164,10 +163,7 @@ def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPat
     same_text(problems.pop())
 
 
-@pytest.mark.parametrize(("module", "build"), [("vllm_comm", "flashinfer_build"), ("sglang_pull", "sglang_build")])
-def test_a_module_is_compiled_once_a_process_by_its_own_builder(
-    monkeypatch: pytest.MonkeyPatch, module: str, build: str
-) -> None:
+def test_a_module_is_compiled_once_a_process_by_a_builder(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
 
     def run(command: list[str], module: str, limit_s: float) -> Brought:
@@ -177,10 +173,10 @@ def test_a_module_is_compiled_once_a_process_by_its_own_builder(
     monkeypatch.setattr(library_modules, "run_builder", run)
     library_modules.compiled.cache_clear()
     try:
-        assert library_modules.compiled(module, 1.0) is library_modules.compiled(module, 1.0)
+        assert library_modules.compiled("vllm_comm", 1.0) is library_modules.compiled("vllm_comm", 1.0)
     finally:
         library_modules.compiled.cache_clear()
-    assert commands == [[sys.executable, "-m", f"runner.case.{build}", module]]
+    assert commands == [[sys.executable, "-m", "runner.case.library_modules", "vllm_comm"]]
 
 
 FAKE = """
@@ -207,9 +203,8 @@ def test_the_builder_asks_flashinfer_and_says_what_it_used(
     (jit / "comm.py").write_text(FAKE.format(aot=aot, place=str(jit)))
     (jit / "cpp_ext.py").write_text("def get_cuda_version(): return '13.0'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = run_builder([sys.executable, "-m", "runner.case.flashinfer_build", "vllm_comm"], "vllm_comm", 60)
+    found = run_builder([sys.executable, "-m", "runner.case.library_modules", "vllm_comm"], "vllm_comm", 60)
     assert found.problem == ""
     assert found.compiled_with.endswith(f", {said}")
     assert found.compiled_with.startswith("PyTorch 2")
-    assert flashinfer_build.compiled_with(SimpleNamespace(is_aot=True)).endswith("module brought compiled")
     assert os.path.isdir(jit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import torch
 
 from kernels import sglang, toolkit
 from runner.case import sglang_build
-from runner.case.sglang_build import command, load, main, place_of
+from runner.case.sglang_build import build, command, load, place_of
 from runner.request.validate import CONF
 from tests.golden import refused
 
@@ -43,7 +42,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setattr(toolkit, "nvcc", lambda: str(nvcc))
     monkeypatch.setattr(sglang_build, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(sglang_build, "_capability", lambda: (9, 0))
-    monkeypatch.setattr(sglang_build, "end_with_input", lambda: None)
     forget()
     yield tmp_path
     forget()
@@ -68,21 +66,18 @@ def test_the_compiler_is_given_the_packages_headers_and_the_architecture(install
     assert "-DSYMLAB_PULL" in command("sglang_pull", installed / "made.so")
 
 
-def test_it_is_compiled_once_and_again_when_a_header_changes(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main("sglang_push") == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"compiled_with": "nvcc 13.0"}
+def test_it_is_compiled_once_and_again_when_a_header_changes(installed: Path) -> None:
+    assert build("sglang_push") == "nvcc 13.0"
     first = place_of("sglang_push")
     assert first.read_text() == "made\n"
     assert first.stat().st_mode & 0o777 == 0o600
-    assert main("sglang_push") == 0
+    build("sglang_push")
     assert calls(installed) == 1
-    assert main("sglang_pull") == 0
+    build("sglang_pull")
     assert calls(installed) == 2
     (installed / "sglang/jit_kernel/include/sgl_kernel/utils.cuh").write_text("// two")
     forget()
-    assert main("sglang_push") == 0
+    build("sglang_push")
     assert calls(installed) == 3
     assert place_of("sglang_push") != first
     assert sorted(one.suffix for one in first.parent.iterdir()) == [".so"] * 3, "nothing half made is left"
@@ -91,14 +86,14 @@ def test_it_is_compiled_once_and_again_when_a_header_changes(
 def test_what_does_not_compile_leaves_nothing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKEN", "1")
     with pytest.raises(subprocess.CalledProcessError):
-        main("sglang_push")
+        build("sglang_push")
     assert list((installed / "cache").iterdir()) == []
 
 
 def test_a_file_that_others_can_write_to_is_not_loaded() -> None:
     with pytest.raises(FileNotFoundError):
         load("sglang_push")
-    main("sglang_push")
+    build("sglang_push")
     made = place_of("sglang_push")
     with pytest.raises(OSError, match=r"made|invalid|short|header"):
         load("sglang_push")  # it is none, and it was tried
@@ -158,7 +153,7 @@ def test_our_functions_compile_with_sglangs_headers(
     monkeypatch.setattr(toolkit, "nvcc", lambda: str(toolkit_home / "bin" / "nvcc"))
     monkeypatch.setenv("LIBRARY_PATH", str(toolkit_home / "lib"))
     forget()
-    assert main(module) == 0
+    build(module)
     library: Any = load(module)
     addresses, null = (ctypes.c_void_p * 8)(*[4096] * 8), ctypes.c_void_p(0)
 

@@ -15,7 +15,7 @@ from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import run_job
 from runner.command.means import Job, Means, usual_means
-from runner.timing.measure import TimedResult
+from runner.timing.combine import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
 from tests.runner.conftest import GOOD

@@ -23,7 +23,8 @@ from runner.command.session import exit_code_for
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
-from runner.timing.measure import TimedResult, measure
+from runner.timing.combine import TimedResult
+from runner.timing.measure import measure
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, TWO, Script, on_its_fabric
 

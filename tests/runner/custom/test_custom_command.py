@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,6 @@ import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
-from reports.audit.worker import INPUTS_UP_TO_BYTES, Rerun, ask
 from reports.record.bundle import read
 from reports.record.seal import broken
 from runner import audit_worker
@@ -23,9 +23,11 @@ from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
+from runner.replay import recomposed
 from runner.replay.rebuild import Wishes, rebuilt
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
+from tests.reports.audit.complete_set import asked
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
@@ -332,11 +334,10 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert main(["replay", "records", "--records", "new"]) == 0
     assert "1 BIT-EQUAL" in capsys.readouterr().out
     records = read(["records"])
-    answer, problem = ask(records, rerun=Rerun(0))
-    assert (problem, answer and answer["sources"]["same"]) == ("", ["custom/add_peers"])
-    assert answer is not None
-    assert answer["cases"] == {"expected": 1, "missing": [], "unexpected": [], "not_comparable": []}
-    assert (answer["inputs"]["made"], answer["inputs"]["different"]) == (4, [])
+    said = asked(records)
+    assert "kernels VERIFIED: sources as today: custom/add_peers" in said
+    assert "cases VERIFIED: 1 of 1 cases" in said
+    assert "inputs VERIFIED: 1 of 1 cases" in said
     (tmp_path / "conf" / "exp" / "add_peers.py").rename(tmp_path / "away.py")
     found = sources(records, tmp_path, print)
     assert "there is no file" in found["not_comparable"][0][1]
@@ -346,7 +347,7 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
 
 def composed_again(records: list[Record]) -> dict[str, Any]:
     """What the audit's worker finds of the configurations."""
-    return audit_worker.configurations(audit_worker.jobs_of(records), lambda text: None)[1]
+    return recomposed.configurations(recomposed.jobs_of(records), lambda text: None)[1]
 
 
 @pytest.mark.slow
@@ -417,7 +418,7 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
         (tmp_path / folder / "fill.py").write_text(text)
     changed = poisoned(record_in(tmp_path / "records"), place)
     code = allowed_code([tmp_path / "evil"])
-    found = audit_worker.inputs([changed], INPUTS_UP_TO_BYTES, lambda text: None, tmp_path, code)
+    found = audit_worker.inputs([changed], 1 << 20, lambda text: None, tmp_path, code)
     assert found["made"] == 0
     ((case, why),) = found["not_comparable"]
     assert case == changed.id
@@ -432,11 +433,9 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")
-    answer, _ = ask(read(["records"]), rerun=Rerun(0))
-    assert answer is not None
-    assert answer["sources"]["changed"] == ["custom/add_peers"]
-    ((_, why),) = answer["inputs"]["not_comparable"]
-    assert "is not made of the files that ran" in why
+    said = asked(read(["records"]))
+    assert "changed since: custom/add_peers" in said
+    assert re.search("inputs NOT COMPARABLE: .* is not made of the files that ran", said)
     # By another process: this one has read the file.
     command = [sys.executable, "-m", "runner", "replay", "records", "--records", "new"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)

@@ -19,7 +19,7 @@ from runner.command.means import Job, usual_means
 from runner.command.plan import prepare
 from runner.command.unused_keys import unused_keys
 from runner.request.compose import compose_jobs, hydra_over
-from runner.timing.measure import TimedResult
+from runner.timing.combine import TimedResult
 from runner.world.fabrics import FabricName
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure

@@ -48,9 +48,7 @@ def page() -> str:
     return (ROOT / tables.PLACE / "README.md").read_text(encoding="utf-8")
 
 
-COMMANDS = re.findall(
-    r"^    (.+)$", page().partition("## To add a machine")[2].partition("Then commit")[0], re.MULTILINE
-)
+COMMANDS = re.findall(r"^    (.+)$", page().partition("## Add a machine")[2].partition("Then commit")[0], re.MULTILINE)
 
 
 def some_of(name: str) -> list[Record]:

@@ -17,12 +17,13 @@ import yaml
 
 from cases.record.record import Record, Status
 from reports import publish
+from reports.audit.worker import Rerun
 from reports.record.bundle import read
 from runner.environment.worktree import recorded_commit, worktree
 from runner.replay import at_commit
 from runner.replay.at_commit import MOST_COMMITS, MOST_STARTS, at_commits
 from runner.replay.recorded_code import Bounds, Ran, run_code
-from runner.replay.rerun import SOURCES, Wanted, rerun
+from runner.replay.rerun import SOURCES, rerun
 from tests.golden import same_text
 from tests.patience import NEVER_S, until
 from tests.reports.synthetic import record, with_case, with_request
@@ -264,7 +265,7 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path: P
     hidden = {"source_digest": "sha256:" + "6" * 64}
     assert one.kernel is not None
     lies = edited(edited(one, "kernel", **hidden, grid=99), "counters", **counted)
-    wanted = Wanted(patience_s=None, at_commit=True)
+    wanted = Rerun(patience_s=None, at_commit=True)
     found = rerun([one, two], wanted, silent)
     assert (found["different"], found["code"]["different"], found["counters"]["different"]) == ([], [], [])
     assert found["code"]["stated"] == found["counters"]["stated"] == []

@@ -151,9 +151,7 @@ def test_records_that_are_not_as_they_were_left_are_a_finding(
     assert "1 missing case of those that were asked for" in done.out
 
 
-def test_what_differs_is_said_before_anything_runs(
-    recorded: Path, replay: Callable[..., Replayed], tmp_path: Path
-) -> None:
+def test_what_differs_is_said(recorded: Path, replay: Callable[..., Replayed], tmp_path: Path) -> None:
     def elsewhere(record: Record) -> Record:
         environment = dataclasses.replace(
             record.environment,
@@ -166,14 +164,13 @@ def test_what_differs_is_said_before_anything_runs(
 
     done = replay(str(tampered(recorded, tmp_path / "elsewhere", elsewhere)))
     assert done.code == 0, done.out
-    before_it_ran = done.out.partition("launch 1 of 1")[0]
     for said in ("c0ffee", "torch", "1.0.0", "abababab"):
-        assert said in before_it_ran, before_it_ran
+        assert said in done.out
 
 
 def test_nothing_differs_from_what_was_just_recorded(recorded: Path, replay: Callable[..., Replayed]) -> None:
     done = replay(str(recorded))
-    assert "nothing that was recorded differs here" in done.out, done.out
+    assert "nothing differs of what the records say" in done.out, done.out
 
 
 @pytest.mark.slow

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from cases.record.record import Record, Status, from_json
-from reports.audit.worker import Rerun, ask
+from reports.audit.worker import Rerun
 from reports.record.bundle import read
 from runner.case.allowed_code import allowed_code
 from runner.replay.at_commit import Answers, at_commits
 from runner.replay.by_reference import MOST_LAUNCHES, check_by_reference
-from runner.replay.rerun import SMALL_BYTES, Wanted, in_order, rerun, with_data
+from runner.replay.rerun import SMALL_BYTES, in_order, rerun, with_data
 from tests.golden import refused
+from tests.reports.audit.complete_set import asked
 from tests.runner.conftest import BAD, GOOD, Outcome, Script
+from tests.runner.found import LOAD, finding
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
@@ -30,8 +32,10 @@ def again(symlab: Callable[..., Outcome], script: Script) -> Callable[..., dict[
     def run(records: list[Record], number: int | None = None, **how: Any) -> dict[str, Any]:
         tools = script.tools()
         ask = how.pop("ask", at_commits)
-        wanted = Wanted(number=number, **{"patience_s": None, "reference_up_to_bytes": -1, **how})
-        return rerun(records, wanted, lambda text: None, make=tools.make_world, means=tools.means, ask=ask)
+        up_to_bytes = how.pop("up_to_bytes", -1)
+        wanted = Rerun(number=number, **{"patience_s": None, **how})
+        more = {"make": tools.make_world, "means": tools.means, "ask": ask}
+        return rerun(records, wanted, lambda text: None, up_to_bytes=up_to_bytes, **more)
 
     return run
 
@@ -106,9 +110,9 @@ def test_where_no_order_enters_the_reference_decides_whatever_code_ran(made: Any
     """The record is right, by other code; what runs today is wrong: the reference says so."""
     record = published("bulk", 1024)
     script.outcomes["all_gather"] = dataclasses.replace(BAD, elements=record.check.elements)
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert found["agree"] == [[record.id, record.case.name, "reference"]]
-    found = again([edited(record, max_ulp_error=3)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, max_ulp_error=3)], up_to_bytes=1 << 20)
     assert [case for case, _ in found["different"]] == [record.id]
 
 
@@ -261,7 +265,7 @@ def test_a_deadline_of_a_record_does_not_hold_the_audit(made: Any, script: Scrip
         return GOOD
 
     means = dataclasses.replace(tools.means, ran=ran)
-    rerun(records, Wanted(patience_s=None), lambda text: None, make=tools.make_world, means=means)
+    rerun(records, Rerun(patience_s=None), lambda text: None, make=tools.make_world, means=means)
     assert asked == [60.0, 60.0]
 
 
@@ -275,19 +279,19 @@ def published(algorithm: str, size_bytes: int, dtype: str = "bfloat16") -> Recor
 def test_records_of_gpus_are_compared_with_the_reference(again: Any) -> None:
     record = published("one_shot", 262144)
     assert record.case.size_bytes > SMALL_BYTES
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert found["agree"] == [[record.id, "all_reduce/one_shot", "reference"]]
     for changes in ({"elements": record.check.elements - 1}, {"method": "bytes"}, {"rms_ulp_error": 0.5}):
-        found = again([edited(record, **changes)], reference_up_to_bytes=1 << 20)
+        found = again([edited(record, **changes)], up_to_bytes=1 << 20)
         assert (found["agree"], len(found["different"] + found["not_comparable"])) == ([], 1), changes
-    assert again([record], reference_up_to_bytes=1024)["agree"] == []
+    assert again([record], up_to_bytes=1024)["agree"] == []
 
 
 def test_a_library_that_kept_a_bound_is_stated_and_its_elements_are_compared(again: Any) -> None:
     record = published("nccl", 65536)
-    found = again([record], reference_up_to_bytes=1 << 20)
+    found = again([record], up_to_bytes=1 << 20)
     assert (found["agree"], found["stated"]) == ([], [[record.id, "a library ran it, which needs GPUs"]])
-    found = again([edited(record, elements=record.check.elements - 2)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, elements=record.check.elements - 2)], up_to_bytes=1 << 20)
     assert [case for case, _ in found["different"]] == [record.id]
 
 
@@ -301,10 +305,8 @@ def test_by_the_reference_no_number_of_launches_fills_the_memory() -> None:
 def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded() -> None:
     """The real worker, on one published case and on the same with one edited figure."""
     record = published("one_shot", 1024, "float16")
-    answer, problem = ask([record], 0, rerun=Rerun(1, 0, None))
-    assert problem == ""
-    assert answer is not None
-    assert answer["rerun"]["agree"] == [[record.id, "all_reduce/one_shot", "simulator"]]
+    said = asked([record], inputs_up_to_bytes=0, rerun=Rerun(1, 0, None))
+    assert "data VERIFIED: 1 of 1 cases recomputed (1 in the simulator (seed 0)): all agree" in said
 
 
 EVIL = """
@@ -334,13 +336,11 @@ def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Pa
     document["request"]["configuration"] |= {"algorithms": [place], "cache_dir": str(folder), "records": str(folder)}
     record = from_json(json.dumps(document))
     (folder / f"{record.id}.json").write_text(record.to_json())
-    wanted = Wanted(patience_s=None)
+    wanted = Rerun(patience_s=None)
     found = rerun([record], wanted, lambda text: None, allowed_code([folder], folder=tmp_path / "elsewhere"))
     assert found["agree"] == []
     assert not mark.exists()
-    answer, problem = ask([record], places=[folder], rerun=Rerun(None, 0, None))
-    assert problem == ""
-    assert answer is not None
+    assert asked([record], [folder], rerun=Rerun(None, 0, None))
     assert not mark.exists()
     assert sorted(path.name for path in folder.iterdir()) == sorted(["evil.py", "source.diff", f"{record.id}.json"])
     rerun([record], wanted, lambda text: None, allowed_code([folder], [folder], changed=True))
@@ -362,11 +362,11 @@ def test_an_invented_bound_does_not_hide_errors_of_gpus(again: Any, algorithm: s
     record = published(algorithm, 262144)
     invented = {"method": "bound", "bound": "x", "bound_value": 100.0, "bound_used": 0.9}
     errors = {"max_absolute_error": 90.0, "max_ulp_error": 99, "rms_ulp_error": 50.0}
-    found = again([edited(record, **invented, **errors)], reference_up_to_bytes=1 << 20)
+    found = again([edited(record, **invented, **errors)], up_to_bytes=1 << 20)
     assert (found["agree"], found["stated"]) == ([], [])
     ((case, what),) = found["not_comparable"]
     assert (case, "bound is 'x' in the record" in what) == (record.id, True)
-    honest = again([record], reference_up_to_bytes=1 << 20)
+    honest = again([record], up_to_bytes=1 << 20)
     assert (honest["different"], honest["not_comparable"]) == ([], [])
 
 
@@ -394,7 +394,7 @@ def test_a_case_that_breaks_here_agrees_where_it_did_and_else_is_a_difference(
 ) -> None:
     passed, _ = map(with_sources, made("sizes=[8]"))
     script.outcomes["one_shot"] = RuntimeError("it breaks")
-    ((case, what),) = again([passed], reference_up_to_bytes=1 << 20)["different"]
+    ((case, what),) = again([passed], up_to_bytes=1 << 20)["different"]
     assert (case, what.startswith("it ended PASSED in the record, FAILED here")) == (passed.id, True)
     found = [with_sources(one) for one in made("sizes=[8]") if one.status is Status.FAILED]
     assert found[0].check is None
@@ -405,3 +405,29 @@ def test_what_gpus_did_not_run_is_not_compared_with_the_simulator(made: Any, aga
     first, second = made("sizes=[8]")
     on_gpus = edited(first, "fabric", name="nvshmem", simulated=False).fabric
     assert again([ended(first, Status.REFUSED, kernel=None, fabric=on_gpus), second])["of"] == 1
+
+
+FORMAL = finding("formal", "an acquire")
+
+
+def test_races_are_found_again(made: Any, again: Any, script: Script) -> None:
+    script.findings["one_shot"] = (FORMAL,)
+    records = made("check.races=true", "sizes=[8]")
+    found = again(records)["races"]
+    assert (len(found["agree"]), found["different"], found["stated"]) == (2, [], [])
+    assert again([dataclasses.replace(one, findings=None) for one in records])["races"]["agree"] == []
+    other = dataclasses.replace(FORMAL, second=dataclasses.replace(LOAD, line=56))
+    script.findings["one_shot"] = (other,)
+    ((case, what),) = again(records)["races"]["different"]
+    assert "one_shot" in case
+    assert "only after: " in what
+    assert "only before: " in what
+
+
+def test_findings_of_other_code_and_of_cases_that_end_before_are_stated(made: Any, again: Any, script: Script) -> None:
+    record, *_ = made("check.races=true", "sizes=[8]", "algorithms=[one_shot]")
+    code = {"source_digest": "sha256:other", "code_digest": "sha256:other"}
+    other = dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **code))
+    assert "other code" in again([other])["races"]["stated"][0][1]
+    unasked = edited(record, "request", configuration={**record.request.configuration, "check": True})
+    assert again([unasked])["races"]["stated"][0][1] == "stated: PASSED here, without findings"

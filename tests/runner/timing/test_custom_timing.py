@@ -14,8 +14,9 @@ import torch
 from cases.record.record import LinkLimit
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import plan_of
+from runner.timing.combine import TimedResult, combine
 from runner.timing.custom import CustomContestant
-from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, TimedResult, combine, measure
+from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S

@@ -21,15 +21,10 @@ from runner.case.contestant import Contestant
 from runner.request.schema import TimingMode
 from runner.timing import measure as measure_module
 from runner.timing.calls import calls_for, slots_for, whole_turns
+from runner.timing.combine import combine
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, link_limit, measure_link
-from runner.timing.measure import (
-    MeasurePlan,
-    RankMeasurement,
-    combine,
-    expected_s,
-    measure,
-)
+from runner.timing.measure import MeasurePlan, RankMeasurement, expected_s, measure
 from runner.timing.sampling import LONGEST_DELAY_S
 from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld

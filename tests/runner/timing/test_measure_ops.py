@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from runner.timing import measure as measure_module
-from runner.timing.measure import MeasurePlan, combine
+from runner.timing.combine import combine
+from runner.timing.measure import MeasurePlan
 from tests.runner.measuring import TIMING, Bench, contestant
 from tests.runner.timing.test_measure import stopwatch_with
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -400,6 +401,13 @@ def test_a_bulk_store_is_over_at_its_wait_and_read_before() -> None:
 def test_a_launch_ends_with_its_last_bulk_store() -> None:
     found = profile(FILL + STORE_BULK.format(target="%peer") + "cp.async.bulk.wait_group.read 0;", block=1)
     assert kinds(found) == ["bulk_store"]
+
+
+def test_a_fence_waits_for_bulk_stores_to_other_ranks() -> None:
+    costs = replace(COSTS, bulk_store=1.0, bulk_read=0.5)
+    for target, kind in (("%peer", "fence_after_stores"), ("%mine", "fence")):
+        store = FILL + STORE_BULK.format(target=target) + "cp.async.bulk.wait_group.read 0; fence.acq_rel.sys;"
+        assert kinds(profile(store, block=1, costs=costs)) == ["bulk_read", kind]
 
 
 def test_copies_by_lanes_end_with_their_group() -> None:
