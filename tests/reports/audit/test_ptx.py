@@ -22,3 +22,11 @@ def test_a_users_lines_are_no_code() -> None:
     with_lines = PTX.replace(".visible", "/* at ring.py:7 */ .visible")
     assert with_lines != PTX
     assert list(StoredCode(with_lines.encode()).contradicted(recorded)) == []
+
+
+def test_the_name_of_a_file_is_no_instruction() -> None:
+    """In a line table; records had it among their instructions once."""
+    stored = StoredCode(f'{PTX}\n.file 1 "/kernels/dsl/multimem.py"\n'.encode())
+    assert list(stored.contradicted(kernel())) == []
+    older = dataclasses.replace(kernel(), multimem=(*kernel().multimem, "multimem.py"))
+    assert list(stored.contradicted(older)) == []
