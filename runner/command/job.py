@@ -754,4 +754,4 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _multimem(ptx: str) -> tuple[str, ...]:
-    return tuple(sorted(set(re.findall(r"\bmultimem\.(?:ld_reduce|st|red)\b[\w.:]*", ptx))))
+    return tuple(sorted(set(re.findall(r"\bmultimem\.[\w.:]+", ptx))))

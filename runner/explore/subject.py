@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
@@ -62,10 +62,6 @@ class Failure:
         if self.kind != other.kind:
             return False
         return self.kind == WRONG or self.lines == other.lines or bool(set(self.lines) & set(other.lines))
-
-    def document(self) -> dict[str, Any]:
-        races = {"races": list(self.races)} if self.races else {}
-        return {"kind": self.kind, "message": self.message, "lines": list(self.lines), **races}
 
 
 @dataclass(frozen=True, slots=True)
