@@ -253,7 +253,7 @@ def _kept(path: Path) -> Found:
 
 def _of_file(kept: Found) -> dict[str, Any]:
     """The arguments that a repetition takes from its file where none are given."""
-    return {name: kept.world[name] for name in ("memory", "races") if name in kept.world}
+    return {"memory": kept.world.memory, "races": kept.world.races}
 
 
 def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path | str | None) -> None:

@@ -13,7 +13,8 @@ from cases.finding import Finding
 from cases.record.record import Check, Record, Status
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
-from runner.command.job import Job, check_of, outcomes_of, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, check_of, outcomes_of, usual_means
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
 from runner.records.scrub import scrubbed_record

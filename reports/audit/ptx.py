@@ -10,7 +10,8 @@ from cases.code_digest import code_digest
 from cases.record.record import KernelInfo
 
 _ENTRIES = re.compile(r"\.entry[ \t]+([\w$%]+)")
-_MULTIMEM = re.compile(r"\bmultimem\.[\w.:]+")
+_MULTIMEM = re.compile(r"\bmultimem\.(?:ld_reduce|st|red)\b[\w.:]*")
+"""Instructions, and not the name of a file, such as multimem.py in a line table; older records have that, too."""
 
 
 class StoredCode:
@@ -29,5 +30,5 @@ class StoredCode:
             yield "its code has another digest than the recorded one"
         if kernel.entry not in self._entries:
             yield f"it has no entry {kernel.entry}"
-        if tuple(sorted(kernel.multimem)) != self._multimem:
+        if tuple(sorted(filter(_MULTIMEM.fullmatch, kernel.multimem))) != self._multimem:
             yield "its multimem instructions are not the recorded ones"

@@ -26,7 +26,7 @@ from runner.launch.workers import usable_cores
 from simulator.options import traits_of
 
 if TYPE_CHECKING:
-    from runner.command.job import Means
+    from runner.command.means import Means
 
 
 class CompiledAhead:

@@ -50,15 +50,6 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
 }
 """The axes of cases but for their size."""
 
-_GROUPINGS = (
-    ("op", "algorithm", "dtype", "accumulator", "reduction", "ranks", "placement", "inputs"),
-    ("op", "algorithm", "dtype", "accumulator", "reduction", "ranks"),
-    ("op", "algorithm", "dtype", "accumulator", "reduction"),
-    ("op", "algorithm", "dtype"),
-    ("op", "algorithm"),
-)
-"""What cases of one line agree in, from the finest grouping to the coarsest."""
-
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCase:
@@ -113,18 +104,11 @@ def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_swee
 
 
 def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
-    """The table with a line for many cases: the finest grouping that has at most MAX_LINES lines."""
+    """The table with a line for many cases: by as many axes as give at most MAX_LINES lines."""
     axes = _varying(cases)
-    groups: dict[tuple[object, ...], list[ExpectedCase]] = {}
-    names: list[str] = []
-    for grouping in _GROUPINGS:
-        names = list(dict.fromkeys(["algorithm", *(name for name in grouping if name in axes)]))
-        names.sort(key=list(_COLUMNS).index)
-        groups = {}
-        for one in cases:
-            groups.setdefault(tuple(_COLUMNS[name](one.case) for name in names), []).append(one)
-        if len(groups) <= MAX_LINES:
-            break
+    names = [name for name in _COLUMNS if name == "algorithm" or name in axes]
+    while len(groups := _groups(cases, names)) > MAX_LINES and len(names) > 1:
+        names.pop()
     columns = (*names, *([] if "ranks" in names else ["ranks"]), "sizes", "cases", "refused", "time")
     lines = []
     for values, members in groups.items():
@@ -140,6 +124,14 @@ def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
         }
         lines.append(Line({name: cells[name] for name in columns}))
     return Sheet(_heading(cases, axes), columns, (tuple(lines),), frozenset({"ranks", "cases", "time"}))
+
+
+def _groups(cases: Sequence[ExpectedCase], names: Sequence[str]) -> dict[tuple[object, ...], list[ExpectedCase]]:
+    """The cases by their values of some axes."""
+    found: dict[tuple[object, ...], list[ExpectedCase]] = {}
+    for one in cases:
+        found.setdefault(tuple(_COLUMNS[name](one.case) for name in names), []).append(one)
+    return found
 
 
 def _varying(cases: Sequence[ExpectedCase]) -> list[str]:

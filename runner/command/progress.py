@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,82 +18,51 @@ LEAST_TIMED = 2
 LEAST_S = 1.0
 """Minimum number of seconds that they took."""
 
-LARGEST_STEP = 16
-"""How many times larger than the largest case that ran a case may be for its time to be foretold."""
+OVERHEAD = 1 << 20
+"""Bytes whose work takes as long as all in a case that does not depend on its bytes, roughly."""
 
 BAR_WIDTH = 20
 
 
 def work_of(case: Case) -> int:
-    """Return the work of a case: the bytes of all its ranks."""
-    return case.size_bytes * case.world_size
+    """Return the work of a case: the bytes of all its ranks, and its overhead."""
+    return case.size_bytes * case.world_size + OVERHEAD
 
 
 @dataclass(slots=True)
 class Progress:
-    """Cases done and to come, and the time of those to come.
+    """Cases done and to come, and the time of those to come: as much a unit of work as that of the cases that ran."""
 
-    A case takes a time of its own and another for each byte of its work: both are fitted (least squares) to the cases
-    that ran. Refused cases take no time; of those to come as large a share is taken to be refused as of those done.
-    """
-
-    waiting: Counter[int] = field(default_factory=Counter)
     total: int = 0
     done: int = 0
     failed: int = 0
     ran: int = 0
-    _largest: int = 0
-    _sum_s: float = 0.0
-    _sum_work: float = 0.0
-    _sum_work_squared: float = 0.0
-    _sum_work_s: float = 0.0
+    _left: int = 0
+    _done: int = 0
+    _elapsed_s: float = 0.0
 
     @classmethod
     def of(cls, cases: Iterable[Case]) -> Progress:
         """Return the progress of a command that has done none of these cases."""
-        waiting = Counter(map(work_of, cases))
-        return cls(waiting=waiting, total=waiting.total())
+        works = list(map(work_of, cases))
+        return cls(total=len(works), _left=sum(works))
 
     def finish(self, case: Case, elapsed_s: float, is_refused: bool, is_failed: bool) -> None:
         """A case is done. elapsed_s: since the one before it."""
-        work = work_of(case)
         self.done += 1
         self.failed += is_failed
-        self.waiting[work] -= 1
-        if self.waiting[work] <= 0:
-            del self.waiting[work]
-        if is_refused:
-            return
-        self.ran += 1
-        self._largest = max(self._largest, work)
-        self._sum_s += elapsed_s
-        self._sum_work += work
-        self._sum_work_squared += float(work) * work
-        self._sum_work_s += work * elapsed_s
+        self._left -= work_of(case)
+        if not is_refused:
+            self.ran += 1
+            self._done += work_of(case)
+            self._elapsed_s += elapsed_s
 
     @property
     def remaining_s(self) -> float | None:
         """The seconds that all cases to come will take; None while there is too little to tell by."""
-        if not self.waiting or self.ran < LEAST_TIMED or self._sum_s < LEAST_S:
+        if self.done >= self.total or self.ran < LEAST_TIMED or self._elapsed_s < LEAST_S:
             return None
-        if max(self.waiting) > LARGEST_STEP * self._largest:
-            return None
-        a_case_s, a_byte_s = self._fitted()
-        count, work = self.waiting.total(), sum(one * times for one, times in self.waiting.items())
-        return (count * a_case_s + work * a_byte_s) * self.ran / self.done
-
-    def _fitted(self) -> tuple[float, float]:
-        """Return seconds a case and seconds a byte, neither below 0."""
-        spread = self.ran * self._sum_work_squared - self._sum_work**2
-        if spread <= 1e-9 * self.ran * self._sum_work_squared:  # all of one size
-            return (0.0, self._sum_s / self._sum_work) if self._sum_work else (self._sum_s / self.ran, 0.0)
-        a_byte_s = (self.ran * self._sum_work_s - self._sum_work * self._sum_s) / spread
-        a_case_s = (self._sum_s - a_byte_s * self._sum_work) / self.ran
-        if a_byte_s < 0:
-            return self._sum_s / self.ran, 0.0
-        if a_case_s < 0:
-            return 0.0, self._sum_work_s / self._sum_work_squared
-        return a_case_s, a_byte_s
+        return self._elapsed_s * self._left / self._done
 
 
 def clock_text(seconds: float) -> str:

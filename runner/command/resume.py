@@ -8,17 +8,16 @@ the code is said first, and kept in command.json.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from cases.documents import decoded
@@ -32,11 +31,10 @@ from reports.tracked import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary
-from runner.command.earlier import Earlier
 from runner.command.joined import JoinedCommand, command_of
 from runner.command.launched import check_no_worker
 from runner.command.plan import Command, PreparedJob
-from runner.command.running import Tools
+from runner.command.running import Earlier, Tools
 from runner.command.session import exit_code_for, run_command
 from runner.command.start import prepared
 from runner.launch import slurm
@@ -47,7 +45,6 @@ from runner.records.command_json import (
     CommandDocument,
     Resumption,
     command_document_of,
-    differing_values,
 )
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock, wait_for
 from runner.records.scrub import WITHHELD, scrubbed
@@ -202,8 +199,7 @@ def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
         raise RequestError(f"{error} (RECORDS)") from error
     assert document is not None
     base = _working_folder(folder, document)
-    configurations = _Configurations()
-    jobs = [_composed(folder, job, base, UNTRACKED, configurations) for job in document.jobs]
+    jobs = [_composed(folder, job, base, UNTRACKED) for job in document.jobs]
     for job in jobs:
         refuse_requested(job.request, base, code)
     return command_of(jobs, base)
@@ -361,8 +357,7 @@ def _rebuilt(
     asked = [job for job in left.document.jobs if any((job.number, case) in undone for case in job.cases)]
     base = _working_folder(folder, left.document)
     # Without a case that is left, the command still has to be brought to its end.
-    configurations = _Configurations()
-    composed = [_composed(folder, job, base, uri, configurations) for job in asked or left.document.jobs[:1]]
+    composed = [_composed(folder, job, base, uri) for job in asked or left.document.jobs[:1]]
     composed = [_with_gpu(one, base, left.document.command_line) for one in composed]
     for one in composed:
         refuse_requested(one.request, base, code)
@@ -400,7 +395,7 @@ def _begun_from(left: _Left) -> str:
     return f"(commit {commit[:12] or 'unknown'})"
 
 
-def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configurations: _Configurations) -> ComposedJob:
+def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str) -> ComposedJob:
     """A job from its plan. Records, MLflow and compiled kernels are where they were."""
     assert job.plan is not None
     values = as_today(copy.deepcopy(dict(job.plan.configuration)))
@@ -410,7 +405,7 @@ def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str, configur
         cache_dir = Path(values["cache_dir"]).expanduser()
         values["cache_dir"] = str((base or Path.cwd()) / cache_dir)
         values["track"] = _track(values["track"], base, uri)
-        request = validate(configurations.next(values))
+        request = validate(_merged(values))
     except (KeyError, TypeError) as error:
         raise RequestError(
             f"job {job.number + 1}: {COMMAND_JSON} holds no whole configuration ({error!r}; RECORDS)"
@@ -432,33 +427,10 @@ def _with_gpu(job: ComposedJob, base: Path | None, command_line: Sequence[str]) 
     return replace(job, gpu=gpu_asked(job.overrides, (base or Path.cwd()) / added if added else None))
 
 
-class _Configurations:
-    """Configurations with the schema's types, one after another. Merging each with the schema takes 10 ms, setting
-    what differs from the last one a tenth of that."""
-
-    def __init__(self) -> None:
-        self._config: DictConfig | None = None
-        self._values: Mapping[str, Any] = {}
-
-    def next(self, values: Mapping[str, Any]) -> DictConfig:
-        """The configuration of these values, good until the next one. RequestError for keys and values that the schema
-        does not have."""
-        if self._config is None or set(values) != set(self._values):
-            with _of_this_version():
-                self._config = merged(values)
-        else:
-            with _of_this_version():
-                for path, value in differing_values(self._values, values):
-                    OmegaConf.update(self._config, path, value, merge=False)
-        self._values = values
-        return self._config
-
-
-@contextlib.contextmanager
-def _of_this_version() -> Iterator[None]:
-    """RequestError for what the schema does not have."""
+def _merged(values: Mapping[str, Any]) -> DictConfig:
+    """The configuration of these values. RequestError for keys and values that the schema does not have."""
     try:
-        yield
+        return merged(values)
     except OmegaConfBaseException as error:
         raise RequestError(
             f"the command's configuration is not one of this version: {first_line(error)} ({error.full_key}), "

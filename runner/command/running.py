@@ -5,7 +5,7 @@ A command does so in its own process, and each of its workers in theirs: what bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from runner.command.plan import PreparedJob, is_isolated
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
 from runner.interrupt import shielded
+from runner.records.command_json import CommandDocument
 from runner.records.scrub import scrubbed_record, scrubbed_values
 from runner.records.store import Store
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from cases.case import Case
     from cases.record.record import Record
     from memory.fabric import Executable
-    from runner.command.job import Means
+    from runner.command.means import Means
     from runner.track.background import Connection
+    from runner.track.names import Kept
     from runner.world.world import World, WorldFailure
 
 MAX_FAILED_STARTS = 2
@@ -72,6 +74,40 @@ class Asked:
     command_line: tuple[str, ...]
     jobs: int
     extra: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The folder of a command that is resumed. Its creator holds the folder's lock until the command has ended.
+
+    document is what command.json says from now on: no end, and this resumption as the last one. kept are the records
+    that count, in the order in which their cases were asked for.
+    """
+
+    store: Store
+    document: CommandDocument
+    kept: tuple[Kept, ...]
+
+    @property
+    def number(self) -> int:
+        """Which resumption this is, from 1."""
+        return len(self.document.resumed)
+
+    @property
+    def records(self) -> list[Record]:
+        return [one.record for one in self.kept]
+
+    @property
+    def paths(self) -> list[Path]:
+        return [one.path for one in self.kept]
+
+    def paths_of(self, job: int) -> list[Path]:
+        """The records of one job: its series are sent to MLflow as a whole."""
+        return [one.path for one in self.kept if one.record.request.job == job]
+
+    def whole(self, records: Iterable[Record]) -> list[Record]:
+        """All records of the command in the order in which their cases were asked for."""
+        return self.document.in_order(records)
 
 
 class JobRunner:
@@ -184,7 +220,7 @@ class JobRunner:
             world.close()
 
     def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.job import Job
+        from runner.command.means import Job
 
         asked = self.request_of(job)
         return Job(

@@ -16,9 +16,8 @@ from reports.record.seal import digest_of
 from reports.table.average import too_slow
 from reports.table.text import counted
 from runner.command.console import Console, failures, summary
-from runner.command.earlier import Earlier
 from runner.command.plan import Command
-from runner.command.running import Asked, JobRunner, Tools
+from runner.command.running import Asked, Earlier, JobRunner, Tools
 from runner.environment.host import load
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
@@ -34,8 +33,8 @@ from runner.track.dashboard import told_at
 if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.command.ahead import CompiledAhead
-    from runner.command.job import Means
     from runner.command.launched import Launched
+    from runner.command.means import Means
     from runner.request.launching import LaunchRequest
     from runner.track.background import Mirror
 
@@ -174,7 +173,7 @@ class _Session:
     def _usual_means(self) -> Means:
         """The usual means, whose kernels are compiled ahead, from now on."""
         from runner.command.ahead import CompiledAhead
-        from runner.command.job import usual_means
+        from runner.command.means import usual_means
 
         self._ahead = CompiledAhead(self._command.jobs, self._runner.preparing)
         return self._ahead.using(usual_means())

@@ -39,7 +39,7 @@ from runner.world.fabrics import FabricName, joining
 
 if TYPE_CHECKING:
     from cases.case import Case
-    from runner.command.job import Means
+    from runner.command.means import Means
     from runner.world.launched import Leader
 
 MODULE = __name__
@@ -136,7 +136,7 @@ class _Worker:
 
     def run(self) -> int:
         """Run jobs until none is left. Returns the exit code."""
-        from runner.command.job import usual_means
+        from runner.command.means import usual_means
 
         self._keep()
         tools = replace(Tools(), capture=self._captured, make_world=self._make_world())

@@ -246,7 +246,7 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
     from kernels.compile import executable
     from kernels.spec import KernelSpec
     from runner.case.contestant import Contestant, spec_for
-    from runner.command.job import usual_means
+    from runner.command.means import usual_means
     from runner.explore.subject import CaseSubject
 
     options = simulator_options(job.request.fabric)

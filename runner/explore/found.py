@@ -6,11 +6,12 @@ import json
 import math
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from cases.documents import decoded, encoded, parsed
 from memory.atomic_file import replacing
 from reports.table.text import counted
 from runner.explore.subject import Failure, Order, Ran, Subject, run_once
@@ -18,14 +19,28 @@ from runner.request_error import RequestError
 from simulator.explore.reading import MAX_LINES, lines_of, switches_of
 from simulator.explore.shrink import Shrinker
 from simulator.explore.trace import Row
-from simulator.options import Granularity, Memory, Schedule
+from simulator.options import Granularity, Schedule
 from simulator.run.choices import Choice, Turn, choices_of, text_of
 
 FORMAT = "symlab exploration"
-VERSION = 2
-"""Version 1 named lanes by batches, which depend on when launches begin."""
+VERSION = 3
+"""Version 1 named lanes by batches, which depend on when launches begin; version 2 named fields otherwise."""
 MAX_LAUNCHES = 1000
 """Maximum number of checked launches that a file may ask for, as of a case."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How a world is made, but for what an order says: what a repetition has to have in common."""
+
+    world_size: int
+    gpu: str | None
+    heap_bytes: int
+    memory: str
+    multicast: bool
+    multimem: str
+    races: bool
+    step_budget: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +51,7 @@ class Found:
     this one, the turns none of whose warps ran in the turn before; late_before and late the late accesses of weak
     memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told.
     launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
-    case). world: how its world was made (world_of), {} if an older version wrote the file. is_shrunk is false if the
+    case). is_shrunk is false if the
     time was up before the search for fewer switches was at its end. fails_in_fair: the fair order fails in the same
     way, so that the mistake is not one of orders alone.
     """
@@ -46,17 +61,17 @@ class Found:
     order: Order
     failure: Failure
     rows: tuple[Row, ...]
-    cause: str = ""
-    switches_before: int = 0
-    switches: int = 0
-    late_before: int = 0
-    late: int = 0
-    tries: int = 0
-    is_shrunk: bool = True
-    launches: int = 1
-    what: Mapping[str, Any] = field(default_factory=dict)
-    world: Mapping[str, Any] = field(default_factory=dict)
-    fails_in_fair: bool = False
+    cause: str
+    switches_before: int
+    switches: int
+    late_before: int
+    late: int
+    tries: int
+    is_shrunk: bool
+    launches: int
+    what: dict[str, Any]
+    world: World
+    fails_in_fair: bool
 
     def text(self, most_lines: int = MAX_LINES) -> str:
         """The failure and its trace for people."""
@@ -84,25 +99,9 @@ class Found:
 
     def document(self) -> dict[str, Any]:
         """The failure as JSON has it."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "what": dict(self.what),
-            "subject": self.label,
-            "kernel": self.digest,
-            "schedule": self.order.schedule,
-            "granularity": self.order.granularity,
-            "seed": self.order.seed,
-            "launches": self.launches,
-            "world": dict(self.world),
-            "failure": self.failure.document(),
-            "cause": self.cause,
-            "fails_in_fair": self.fails_in_fair,
-            "switches": {"before": self.switches_before, "after": self.switches, "runs": self.tries},
-            "late": {"before": self.late_before, "after": self.late},
-            "choices": text_of(self.order.follows or ()).splitlines(),
-            "trace": [row.document() for row in self.rows],
-        }
+        whole = encoded(replace(self, order=replace(self.order, follows=None)))
+        choices = text_of(self.order.follows or ()).splitlines()
+        return {"format": FORMAT, "version": VERSION, **whole, "choices": choices}
 
     def write(self, path: Path) -> None:
         """Write it to a file. Raises OSError."""
@@ -110,19 +109,19 @@ class Found:
             place.write_text(json.dumps(self.document(), separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def world_of(subject: Subject) -> dict[str, str | int | bool | None]:
-    """Return how a subject's world is made, but for what an order says: what a repetition has to have in common."""
+def world_of(subject: Subject) -> World:
+    """Return how a subject's world is made."""
     options = subject.options
-    return {
-        "world_size": subject.world_size,
-        "gpu": None if options.gpu is None else options.gpu.name,
-        "heap_bytes": options.heap_bytes,
-        "memory": str(options.memory),
-        "multicast": options.multicast,
-        "multimem": str(options.multimem),
-        "races": options.races,
-        "step_budget": options.step_budget,
-    }
+    return World(
+        subject.world_size,
+        None if options.gpu is None else options.gpu.name,
+        options.heap_bytes,
+        str(options.memory),
+        options.multicast,
+        str(options.multimem),
+        options.races,
+        options.step_budget,
+    )
 
 
 def _switches(count: int) -> str:
@@ -144,10 +143,7 @@ def read(path: Path) -> Found:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise RequestError(f"{path}: {reason} (--replay), give a file that symlab explore wrote") from None
     try:
-        document = json.loads(text)
-        if document["format"] != FORMAT or document["version"] != VERSION:
-            raise ValueError(f"it is of version {document['version']}")
-        return _read(document)
+        return _read(parsed(text))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else ""
         reason = f" ({' '.join(reason.split())[:100]})" if reason else ""
@@ -156,56 +152,22 @@ def read(path: Path) -> Found:
         ) from None
 
 
-def _read(document: Mapping[str, Any]) -> Found:
-    failure = document["failure"]
-    schedule = str(Schedule(document["schedule"]))
-    granularity = str(Granularity(document["granularity"]))
-    if schedule == Schedule.fair:
+def _read(document: dict[str, Any]) -> Found:
+    if document.pop("format") != FORMAT or document["version"] != VERSION:
+        raise ValueError(f"it is of version {document['version']}")
+    del document["version"]
+    choices = choices_of("\n".join(document.pop("choices")))
+    found = decoded(Found, document, "it")
+    order = found.order
+    if Schedule(order.schedule) is Schedule.fair:
         raise ValueError("schedule is fair, which has one order")
-    if type(document["seed"]) is not int or document["seed"] < 0:
-        raise ValueError(f"seed is {document['seed']!r}")
-    if not isinstance(document["what"], dict) or not isinstance(document["kernel"], str):
-        raise ValueError("what or kernel is of another type")
-    choices = choices_of("\n".join(document["choices"]))
-    return Found(
-        label=str(document["subject"]),
-        digest=document["kernel"],
-        order=Order(schedule, granularity, document["seed"], choices),
-        failure=Failure(
-            str(failure["kind"]),
-            str(failure["message"]),
-            tuple(failure["lines"]),
-            races=tuple(map(str, failure.get("races", ()))),
-        ),
-        rows=tuple(Row.read(row) for row in document["trace"]),
-        cause=str(document["cause"]),
-        switches_before=int(document["switches"]["before"]),
-        switches=int(document["switches"]["after"]),
-        late_before=int(document["late"]["before"]),
-        late=int(document["late"]["after"]),
-        tries=int(document["switches"]["runs"]),
-        launches=_launches(document["launches"]),
-        what=document["what"],
-        world=_world(document.get("world", {})),
-        fails_in_fair=document.get("fails_in_fair", False) is True,
-    )
-
-
-def _world(value: object) -> dict[str, Any]:
-    """Return how the world was made. Raises ValueError if it does not say so."""
-    if not isinstance(value, dict):
-        raise ValueError("world is of another type")
-    if "memory" in value:
-        Memory(value["memory"])
-    if type(value.get("races", False)) is not bool:
-        raise ValueError(f"races is {value['races']!r}")
-    return value
-
-
-def _launches(value: object) -> int:
-    if type(value) is not int or not 1 <= value <= MAX_LAUNCHES:
-        raise ValueError(f"launches is {value!r}")
-    return value
+    for name, value, least, most in (
+        ("seed", order.seed, 0, math.inf),
+        ("launches", found.launches, 1, MAX_LAUNCHES),
+    ):
+        if not least <= value <= most:
+            raise ValueError(f"{name} is {value}")
+    return replace(found, order=replace(order, granularity=Granularity(order.granularity or ""), follows=choices))
 
 
 def shrunk(
@@ -213,7 +175,7 @@ def shrunk(
     order: Order,
     failure: Failure,
     seconds: float,
-    what: Mapping[str, Any] | None = None,
+    what: dict[str, Any] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Found, KeyboardInterrupt | None]:
     """Look for the failure with fewer switches for some seconds, and trace the best run.
@@ -276,10 +238,8 @@ def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Fa
 
 def other_world(subject: Subject, found: Found) -> tuple[str, Any, Any] | None:
     """Return what of a subject's world is not as in the file: its name, what it was, what it is; None if all is."""
-    now = world_of(subject)
-    return next(
-        ((name, found.world[name], now[name]) for name in now if found.world.get(name, now[name]) != now[name]), None
-    )
+    was, now = asdict(found.world), asdict(world_of(subject))
+    return next(((name, was[name], now[name]) for name in now if was[name] != now[name]), None)
 
 
 def other_kernel(subject: Subject, found: Found) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
@@ -62,10 +62,6 @@ class Failure:
         if self.kind != other.kind:
             return False
         return self.kind == WRONG or self.lines == other.lines or bool(set(self.lines) & set(other.lines))
-
-    def document(self) -> dict[str, Any]:
-        races = {"races": list(self.races)} if self.races else {}
-        return {"kind": self.kind, "message": self.message, "lines": list(self.lines), **races}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +254,7 @@ class CaseSubject:
         return found | {name + slot: payload for name in ("input", "output") for slot in slots}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        from runner.command.job import check_of, outcomes_of
+        from runner.command.means import check_of, outcomes_of
 
         # Under stress one seed, which is that of the world's order, not the first of the request's.
         request = replace(self.request, deadline_s=deadline_s, stress_seeds=1)

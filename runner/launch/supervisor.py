@@ -73,7 +73,7 @@ class Supervisor:
     def __call__(self, worker: int) -> Returned:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_without_interrupts())
-            stack.enter_context(_at_work(self.process if self.host == socket.gethostname() else 0))
+            stack.enter_context(at_work(self.process if self.host == socket.gethostname() else 0))
             folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
             is_shared = files.is_of(self.token)
             if not is_shared:
@@ -214,8 +214,9 @@ _watched: set[int] = set()
 
 
 @contextlib.contextmanager
-def _at_work(command: int) -> Iterator[None]:
-    """Within, this process does a worker's work. Once it has none, it ends with the command that started it.
+def at_work(command: int) -> Iterator[None]:
+    """Within, this process does the work of a worker. Once it has none, it ends with the command that started it.
+    command is that one's process; 0: it is of another machine.
 
     joblib's processes would wait for more work for minutes after the command was killed, and keep its output open.
     Other processes end by themselves: only one that is the command's own child is watched.

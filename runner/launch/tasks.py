@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memory.atomic_file import replacing
+from memory.owned_folder import began_at, is_alive
 from memory.pickling import dumps
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end
-from runner.launch.lifeline import Lifeline
 from runner.launch.started import Started, check_folder
+from runner.launch.supervisor import at_work
 from runner.launch.workers import JOBLIB, SLURM, workers_given
 from runner.request.launching import LaunchRequest
 
@@ -69,22 +70,32 @@ class _Worker:
     count: int
     folder: str
     token: str
-    lifeline: Lifeline
+    host: str
+    process: int
+    began: int
 
     def __call__(self, worker: int) -> str:
-        """Return how it ended, "" if well. The process ends, folder and all, when its command is gone."""
+        """Return how it ended, "" if well. It takes no more tasks once its command is gone from this machine, and then
+        the folder goes; on another machine it does the tasks that are left."""
         if not LaunchFiles(Path(self.folder)).is_of(self.token):
             return f"{socket.gethostname()} does not see the folder {self.folder}"
-        with self.lifeline.held(worker):
+        with at_work(self.process if self.host == socket.gethostname() else 0):
             self._do_all(worker)
+            if self._is_left:
+                shutil.rmtree(self.folder, ignore_errors=True)
         return ""
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether the command is gone, which was of this machine."""
+        return self.host == socket.gethostname() and not is_alive(self.process, self.began)
 
     def _do_all(self, worker: int) -> None:
         """Do tasks until none is left."""
         folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
         state = WorkerState(worker, host=socket.gethostname(), process=os.getpid(), started=_now())
         files.write_state(state)
-        while not files.is_stopped and (task := self._next(files, worker)) is not None:
+        while not (files.is_stopped or self._is_left) and (task := self._next(files, worker)) is not None:
             try:
                 answer = Answer(task, self.do(task))
             except NoMore:
@@ -132,21 +143,19 @@ class Tasks:
         try:
             self._folder.mkdir(parents=True)
             self._files.create(self._token, f"{self._request.name} {self._name}")
-            lifeline = Lifeline.of_this_process(self._folder)
-            with lifeline.beating():
-                for number in range(MOST_STARTS):
-                    before = len(self._open)
-                    started = self._started(number, lifeline)
-                    yield from self._answers(started)
-                    yield from self._lost(started)
-                    self._is_stopped |= self._files.is_stopped
-                    if not self._open or self._is_stopped:
-                        break
-                    if len(self._open) == before and (number or not self._failed_to_begin(started)):
-                        break
-                    if self._request.name == JOBLIB:
-                        end_joblib()
-                yield from self._untaken(started)
+            for number in range(MOST_STARTS):
+                before = len(self._open)
+                started = self._started(number)
+                yield from self._answers(started)
+                yield from self._lost(started)
+                self._is_stopped |= self._files.is_stopped
+                if not self._open or self._is_stopped:
+                    break
+                if len(self._open) == before and (number or not self._failed_to_begin(started)):
+                    break
+                if self._request.name == JOBLIB:
+                    end_joblib()
+            yield from self._untaken(started)
         finally:
             try:
                 self._end(started)
@@ -157,12 +166,13 @@ class Tasks:
         """Whether joblib could not give its workers anything to do. A second try has new processes and pipes."""
         return self._request.name == JOBLIB and started.error is not None
 
-    def _started(self, number: int, lifeline: Lifeline) -> Started:
+    def _started(self, number: int) -> Started:
         options: dict[str, Any] = {"n_jobs": self.workers} if self._request.name == JOBLIB else {"name": self._name}
         if self._request.name != JOBLIB:
             options["submitit_folder"] = str(self._folder / "submitit" / "%j")
         numbers = range(number * self.workers, (number + 1) * self.workers)
-        work = _Worker(self._do, self._count, str(self._folder), self._token, lifeline)
+        here = socket.gethostname(), os.getpid(), began_at(os.getpid()) or 0
+        work = _Worker(self._do, self._count, str(self._folder), self._token, *here)
         return Started(self._request, work, numbers, options, self._folder / "hydra")
 
     def _answers(self, started: Started) -> Iterator[Answer]:

@@ -37,7 +37,7 @@ from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import recorded_place
 from runner.case.todays_code import MALFORMED
-from runner.command.job import Means
+from runner.command.means import Means
 from runner.environment.repository import source_digests
 from runner.replay.at_commit import Answers, at_commits
 from runner.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt

@@ -6,7 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest
-from runner.command.job import Job, Means, run_job
+from runner.command.job import run_job
+from runner.command.means import Job, Means
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ wrong, rows() makes plain rows of it, and reading.py prints them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,22 +84,6 @@ class Row:
     is_shared: bool = False
     mark: str = ""
     late: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """The row as JSON has it: no key whose value is the usual one."""
-        usual = {one.name: one.default for one in fields(self)}
-        return {name: value for name, value in asdict(self).items() if name in _ALWAYS or value != usual[name]}
-
-    @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Row:
-        """Return the row of a document. Raises TypeError for another document."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
-        }
-        return cls(**values)
-
-
-_ALWAYS = frozenset({"step", "kind", "ranks", "blocks", "threads", "line", "text"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

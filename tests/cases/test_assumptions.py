@@ -14,7 +14,7 @@ from kernels.catalogue import SPECS, find
 from kernels.compile import executable
 from kernels.matrix.matrix import Row
 from kernels.matrix.sheets import json_text, text
-from runner.command.job import kernel_info
+from runner.command.kernel_info import kernel_info
 from tests.golden import refused
 
 NAME = "vector_16"

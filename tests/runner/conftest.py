@@ -31,7 +31,7 @@ from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import check_against_catalogue, resolved
 from runner.case.contestant import Contestant
-from runner.command.job import Means
+from runner.command.means import Means
 from runner.command.running import Tools
 from runner.records.command_json import COMMAND_JSON
 from runner.request.compose import hydra_over

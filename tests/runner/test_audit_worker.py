@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from cases.record.record import Record, RecordedPrediction
-from kernels.catalogue import NAMES
 from reports.record.bundle import read
 from runner import audit_worker
 from runner.__main__ import main
@@ -77,14 +76,6 @@ def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is
 @pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
 def test_a_default_that_was_another_one_makes_no_difference(there: object, here: object, differs: bool) -> None:
     assert bool(recomposed._differing({"check.races": there}, {"check.races": here})) is differs
-
-
-def test_a_key_that_came_later_at_its_default_makes_no_difference(two: list[Record]) -> None:
-    without = {key: value for key, value in two[0].request.configuration.items() if key not in ("root", "timing")}
-    assert composed_again([with_request(record, configuration=without) for record in two])["verified"] == 1
-    records = [with_request(record, overrides=(*record.request.overrides, "root=1")) for record in two]
-    (different,) = composed_again([with_request(record, configuration=without) for record in records])["different"]
-    assert different[2] == "root: recorded nothing, composed 1"
 
 
 @pytest.mark.slow
@@ -229,24 +220,6 @@ def test_a_changed_conf_excuses_another_value_and_no_disagreement(
     assert "not one request" in said
 
 
-@pytest.mark.parametrize(
-    "git",
-    [
-        {"dirty": False},
-        {"dirty": False, "untracked": [MINE]},
-        {"dirty": None, "untracked": [MINE]},
-        {"untracked": ["notes.txt", "tests/conf/exp/mine.yaml"], "untracked_files": 2},
-    ],
-)
-def test_a_tree_whose_conf_is_the_commits_has_no_excuse(
-    two: list[Record], repository: tuple[Path, str], git: dict[str, Any]
-) -> None:
-    found = composed_again(of_tree(two, repository[1], **git))
-    ((_, _, said),) = found["different"]
-    assert said.startswith("can't be composed any more: unknown exp 'mine'")
-    assert found["not_comparable"] == []
-
-
 def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
     two: list[Record], repository: tuple[Path, str]
 ) -> None:
@@ -296,26 +269,6 @@ def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithms", ["auto", "all"])
-def test_of_an_older_record_the_commits_catalogue_says_which_are_meant(
-    algorithms: str, made: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = tuple(name for name in NAMES if name != "all_reduce/one_shot_rotated")
-    monkeypatch.setattr(recomposed, "names_at", lambda record: names)
-    records = made(f"algorithms={algorithms}", "sizes=[8]")
-    older = [
-        with_environment(one, sources={**(one.environment.sources or {}), "kernels": "sha256:0"}) for one in records
-    ]
-    then = [one for one in older if one.case.algorithm != "one_shot_rotated"]
-    assert (len(then), counted(then)["missing"]) == (len(records) - 1, [])
-    gone = [one for one in then if one.case.algorithm != "two_shot"]
-    assert ["two_shot" in case for *_, case in counted(gone)["missing"]] == [True]
-    assert len(counted(older)["unexpected"]) == 1, "there was no such kernel then"
-    monkeypatch.setattr(recomposed, "names_at", lambda record: (*names, "all_reduce/of_the_past"))
-    assert counted(gone)["missing"] == [], "a kernel that is gone can't be asked for its cases"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
 def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Callable[..., list[Record]]) -> None:
     records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
@@ -323,20 +276,6 @@ def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Ca
     left = [with_request(record, jobs=1) for record in records if record.request.job == 0]
     ((_, _, what),) = composed_again(left)["different"]
     assert what == "the command line asks for 2 jobs, the record says 1"
-
-
-@pytest.mark.slow
-def test_an_experiment_may_sweep_over_one_value(tmp_path: Path, made: Callable[..., list[Record]]) -> None:
-    """Its file gives the job an override that the command line does not have; another one would be named."""
-    (tmp_path / "mine" / "exp").mkdir(parents=True)
-    text = "# @package _global_\nop: all_reduce\nalgorithms: [one_shot]\nsizes: {list: [8]}\n"
-    text += "hydra: {mode: MULTIRUN, sweeper: {params: {seed: '4'}}}\n"
-    (tmp_path / "mine" / "exp" / "one.yaml").write_text(text, encoding="utf-8")
-    records = made("+exp=one", f"--config-dir={tmp_path / 'mine'}")
-    assert composed_again(records) == SAME
-    more = [with_request(one, overrides=[*one.request.overrides, "launches=2"]) for one in records]
-    ((_, _, what),) = composed_again(more)["different"]
-    assert what == "the overrides have launches=2, the command line does not give it to job 1"
 
 
 def test_cases_without_a_configuration_are_not_comparable(two: list[Record]) -> None:

@@ -24,7 +24,7 @@ from memory.fabric import Executable
 from memory.held_interrupts import uninterrupted
 from reports.record.seal import digest_of
 from runner.command.console import Console
-from runner.command.job import usual_means
+from runner.command.means import usual_means
 from runner.interrupt import Interrupted, interruptible
 from runner.world.world import WorldFailure
 from tests.golden import same_text

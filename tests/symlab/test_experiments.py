@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import asyncio
-import json
 import threading
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from cases.record.shared import SHARED
 from reports.record.seal import MANIFEST
 from runner.__main__ import main
 from runner.records.command_json import COMMAND_JSON, command_document_of
-from symlab.command import main as audit
 from tests.golden import refused
 from tests.patience import until
 
@@ -87,33 +84,6 @@ def test_another_folder_of_configurations(tmp_path: Path) -> None:
         symlab.experiment(config_dir=tmp_path / "other")
 
 
-@pytest.mark.slow
-def test_another_folder_of_configurations_is_in_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The audit composes a record's command line again: without --config-dir there is no such experiment."""
-    (tmp_path / "mine" / "exp").mkdir(parents=True)
-    (tmp_path / "mine" / "exp" / "tiny.yaml").write_text(
-        "# @package _global_\nop: send_recv\nalgorithms: [pull]\nsizes: {list: [64]}\n"
-    )
-    assert main(["--config-dir", "mine", "+exp=tiny", "track=none", "records=command"]) == 0
-    symlab.experiment("+exp=tiny", "track=none", "records=api", config_dir="mine")
-    symlab.experiment("+exp=tiny", "track=none", "records=sweep", "seed=1,2", config_dir="mine", multirun=True)
-    (first,) = symlab.records("api")
-    assert first.request.command_line == (
-        *("symlab", "run", "--config-dir", "mine", "+exp=tiny", "track=none", "records=api"),
-    )
-    capsys.readouterr()
-    answers = {}
-    for folder in ("command", "api", "sweep"):
-        code = audit(["audit", folder, "--format", "json", "--rerun", "0"])
-        said = capsys.readouterr().out
-        answers[folder] = (code, json.loads(said)["verdict"])
-        assert "FINDING" not in said
-    assert answers["api"] == answers["command"]
-    assert answers["sweep"][0] == answers["command"][0]
-
-
 def test_an_interrupt_keeps_what_is_finished_and_is_raised(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -153,13 +123,6 @@ def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.Mo
     monkeypatch.setattr(session.os, "_exit", ended)
     with refused(KeyboardInterrupt):
         symlab.experiment(*SMALL, quiet=True)
-
-
-def test_it_works_in_a_running_event_loop() -> None:
-    async def cell() -> int:
-        return symlab.experiment(*SMALL, quiet=True).exit_code
-
-    assert asyncio.run(cell()) == 0
 
 
 def test_a_launchers_process_is_told_to_use_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,13 +41,8 @@ def test_without_a_world():
 
 
 def example() -> str:
-    blocks = [
-        code
-        for page in ("symlab/README.md", "README.md")
-        for code in re.findall(r"^```py\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-    ]
-    assert len(blocks) == 2
-    (code,) = set(blocks)
+    page = (ROOT / "symlab/README.md").read_text()
+    (code,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return str(code)
 
 
@@ -238,14 +233,6 @@ def test_the_end_names_the_first_failed_seed_and_the_time(pytester: pytest.Pytes
     pytester.runpytest(*PLUGIN, *again).assert_outcomes(failed=1)
     pytester.makepyfile(test_late="def test_other():\n    pass\n")
     assert "symlab:" not in pytester.runpytest(*PLUGIN, "--symlab-seeds", "5").stdout.str()
-
-
-def test_without_seeds_the_order_is_fair_and_nothing_is_named(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_ticket=TICKETS)
-    shutil.copy(HERE / "ticket.ptx", pytester.path)
-    found = pytester.runpytest(*PLUGIN, "-v")
-    found.assert_outcomes(passed=2)
-    found.stdout.fnmatch_lines(["test_ticket.py::test_rank_0_is_first PASSED*"])
 
 
 def test_a_test_may_choose_its_order_and_open_several_worlds(pytester: pytest.Pytester) -> None:

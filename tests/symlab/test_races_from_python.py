@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,20 +87,6 @@ def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
             symlab.run(case(), world=world, races=True)
 
 
-def test_a_world_keeps_what_all_runs_found(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
-    with symlab.world(ranks=2, races=True) as world:
-        world.launch(PTX, **HOW)
-        monkeypatch.setattr(found, "found", (dataclasses.replace(FORMAL, count=9), finding()))
-        with pytest.raises(symlab.WorldFailure):
-            world.run(lambda rank, given: 1 // 0)
-    with symlab.world(ranks=2) as other:
-        other.launch(PTX, **HOW)
-    kept = world.findings(of_all_runs=True)
-    assert kept is not None
-    assert [(one.severity, one.count) for one in kept] == [("race", 1), ("formal", 1)]
-    assert other.findings(of_all_runs=True) is None
-
-
 def test_a_simulation_has_each_pair_once(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     other = finding("race", second=dataclasses.replace(LOAD, line=56))
     monkeypatch.setattr(found, "found", (FORMAL, other, dataclasses.replace(FORMAL, count=9)))
@@ -110,21 +95,6 @@ def test_a_simulation_has_each_pair_once(found: type[Prepared], monkeypatch: pyt
     assert [one.severity for one in done.findings] == ["race", "formal"]
     assert [len(run.findings or ()) for run in done.runs] == [3, 3, 3]
     assert symlab.simulate(PTX, ranks=2, seeds=3, **HOW).findings is None
-
-
-def test_a_simulation_without_findings_was_checked(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "found", ())
-    assert symlab.simulate(PTX, ranks=2, schedule="fair", races=True, **HOW).findings == ()
-
-
-@pytest.mark.slow
-def test_an_experiment(found: type[Prepared], tmp_path: Path) -> None:
-    keys = ("sizes=[64]", "algorithms=[one_shot]", "track=none", f"records={tmp_path}")
-    done = symlab.experiment(*keys, races=True, quiet=True)
-    (record,) = done.records
-    assert record.findings is not None
-    assert [one.severity for one in record.findings] == ["formal"]
-    assert "check.races=true" in record.request.overrides
 
 
 @pytest.mark.parametrize("how", [{"fabric": "nvshmem", "races": True}, {"races": "yes"}])

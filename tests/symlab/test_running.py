@@ -48,15 +48,6 @@ def test_a_case_ends_as_the_runners_record(case: Any) -> None:
     assert done.outputs is None
 
 
-def test_its_outputs_come_home_and_are_right(case: Any) -> None:
-    done = symlab.run(case, outputs=True, launches=1)
-    assert done.outputs is not None
-    wanted = symlab.make_reference(case)
-    assert len(done.outputs) == 3
-    assert all(torch.equal(one, right) for one, right in zip(done.outputs, wanted, strict=True))  # type: ignore[arg-type]
-    assert symlab.check(case, done.outputs).faults == ()
-
-
 def test_what_a_notebook_shows_of_it_is_one_line(case: Any) -> None:
     done = symlab.run(case, outputs=True)
     assert repr(done) == f"<run of {case.id}: PASSED>"
@@ -214,20 +205,3 @@ def test_a_record_has_no_home_folder_and_no_secret(case: Any, monkeypatch: pytes
     record = symlab.run(case, cache_dir=tmp_path / "somebody" / "cache").record
     assert record is not None
     assert "somebody" not in json.dumps(record.document())
-
-
-@pytest.mark.slow
-def test_a_record_of_a_world_with_limits_says_how_to_make_it_again() -> None:
-    """Its overrides give the same configuration on the command line, with all limits."""
-    case = symlab.case("all_reduce/two_shot", size_bytes="1K", ranks=2)
-    with symlab.world(ranks=2, gpu={"name": "small", "like": "h100", "multiprocessors": 16}) as world:
-        record = symlab.run(case, world=world).record
-    assert record is not None
-    assert record.fabric is not None
-    assert record.fabric.settings["gpu"]["multiprocessors"] == 16
-    assert record.request.configuration is not None
-    assert record.request.configuration["fabric"]["gpu"] == record.fabric.settings["gpu"]
-    assert configurations(jobs_of([record]), lambda line: None)[1]["verified"] == 1
-    (job,) = rebuilt([record], Wishes(fabric="simulator")).command.jobs
-    assert job.request.fabric.gpu is not None
-    assert (job.request.fabric.gpu.name, job.request.fabric.gpu.multiprocessors) == ("small", 16)

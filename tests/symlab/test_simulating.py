@@ -344,32 +344,6 @@ def test_a_deadlock_says_who_waits_where() -> None:
     assert failure.places == tuple(Place(0, 0, thread, line, "wait.cu:7") for thread in range(2))
 
 
-def test_threads_that_wait_at_a_barrier_are_places_too() -> None:
-    text = WAIT.read_text(encoding="utf-8").replace("done:\n", "  bar.sync 0;\ndone:\n  bar.sync 0;\n")
-    with pytest.raises(symlab.WorldFailure) as caught:
-        symlab.simulate(
-            text.replace("setp.ne.u32 %p1, %r1, 0", "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0"),
-            ranks=1,
-            grid=1,
-            block=64,
-            buffers=FLAG,
-            arguments=["flag", ("u32", "rank")],
-            schedule="fair",
-        )
-    assert [(one.thread, one.source) for one in caught.value.places] == [(0, "wait.cu:7"), (1, "wait.cu:7")]
-    assert caught.value.seed is None
-
-
-def test_an_unsupported_form_faults_only_where_a_thread_gets() -> None:
-    text = SCALE.read_text(encoding="utf-8").replace("done:\n", "  bra done;\n  frobnicate.u32 %r1;\ndone:\n")
-    how = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "ranks": 1, "seeds": 1}
-    arguments = ["data", ("f32", 2.5), ("u32", 32)]
-    assert symlab.simulate(text, arguments=arguments, **how).outputs["data"][0][0] == 2.5
-    with refused(symlab.WorldFailure) as caught:
-        symlab.simulate(text.replace("  bra done;\n", ""), arguments=arguments, **how)
-    assert caught.value.ptx_line == 1 + text.replace("  bra done;\n", "").splitlines().index("  frobnicate.u32 %r1;")
-
-
 # Worlds
 
 
@@ -381,15 +355,6 @@ def test_a_world_launches_again_and_again() -> None:
             assert done.outputs["data"][1].tolist() == [factor] * 32
             assert done.seed is None
         assert world.healthy
-
-
-def test_ptx_of_an_older_gpu_runs_on_a_newer_one_unless_it_is_bound_to_its_features() -> None:
-    arguments = ["data", ("f32", 1.0), ("u32", 1)]
-    with symlab.world(ranks=1, arch="sm_100a") as world:
-        how = {"grid": 1, "block": 1, "buffers": {"data": torch.ones(1)}, "arguments": arguments}
-        world.launch(SCALE, **how)
-        with refused():
-            world.launch(SCALE.read_text(encoding="utf-8").replace("sm_90", "sm_90a"), **how)
 
 
 def test_a_function_is_compiled_for_the_worlds_gpus() -> None:
@@ -471,26 +436,6 @@ FEW = {"like": "h100", "name": "few", "multiprocessors": 2}
 def places(gpu: Any, wanted: int, grid: int = 9, **how: Any) -> Simulation:
     usual = {"ranks": 2, "block": 1024, "arguments": ["count", ("u32", wanted)], "seeds": 4}
     return symlab.simulate(PLACES, **{**usual, **how}, grid=grid, buffers={"count": (1, torch.int32, 0)}, gpu=gpu)
-
-
-def test_blocks_wait_for_a_place_on_a_gpu() -> None:
-    assert places(None, 9).outputs["count"][1].tolist() == [9]
-    done = places(FEW, 4)
-    assert done.outputs["count"][1].tolist() == [9]
-    assert done.counts["residency"]["places"]["blocks_at_once"] == 4
-    with refused(symlab.WorldFailure, r"(?s)\n  rank \d, block.*") as caught:
-        places(FEW, 5)
-    assert (caught.value.seed, caught.value.status) == (0, "DEADLOCK")
-
-
-def test_a_gpus_architecture_is_simulated() -> None:
-    assert places("b200", 9).outputs["count"][0].tolist() == [9]
-    with refused():
-        places("b200", 9, arch="sm_90a")
-    with refused():
-        places("a100", 9)
-    with symlab.world(gpu="gb200") as world:
-        assert world.run(lambda rank, _: (rank.traits.arch, rank.traits.multiprocessors)) == [("sm_100a", 152)] * 2
 
 
 def test_launches_that_never_fit_are_refused() -> None:

@@ -16,18 +16,6 @@ from tests.golden import refused
 from tests.symlab import tensor_kernels
 
 
-@pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
-@pytest.mark.parametrize("shape", [(32, 256), (40, 260), (3, 130)])
-def test_element_wise_in_tiles_of_threads_and_values(kind: str, shape: tuple[int, int]) -> None:
-    """(40, 260) and (3, 130) end in the middle of a tile, so its predicates count."""
-    left, right = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))
-    buffers = {"left": left, "right": right, "out": (shape, "float32")}
-    done = symlab.simulate(
-        tensor_kernels.added, ranks=2, buffers=buffers, arguments=[(kind, name) for name in buffers], seeds=2
-    )
-    assert all(torch.equal(out, left + right) for out in done.outputs["out"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
 def test_a_reduction_through_shared_memory_with_a_constant(kind: str) -> None:

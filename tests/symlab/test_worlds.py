@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import symlab
-from memory.fabric import Argument, Deadlock, Disagreement, Executable
+from memory.fabric import Argument, Disagreement, Executable
 from runner.world import fabrics
 from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
@@ -175,15 +175,6 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
 # What goes wrong
 
 
-def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start_and_leaves_the_world_whole() -> None:
-    ptx = ".version 8.0\n.target sm_90a\n.entry none() { ret; }\n"
-    with symlab.world(ranks=2) as world:
-        with refused():
-            world.launch(ptx, grid=1, block=1, buffers={}, arguments=[], shared_bytes=232_449)
-        assert world.healthy
-        world.launch(ptx, grid=1, block=1, buffers={}, arguments=[], shared_bytes=232_448)
-
-
 WRONG: dict[str, list[Any]] = {
     **{"ranks": [73, "many"], "fabric": ["gpus"], "heap_bytes": ["4Q", "8G"], "arch": ["hopper"], "seed": [-1]},
     **{"schedule": ["unfair"], "multimem": ["none"], "step_budget": [0]},
@@ -300,25 +291,6 @@ def test_a_deadline_ends_a_rank_that_never_does(monkeypatch: pytest.MonkeyPatch)
             world.run(sent_on, 1, deadline_s=deadline_s)
 
 
-def test_a_kernel_that_waits_for_nothing_is_a_deadlock() -> None:
-    compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
-
-    def program(rank: symlab.Rank, _: None) -> None:
-        with rank.pool() as pool:
-            bound = rank.bind(pool, compiled)
-            bound.write(torch.zeros(16))
-            rank.barrier()
-            bound._is_published = True
-            if rank.rank == 0:
-                bound.launch()
-            bound.read()
-
-    with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
-        world.run(program)
-    assert caught.value.status == "DEADLOCK"
-    assert isinstance(caught.value.__cause__, Deadlock)
-
-
 def test_a_world_is_used_in_its_block_by_one_at_a_time() -> None:
     world = symlab.world(ranks=2)
     case = symlab.case("all_reduce/one_shot", size_bytes=64)
@@ -346,20 +318,6 @@ def test_it_works_in_a_running_event_loop() -> None:
         return found, symlab.run(symlab.case("all_reduce/one_shot", size_bytes="1K")).verified
 
     assert asyncio.run(cell()) == ([("0", "1")] * 2, True)
-
-
-def test_it_works_in_a_thread() -> None:
-    """As asyncio.to_thread has it: where no signal can be caught."""
-    found: list[Any] = []
-
-    def work() -> None:
-        with symlab.world(ranks=2) as world:
-            found.extend(world.run(lambda rank, _: rank.rank))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(PATIENCE_S)
-    assert found == [0, 1]
 
 
 @pytest.fixture

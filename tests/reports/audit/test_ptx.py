@@ -22,3 +22,12 @@ def test_a_users_lines_are_no_code() -> None:
     with_lines = PTX.replace(".visible", "/* at ring.py:7 */ .visible")
     assert with_lines != PTX
     assert list(StoredCode(with_lines.encode()).contradicted(recorded)) == []
+
+
+def test_the_name_of_a_file_is_no_instruction() -> None:
+    """In a line table; records had it among their instructions once."""
+    text = f'{PTX}\n.file 1 "/kernels/dsl/multimem.py"\n'
+    recorded = dataclasses.replace(kernel(), code_digest=code_digest(text))
+    for names in ((), ("multimem.py",)):
+        one = dataclasses.replace(recorded, multimem=(*recorded.multimem, *names))
+        assert list(StoredCode(text.encode()).contradicted(one)) == []

@@ -23,7 +23,8 @@ from memory.fabric import Executable
 from runner.case.check import merge
 from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case
-from runner.command.job import Job, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, usual_means
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import MeasurePlan
 from runner.world.processes import ProcessWorld

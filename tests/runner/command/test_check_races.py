@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from cases.record.record import load
-from runner.request.compose import compose_jobs, hydra_over
-from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, HostOffer, resolve
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, Outcome, Script, record_files
 from tests.runner.found import finding
@@ -61,16 +58,6 @@ def test_a_case_with_a_race_is_wrong(
     assert "0 of 64 elements" not in done.out + done.err
 
 
-def test_other_findings_are_shown_and_do_not_fail(symlab: Callable[..., Outcome], script: Script) -> None:
-    advisory = finding("advisory", "a release", assumption="vector_16")
-    script.findings["one_shot"] = (advisory, FORMAL)
-    done = symlab("sizes=[8]", RACES)
-    assert done.code == 0
-    assert done.statuses == ["PASSED"] * 2
-    assert "1 formal, 1 advisory" in done.out
-    assert "all_reduce/one_shot, 1 case: advisory: a release is missing, which the assumption" in done.out
-
-
 def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script) -> None:
     script.outcomes["one_shot"] = BAD
     script.findings["one_shot"] = (finding(), finding("proxy", "fence.proxy.async"))
@@ -79,13 +66,6 @@ def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script
     assert wrong["reason"].startswith("3 of 64 elements are wrong")
     assert "; race: a release is missing" in wrong["reason"]
     assert wrong["reason"].endswith(", and 1 more")
-
-
-def test_unchecked_results_can_be_checked_for_races(symlab: Callable[..., Outcome], script: Script) -> None:
-    script.findings["one_shot"] = (finding(),)
-    done = symlab("sizes=[8]", "check=false", RACES)
-    assert done.statuses == ["PASSED", "WRONG"]
-    assert {record.get("check") for record in done.records} == {None}
 
 
 def test_a_case_that_failed_keeps_what_was_found(symlab: Callable[..., Outcome], script: Script) -> None:
@@ -104,11 +84,6 @@ def test_a_world_without_a_checker_passes_nothing(symlab: Callable[..., Outcome]
     assert "this world has none" in done.err
 
 
-def test_a_refused_case_was_not_checked(symlab: Callable[..., Outcome]) -> None:
-    done = symlab("sizes=[8]", RACES, "fabric.multicast=false", "algorithms=[one_shot,multimem_one_shot]")
-    assert findings_of(done) == {"one_shot": [], "multimem_one_shot": "not checked"}
-
-
 @pytest.mark.parametrize("multirun", [False, True])
 def test_gpus_are_refused(symlab: Callable[..., Outcome], multirun: bool) -> None:
     done = symlab(*(["-m", "fabric=simulator,nvshmem"] if multirun else ["fabric=nvshmem"]), "sizes=[8]", RACES)
@@ -116,15 +91,3 @@ def test_gpus_are_refused(symlab: Callable[..., Outcome], multirun: bool) -> Non
     assert done.records == []
     assert "GPUs do not show the order of their accesses (check.races), leave it out, or use fabric=simul" in done.err
     assert ("in job 2 of 2" in done.err) == multirun
-
-
-def test_auto_becomes_the_simulator_even_beside_gpus() -> None:
-    with hydra_over():
-        (job,) = compose_jobs([RACES], multirun=False)
-    fabric, why = resolve(job.request.fabric, 2, machine=lambda: HostOffer(8, "", True))
-    assert (fabric.name, why) == (FabricName.simulator, "check.races asked for")
-
-
-def test_the_wrong_kind_of_value_is_refused() -> None:
-    with hydra_over(), pytest.raises(RequestError, match=r"'maybe' is not true or false \(check.races\)"):
-        compose_jobs(["check.races=maybe"], multirun=False)

@@ -23,7 +23,6 @@ import pytest
 import runner
 from cases.case import Case
 from cases.record.record import Check, Mismatch, Record, Status
-from reports.record.seal import digest_of
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
 from runner.command.session import exit_code_for
 from tests.golden import same_text
@@ -293,32 +292,6 @@ def test_the_heading_folds_between_words(columns: int) -> None:
         assert out.getvalue() == "many words " * 20 + "\n"
 
 
-STUBBED = """
-    import sys
-    from pathlib import Path
-    import runner.__main__
-    from tests.runner.conftest import BAD, Script
-    script = Script(outcomes={"two_shot-float32-float32-sum-n3": BAD})
-    sys.exit(runner.__main__.main(sys.argv[1:], script.tools()))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [40, 80, 120])
-def test_no_line_of_the_table_is_broken_by_the_terminal(columns: int, tmp_path: Path) -> None:
-    algorithms = "algorithms=[one_shot,two_shot,lamport,ll,two_shot_lamport,multimem_one_shot,multimem_two_shot]"
-    arguments = ["-m", "world_size=2,3", "sizes=[8,1M]", algorithms, "fabric.multicast=false", "track=none"]
-    text, err, code = in_terminal(columns, STUBBED, *arguments, cwd=tmp_path)
-    assert code == 1
-    assert "failed:\n  job 2 of 2 (world_size=3" in err
-    shown = screen(text)
-    table = shown[next(index for index, line in enumerate(shown) if line.startswith("all_reduce float32")) :]
-    body = [line for line in table if not re.match(r"\d+ cases|records: ", line)]
-    assert max(map(len, body)) <= columns
-    assert any("multimem_two_shot" in line for line in body)
-    assert any("REFUSED" in line for line in body)
-
-
 @pytest.mark.slow
 def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_all(symlab: Any, script: Script) -> None:
     script.outcomes = {"two_shot-float32-float32-sum-n2-2048B": BAD}
@@ -331,16 +304,6 @@ def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_a
     assert len(after_cases) < 20
     assert re.search(rf"all_reduce/one_shot +1 KiB to 2 KiB +{2 * MANY_CASES} +{2 * MANY_CASES} +0", done.out)
     assert re.search(rf"all_reduce/two_shot +1 KiB to 2 KiB +{2 * MANY_CASES} +{MANY_CASES} +{MANY_CASES}", done.out)
-
-
-def test_quiet_in_a_whole_command(symlab: Any, script: Script) -> None:
-    script.outcomes = {"two_shot": BAD}
-    done: Outcome = symlab("-q", "sizes=[8]", "algorithms=[one_shot,two_shot]", "track=none")
-    assert done.code == 1
-    (folder,) = (done.folder / "records").iterdir()
-    last = f"records: records/{folder.name} ({digest_of(folder)})"
-    assert done.out.splitlines() == ["2 cases: 1 passed, 1 wrong; races: not looked for", last]
-    assert done.err.startswith("failed:\n  all_reduce-two_shot-")
 
 
 def test_the_order_of_errors_and_lines_where_both_go_to_one_place() -> None:

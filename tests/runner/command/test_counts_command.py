@@ -57,19 +57,6 @@ def test_sizes_that_became_the_same_are_named(symlab: Symlab, sizes: str, same: 
     assert f"{line}{same}" in symlab(*given, f"sizes={sizes}").out.splitlines()
 
 
-def test_a_case_with_counts_from_python() -> None:
-    case = api.case("all_to_all_v/push", size_bytes="1K", ranks=4, counts="zeros")
-    assert case.id.endswith("-counts_zeros")
-    outputs = list(api.make_reference(case))
-    assert [one.numel() for one in outputs if one is not None] == [171 + 170, 0, 171 + 170, 171 + 171]
-    assert api.check(case, outputs).faults == ()
-    assert outputs[2] is not None
-    outputs[2][0] += 1
-    assert api.check(case, outputs).wrong == 1
-    with pytest.raises(ValueError, match="outputs"):
-        api.check(case, [outputs[0], outputs[0], *outputs[2:]])
-
-
 @pytest.mark.slow
 def test_a_kept_case_with_counts_is_replayed_to_the_bit(tmp_path: Path, compile_cache: Path) -> None:
     where = [f"records={tmp_path / 'records'}", f"cache_dir={compile_cache}", "track=none"]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import load
 from reports.table.brief import MAX_LINES
 from runner.command.durations import durations_in
 from runner.command.forecast import duration_text, plan_text
@@ -96,23 +95,6 @@ def test_what_was_timed_together_shares_its_time(tmp_path: Path, symlab: Symlab)
     assert sorted(durations.seconds.values()) == [(25.0,), (25.0,)]
 
 
-def test_calls_before_a_sample_take_time(symlab: Symlab) -> None:
-    """Records without the key are older: they had no such calls."""
-    assert symlab("sizes=[1K]", "algorithms=[one_shot]", "fabric=simulator").code == 0
-    (path,) = Path("records").glob("*/all_reduce-*.json")
-    document = json.loads(load(path).to_json())
-    document["fabric"] |= {"simulated": False, "name": "nvshmem"}
-    timing = document["request"]["configuration"]["timing"]
-    kinds = []
-    for calls in (None, 0, 5):
-        timing |= {"lead_in_calls": calls}
-        if calls is None:
-            del timing["lead_in_calls"]
-        path.write_text(json.dumps(document))
-        kinds += list(durations_in(Path("records")).seconds)
-    assert kinds[0] == kinds[1] != kinds[2]
-
-
 def test_files_that_are_no_records_and_cases_that_failed_say_nothing_of_the_time(symlab: Symlab, script: Any) -> None:
     script.outcomes = {"two_shot": RuntimeError("broken")}
     assert symlab("sizes=[1K]", "fabric=simulator").code == 1
@@ -145,14 +127,6 @@ def test_many_cases_are_grouped() -> None:
         ["one_shot", "2", "to", "32", "1K", "to", "1M", "62", "0", "unknown"],
         ["ll", "2", "to", "32", "1K", "to", "1M", "62", "31", "[1,", "2]", "unknown"],
     ]
-
-
-def test_a_sweep_names_the_job_that_needs_most_memory() -> None:
-    lines = said(planned("world_size=2,8,4", "sizes=[1M]", "fabric=simulator", multirun=True))
-    (memory,) = [line for line in lines if line.startswith("memory: ")]
-    assert memory.startswith("memory: up to ")
-    assert memory.endswith(" of host memory (job 2 of 3), 64.0G is available")
-    assert [line.split()[0] for line in lines if " runs " in line][::8] == ["1", "2", "3"]
 
 
 def test_on_gpus_the_heap_is_named_and_only_what_the_catalogue_refuses() -> None:

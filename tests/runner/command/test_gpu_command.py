@@ -14,10 +14,8 @@ from reports.record.bundle import read
 from reports.sent import parameters_of
 from runner.__main__ import main
 from runner.gpu.reading import gpu_type
-from runner.replay.recomposed import configurations, jobs_of
 from simulator.ptx.assembler import find_ptxas
 from tests.golden import same_text
-from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import write_experiment
 
 H100 = dataclasses.asdict(gpu_type("h100").limits)
@@ -78,16 +76,6 @@ def test_a_record_says_whose_limits_held(tmp_path: Path) -> None:
     assert main(["--plan", *SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
 
 
-def test_a_record_without_limits_has_no_word_of_them(tmp_path: Path) -> None:
-    assert main([*SMALL, f"records={tmp_path}"]) == 0
-    (record,) = read([tmp_path])
-    assert record.fabric is not None
-    assert "gpu" not in record.fabric.settings
-    assert "residency" not in record.counters
-    assert "fabric.gpu" not in parameters_of(record)
-    assert record.id == "all_reduce-two_shot-float32-float32-sum-n2-4096B-out_of_place-normal-s0"
-
-
 def test_what_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--plan", *SMALL, "fabric.gpu=h100"]) == 0
     assert "fabric: simulator, limits of h100, 132 multiprocessors (asked for)\n" in capsys.readouterr().out
@@ -112,19 +100,6 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
     for record in [*read([tmp_path / "first"]), *read([folder])]:
         assert record.fabric is not None
         assert record.fabric.settings["gpu"] == {**H100, "name": "mine", "multiprocessors": 7}
-
-
-@pytest.mark.slow
-def test_an_audit_composes_the_same_numbers(tmp_path: Path) -> None:
-    assert main([*SMALL, "fabric.gpu=h200", f"records={tmp_path}"]) == 0
-    records = read([tmp_path])
-    assert configurations(jobs_of(records), lambda line: None)[1]["different"] == []
-    asked = records[0].request.configuration
-    assert asked is not None
-    fabric = {**asked["fabric"], "gpu": {**asked["fabric"]["gpu"], "multiprocessors": 131}}
-    changed = [with_request(record, configuration={**asked, "fabric": fabric}) for record in records]
-    (different,) = configurations(jobs_of(changed), lambda line: None)[1]["different"]
-    assert different[2] == "fabric.gpu.multiprocessors: recorded 131, composed 132"
 
 
 @pytest.mark.slow

@@ -24,7 +24,9 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
-from runner.command.job import Job, Means, kernel_info, run_job
+from runner.command.job import run_job
+from runner.command.kernel_info import kernel_info
+from runner.command.means import Job, Means
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure

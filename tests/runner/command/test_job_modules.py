@@ -13,7 +13,8 @@ from kernels import flashinfer
 from memory.fabric import Executable
 from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
-from runner.command.job import Job, Means, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, Means, usual_means
 from runner.timing.combine import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
@@ -101,37 +102,6 @@ def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows(
     assert refused.reason.endswith("bringing vllm_comm to the ranks: the deadline of 720 s passed")
     assert len(shelf.worlds) == 2
     assert sum(record.status is Status.PASSED for record in shelf.records) == 3
-
-
-def test_a_fresh_world_is_brought_the_module_again_before_timing() -> None:
-    worlds: list[Any] = []
-
-    def ran(world: Any, contestant: Any, request: Any) -> Any:
-        if contestant.case.algorithm == "flashinfer/trtllm_lamport":
-            world.healthy = False
-        return GOOD
-
-    def bring(world: Any, module: str) -> Brought:
-        worlds.append((world, module))
-        return READY
-
-    shelf = done(Shelf(), bring, "sizes=[1K]", ran=ran)
-    assert [module for _, module in worlds] == ["vllm_comm", "trtllm_comm", "vllm_comm", "trtllm_comm"]
-    assert worlds[0][0] is worlds[1][0]
-    assert worlds[2][0] is worlds[3][0] is shelf.worlds[-1]
-    assert shelf.events[-5] == "measure 1024"
-
-
-def test_what_is_refused_anyway_is_not_compiled() -> None:
-    asked: list[str] = []
-
-    def bring(world: Any, module: str) -> Brought:
-        asked.append(module)
-        return READY
-
-    shelf = done(Shelf(), bring, "sizes=[1000]")
-    assert asked == []
-    assert sum(record.status is Status.REFUSED for record in shelf.records) == 2
 
 
 def test_the_ranks_have_the_time_that_compiling_takes() -> None:

@@ -14,16 +14,15 @@ import pytest
 
 from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
 from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
-from reports.sent import metrics_of
 from runner.case.cases import cases_of
-from runner.command import job as jobs
+from runner.command import means
 from runner.command.console import Console
-from runner.command.job import Job, Means, run_job
+from runner.command.job import run_job
+from runner.command.means import Job, Means
 from runner.predict import of_request
-from runner.timing.combine import TimedResult
 from tests.golden import same_text
-from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
-from tests.runner.conftest import BAD, Outcome, Script
+from tests.runner.command.test_job_timing import Shelf, asked_for
+from tests.runner.conftest import Outcome, Script
 
 TERMS = PredictedTerms(
     launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, memory_us=0.125, more_us=0.5, cold_us=0.0
@@ -90,14 +89,6 @@ def test_predictions_are_made_between_the_sizes_when_nothing_is_timed() -> None:
     assert all("prediction" not in json.loads(one.to_json()) for one in unasked.records)
 
 
-def test_only_what_has_a_time_is_predicted() -> None:
-    script = Script({"two_shot": BAD})
-    outcomes = {"one_shot": TimedResult(problem="its calls could not be captured")}
-    shelf = predicted_job(Shelf(outcomes), script, "sizes=8", "timing.predict=true")
-    assert times_beside(shelf.records) == [None, None, "a library's"]
-    assert [one for one in shelf.events if one.startswith("predict ")] == ["predict 8 nccl"]
-
-
 def test_an_interrupted_prediction_keeps_all_times() -> None:
     shelf = Shelf()
     with pytest.raises(KeyboardInterrupt):
@@ -111,7 +102,7 @@ def test_an_interrupted_prediction_keeps_all_times() -> None:
 def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs of an unknown type, and whatever breaks while the type is looked up: the records have all times and the
     reason, and no case fails."""
-    monkeypatch.setattr(Told, "__call__", lambda self, *given: jobs._predicted(*given))
+    monkeypatch.setattr(Told, "__call__", lambda self, *given: means._predicted(*given))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     (reason,) = {str(one) for one in times_beside(shelf.records)}
     assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"
@@ -119,27 +110,6 @@ def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPat
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     assert times_beside(shelf.records) == ["not simulated: MemoryError"] * 3
     assert all(one.timing is not None for one in shelf.records)
-
-
-def test_metrics_of_a_prediction_have_a_section_of_their_own() -> None:
-    shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
-    ours, _, library = map(metrics_of, shelf.records)
-    predicted = {key: value for key, value in ours.items() if key.startswith("prediction/")}
-    assert predicted == {
-        "prediction/time_us": 4.0,
-        "prediction/low_us": pytest.approx(3.6),
-        "prediction/high_us": pytest.approx(4.4),
-        "prediction/ratio": timing_of(LIMIT).median_us / 4.0,
-        "prediction/launch_us": 0.5,
-        "prediction/begin_us": 1.0,
-        "prediction/least_us": 2.0,
-        "prediction/link_us": 0.25,
-        "prediction/memory_us": 0.125,
-        "prediction/more_us": 0.5,
-        "prediction/cold_us": 0.0,
-    }
-    assert not any(key.startswith("prediction/") for key in library)
-    assert ours["latency/time_us"] == timing_of(LIMIT).median_us
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
-from runner.command.job import Job, Means, run_job, usual_means
+from runner.command.job import run_job
+from runner.command.means import Job, Means, usual_means
 from runner.command.session import exit_code_for
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
@@ -191,14 +192,6 @@ def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
     ]
 
 
-def test_when_nothing_passed_or_all_is_simulated_nothing_is_timed() -> None:
-    shelf = done(Shelf(), Script({"one_shot": BAD, "nccl": BAD}), "sizes=8", "algorithms=one_shot")
-    assert (shelf.measured, shelf.told) == ([], each(8, ("one_shot", "nccl"), "WRONG", False))
-    shelf = done(Shelf(simulated=True), Script(), "sizes=8")
-    assert shelf.measured == []
-    assert [status for _, _, status, _ in shelf.told] == ["PASSED", "PASSED", "REFUSED"]
-
-
 @pytest.mark.parametrize("argument", ["timing.mode=none", "check=false"])
 def test_nothing_is_timed_unasked_or_unchecked(argument: str) -> None:
     shelf = done(Shelf(), Script(), "sizes=8", argument)
@@ -304,25 +297,10 @@ def test_a_library_that_is_late_in_its_check_costs_only_itself() -> None:
     assert exit_code_for(done(Shelf(), Script({"two_shot": late}), "sizes=8").records) == 1
 
 
-def test_libraries_beside_three_hangs_get_no_time_and_our_kernels_do() -> None:
-    shelf = done(Hanging(), Script(), "sizes=8", THREE_LIBRARIES)
-    every = (*TOGETHER, "nvshmem", "torch/one_shot")
-    assert [names for _, names, _ in shelf.measured] == [every, every[:2], ("nccl",), ("nvshmem",)]
-    assert [timed for _, _, _, timed in shelf.told] == [True, True, False, False, False]
-    assert shelf.records[-1].reason.startswith("while timing: not timed: 3 measurements of this size hung before")
-    assert exit_code_for(shelf.records) == 0
-
-
 def test_a_failure_that_is_no_hang_ends_what_is_timed_again() -> None:
     shelf = done(Shelf(failures=[hang("nccl"), WorldFailure("FAILED", 0, "rank 0: a fault")]), Script(), "sizes=8")
     assert [status for _, _, status, _ in shelf.told] == ["FAILED", "FAILED", "TIMEOUT"]
     assert shelf.records[0].reason.startswith("while timing: rank 0: a fault; timed again without all_reduce/nccl")
-
-
-def test_an_error_of_our_own_while_timing_is_a_failure_with_its_place() -> None:
-    shelf = done(Shelf(failures=[KeyError("lost")]), Script(), "sizes=[8,16]")
-    assert [status for _, _, status, _ in shelf.told] == ["FAILED"] * 3 + ["PASSED"] * 3
-    assert shelf.records[0].reason.startswith("while timing: KeyError: 'lost' (test_job_timing.py:")
 
 
 @pytest.mark.parametrize("where", ["measuring", "checking"])
@@ -385,12 +363,3 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     assert (plan.link, plan.patience_s, plan.timing) == (link, 2.0, request.timing)
     # 53 rounds of 4 calls of 15 us and 256 MiB at 200 GB/s, and 0.2 ms beside each
     assert deadline_s == pytest.approx(given_s + 10 * 53 * (4 * (15 + (256 << 20) / 200e3) + 200) / 1e6)
-
-
-def test_both_placements_of_a_size_are_timed_together_and_kept_apart() -> None:
-    """Here nothing is refused in place."""
-    shelf = done(Shelf(), Script(), "sizes=[8]", "placement=both")
-    assert shelf.measured == [(8, ("one_shot", "one_shot", "two_shot", "two_shot", "nccl"), None)]
-    placements = [(name, place) for name in TOGETHER[:2] for place in ("out_of_place", "in_place")]
-    assert [(one.case.algorithm, one.case.placement) for one in shelf.records] == [*placements, ("nccl", "in_place")]
-    assert {one.status for one in shelf.records} == {Status.PASSED}

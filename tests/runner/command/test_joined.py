@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,11 +225,3 @@ def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:
     (mine,) = own._custom_kernels("sm_90a")
     wanted = CustomPlan(CustomSpec("x", Launch(1, 1), (BufferSpec("a", "float32", (1,)),), ()), mine)
     assert own.vocabulary.read(own.vocabulary.written(wanted)).compiled == mine
-
-
-def test_the_digest_tells_commands_apart(own: JoinedCommand) -> None:
-    assert command_of(composed()).digest == own.digest
-    for change in ("sizes=[128]", "seed=7", "algorithms=[one_shot]", "world_size=3"):
-        assert command_of(composed(change)).digest != own.digest
-    jobs: Sequence[ComposedJob] = composed()
-    assert command_of([*jobs, dataclasses.replace(jobs[0], number=1)]).digest != own.digest

@@ -25,12 +25,10 @@ from runner.command.plan import Command, prepare
 from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
-from runner.command.worker import memory_of_worker
 from runner.interrupt import Interrupted, interruptible
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
 from runner.launch.tasks import Tasks
-from runner.launch.workers import Group
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
 from runner.request.launching import LaunchRequest
@@ -192,13 +190,6 @@ def test_an_error_of_ours_leaves_no_worker_and_no_file(symlab: Symlab, monkeypat
     assert not (folder / LAUNCH).exists()
 
 
-def test_workers_that_were_just_started_are_named() -> None:
-    launch = launching(asked_for("hydra/launcher=submitit_local"), Said())
-    assert launch.still_there == ""
-    launch._start(Group((0, 1, 2), 2, 2), "a name")
-    assert launch.still_there == "workers that were just started, which end by themselves"
-
-
 def test_workers_that_start_during_an_interrupt_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command cancels the workers that it knows: these are among them."""
     becomes(monkeypatch, lambda folder: os.kill(os.getpid(), signal.SIGTERM))
@@ -245,17 +236,6 @@ def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: S
     same_text(done.err)
     with refused(RequestError):
         Tasks(LaunchRequest("submitit_local", options={"array_parallelism": 1}), lambda task: task, 2, place / "tasks")
-
-
-@pytest.mark.parametrize(
-    ("available", "slurm", "found"),
-    [(None, "", None), (8, "", 4), (8, "6", 6), (8, "9", 8), (None, "9", 9), (8, "0", 4)],
-)
-def test_two_workers_on_one_node_divide_its_memory(available: int | None, slurm: str, found: int | None) -> None:
-    """In MiB, as Slurm says what it gives."""
-    environment = {"SLURM_MEM_PER_NODE": slurm} if slurm else {}
-    available_bytes = None if available is None else available << 20
-    assert memory_of_worker(available_bytes, 2, environment) == (None if found is None else found << 20)
 
 
 @pytest.mark.parametrize(

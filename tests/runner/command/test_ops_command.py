@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from cases.ops import COLLECTIVES
-from kernels.catalogue import SPECS
 from tests.runner.conftest import Outcome
 
 Symlab = Callable[..., Outcome]
@@ -25,28 +21,6 @@ def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
     assert record["request"]["configuration"]["accumulator"] == "auto"
     assert record["request"]["resolved"] == {"dtype": "float32", "accumulator": "none", "reduction": "none"}
     assert "rounded" not in symlab("op=all_gather", "algorithms=[push]", "sizes=[12]", "world_size=3").out
-
-
-@pytest.mark.parametrize("op", [one.op for one in COLLECTIVES])
-def test_an_op_alone_is_a_request(symlab: Symlab, op: str) -> None:
-    done = symlab(f"op={op}", "algorithms=auto")
-    assert done.code == 0
-    assert set(done.statuses) == {"PASSED"}
-    cases = [record["case"] for record in done.records]
-    assert {case["op"] for case in cases} == {op}
-    assert {case["size_bytes"] for case in cases} == ({4} if op == "barrier" else {1024, 8192, 65536})
-    assert {case["dtype"] for case in cases} == {"uint32" if op == "barrier" else "float32"}
-    assert len({case["algorithm"] for case in cases}) == len([spec for spec in SPECS if spec.op == op])
-
-
-@pytest.mark.slow
-def test_ops_can_be_swept_over(symlab: Symlab) -> None:
-    done = symlab("-m", "op=all_reduce,all_gather,barrier", "algorithms=auto")
-    assert done.code == 0
-    lines = done.out.splitlines()
-    assert "all_reduce float32, accumulator float32, sum, 2 ranks, normal inputs" in lines
-    assert "barrier uint32, moves data, 2 ranks, normal inputs" in lines
-    assert any("(op=all_gather)" in line for line in lines)
 
 
 def test_what_an_op_can_not_do_ends_before_anything_runs(symlab: Symlab) -> None:

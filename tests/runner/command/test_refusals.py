@@ -19,7 +19,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import same_text
-from tests.runner.conftest import Outcome, Script, on_its_fabric, refusals
+from tests.runner.conftest import Outcome, Script, on_its_fabric
 
 Symlab = Callable[..., Outcome]
 
@@ -81,18 +81,6 @@ def test_a_users_kernel_beyond_the_shared_memory_of_a_block_is_refused_before_it
     assert script.worlds == []
 
 
-def test_one_case_that_can_run_is_enough(symlab: Symlab) -> None:
-    done = symlab("-m", "algorithms=[lamport]", "dtype=int32,float32", "sizes=[1K]", "fabric=simulator")
-    assert done.statuses == ["PASSED", "PASSED"], "the stub world refuses only what needs multicast"
-
-
-def test_timing_that_has_no_effect_is_said_once(symlab: Symlab) -> None:
-    done = symlab("timing.samples=9", "timing.mode=eager", "sizes=[8]", "fabric=simulator")
-    assert done.code == 0
-    said = [line for line in done.out.splitlines() if line.startswith("timing.")]
-    assert said == ["timing.* has no effect: the simulator has no clock"]
-
-
 EIGHT = HostOffer(gpu_count=8, driver_problem="", gpu_extra=True)
 UNUSED = {
     "fabric.seed=3": ["fabric.seed"],
@@ -146,7 +134,3 @@ def test_timing_of_an_experiment_counts_as_given(symlab: Symlab, capsys: pytest.
     code = main(["--config-dir", "mine", "+exp=timed", "fabric=simulator", "--plan"])
     assert code == 0
     assert "timing.* has no effect: the simulator has no clock" in capsys.readouterr().out.splitlines()
-
-
-def test_a_number_is_neither_true_nor_false() -> None:
-    same_text(refusals("check=2 / check.results=2 / check={results:2} / fabric.multicast=-1"))

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +29,9 @@ from runner.records.command_json import COMMAND_JSON, CommandDocument, command_d
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
 from runner.records.store import Store, StoreError
 from runner.request_error import RequestError
-from runner.track.send import CommandRun
 from runner.world.launcher import Outer
 from tests.golden import refused, same_text
-from tests.patience import PATIENCE_S, until
+from tests.patience import PATIENCE_S
 from tests.reports.synthetic import record as synthetic_record
 from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files, started
 
@@ -128,51 +126,6 @@ def test_only_what_is_left_runs(folder: Path, script: Script, capsys: pytest.Cap
     assert "8 cases: 8 passed" in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sweep", "at", "counts"),
-    [
-        (SWEEP, AT_SIXTH, (5, 3)),
-        (("-m", "sizes=[8],[16,1K]", "fabric.seed=1,2", "dtype=float32,bfloat16/native"), "one_shot", (0, 24)),
-        (("+exp=barrier", "fabric.arch=sm_100a", "check=false"), "n4", None),
-    ],
-)
-def test_records_differ_from_an_uninterrupted_commands_only_in_saying_so(
-    cut: Callable[..., Path],
-    symlab: Symlab,
-    script: Script,
-    sweep: tuple[str, ...],
-    at: str,
-    counts: tuple[int, int] | None,
-) -> None:
-    folder = cut(at, *sweep)
-    resume(folder, tools=script.tools())
-    symlab(*sweep)
-    (whole,) = set(folder.parent.iterdir()) - {folder}
-    passing = {"started", "ended", "duration_s", "environment"}
-
-    def kept(place: Path) -> dict[str, Any]:
-        found = {}
-        for path in record_files(place.parent.parent):
-            if path.parent == place:
-                document = load(path).document()
-                resumed = document["request"].pop("resumed", None)
-                document["request"].pop("command")
-                found[path.name] = resumed, {key: one for key, one in document.items() if key not in passing}
-        return found
-
-    one, other = kept(folder), kept(whole)
-    assert {name: document for name, (_, document) in one.items()} == {
-        name: document for name, (_, document) in other.items()
-    }
-    parts = [resumed or 0 for resumed, _ in one.values()]
-    assert parts.count(1) > 0
-    if counts is not None:
-        assert (parts.count(0), parts.count(1)) == counts
-    assert document_of(folder).cases == document_of(whole).cases
-    assert sorted(path.name for path in folder.glob("*.yaml")) == sorted(path.name for path in whole.glob("*.yaml"))
-
-
 def test_a_missing_and_a_torn_record_are_made_again(
     folder: Path, script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,10 +134,8 @@ def test_a_missing_and_a_torn_record_are_made_again(
     paths[1].unlink()
     paths[4].write_bytes(paths[4].read_bytes()[:500])
     script.ran.clear()
-    monkeypatch.setattr(resuming, "merged", merging := Mock(wraps=resuming.merged))
     assert resume(folder, tools=script.tools()) == 0
     assert len(script.ran) == 2
-    assert merging.call_count == 1, "the second job's configuration is made of the first one's"
     assert all(load(path).verified for path in paths)
     assert (folder / f"{paths[4].name}.set_aside").stat().st_size == 500
     assert broken(folder) == []
@@ -492,47 +443,6 @@ def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_mlflow_is_as_if_nothing_had_happened(
-    cut: Callable[..., Path], symlab: Symlab, script: Script, database: str, mlflow_runs: Runs
-) -> None:
-    folder = cut(AT_SIXTH, *SWEEP, f"track.uri={database}", "track.experiment=resumed", track=True)
-    before = mlflow_runs("resumed")
-    assert {run.info.status for run in before["parents"]} == {"KILLED"}
-    assert resume(folder, tools=script.tools()) == 0
-    after = mlflow_runs("resumed")
-    symlab(*SWEEP, f"track.uri={database}", "track.experiment=whole", track=True)
-    ids = {run.info.run_id for run in [*before["parents"], *before["children"]]}
-    assert ids <= {run.info.run_id for run in [*after["parents"], *after["children"]]}
-    one, other = structure(after), structure(mlflow_runs("whole"))
-    for _, _, parameters, _ in (*one.values(), *other.values()):
-        parameters.pop("command_line", None)
-    assert one == other
-
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=database)
-    for run in after["children"]:
-        for name in run.data.metrics:
-            steps = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
-            assert len(steps) == len(set(steps)) == 2, (name, steps)
-    artifacts = {one.path for one in client.list_artifacts(after["parents"][0].info.run_id)}
-    assert "report.html" in artifacts
-
-
-@pytest.mark.slow
-def test_the_parent_runs_again_while_it_is_resumed(
-    cut: Callable[..., Path], script: Script, database: str, mlflow_runs: Runs
-) -> None:
-    folder = cut(AT_SIXTH, *SWEEP, f"track.uri={database}", "track.experiment=again", track=True)
-    request = load(next(folder.glob("0*-all*.json"))).request
-    run = CommandRun(database, "again", request, folder)
-    run.resume([])
-    assert [one.info.status for one in mlflow_runs("again")["parents"]] == ["RUNNING"]
-    run.close("KILLED")
-    assert [one.info.status for one in mlflow_runs("again")["parents"]] == ["KILLED"]
-
-
-@pytest.mark.slow
 def test_what_mlflow_never_got_is_sent_by_the_resumption(
     folder: Path, script: Script, database: str, mlflow_runs: Runs
 ) -> None:
@@ -643,37 +553,3 @@ def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_
     )
     assert audit.returncode == 0, audit.stdout
     assert "was resumed, as its records say" in audit.stdout
-
-
-SLOW = """
-    import os, sys, time
-    class Slow:
-        def find_spec(self, name, path=None, target=None):
-            if name == "mlflow":
-                open(os.environ["IMPORTS_MLFLOW"], "w").close()
-                time.sleep(10)
-    sys.meta_path.insert(0, Slow())
-"""
-
-
-@pytest.mark.slow
-def test_a_command_that_is_killed_while_mlflow_is_imported_has_one_run(tmp_path: Path) -> None:
-    (tmp_path / "slow").mkdir()
-    (tmp_path / "slow" / "sitecustomize.py").write_text(textwrap.dedent(SLOW))
-    begun, folder = tmp_path / "begun", tmp_path / "cut"
-    folder.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(REAL), "world_size=2", "algorithms=[one_shot]", "sizes=[1K,4K]"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'slow'}:{ROOT}", "IMPORTS_MLFLOW": str(begun)},
-        stdout=subprocess.DEVNULL,
-    )
-    until(begun.exists, "the import of MLflow")
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    (records,) = (folder / "records").iterdir()
-    code, said = command(folder, "resume", str(records))
-    assert (code, "2 cases: 2 passed" in said) == (0, True), said
-    assert "it sends the first part's records to MLflow; waiting for it" in said
-    assert {run[0] for run in runs_of(folder).values()} == {"FINISHED"}  # runs_of: there is one parent
-    assert not list(records.glob(".*.tmp"))

@@ -10,13 +10,12 @@ import pytest
 
 from runner.command import plan, running
 from runner.command.running import MAX_FAILED_STARTS
-from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from runner.world.launcher import Outer
 from runner.world.world import WorldFailure
-from tests.runner.conftest import TWO, Outcome, Script
+from tests.runner.conftest import Outcome, Script
 
 Symlab = Callable[..., Outcome]
 
@@ -70,17 +69,6 @@ def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startles
     assert done.code == 0
     assert script.tried == 3
     assert all(world.closed for world in script.worlds)
-
-
-def test_isolation_and_baselines_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    with hydra_over():
-        isolated, kept = compose_jobs(["isolation=process,none"], True)
-        composed = compose_jobs([TWO, "fabric=nvshmem", "world_size=8", "sizes=[8,16]"], False)
-    assert plan.is_isolated(isolated.request)
-    assert not plan.is_isolated(kept.request)
-    monkeypatch.setattr(plan, "look", lambda: HostOffer(8, "", True))
-    (first, *_) = headline(plan.prepare([], composed))
-    assert first.endswith("8 ranks, 2 sizes x 14 algorithms = 28 cases")
 
 
 def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:

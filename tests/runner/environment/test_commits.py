@@ -159,6 +159,7 @@ def test_a_kernel_has_the_digest_of_the_commits_sources(root: Path) -> None:
         (root / name).mkdir(exist_ok=True)
         (root / name / "__init__.py").touch()
     files = {f"kernels__{name}": (here / f"{name}.py").read_text(encoding="utf-8") for name in ("sources", "family")}
+    files["kernels__catalogue"] = 'NAMES: tuple[str, ...] = ("all_reduce/one_shot",)\n'
     committed(root, **files, kernels__all_reduce__one_shot="a = 1\n")
     made = dataclasses.replace(made_in(root), kernel=KERNEL)
     tree = tree_of(root, str((made.environment.git or {})["commit"]))

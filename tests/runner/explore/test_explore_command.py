@@ -85,8 +85,8 @@ def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom: list[str], tm
     assert "rank 1, block 0, thread 0 reads mail[0] of rank 0 before rank 0, block 0, thread 0 stores it" in said
     assert "repeat it with: symlab explore --replay found.json" in said
     kept = json.loads((tmp_path / "found.json").read_text())
-    assert (kept["format"], kept["launches"], kept["what"]["case"]) == ("symlab exploration", 1, kept["subject"])
-    assert any("reads the old value" in row.get("mark", "") for row in kept["trace"])
+    assert (kept["format"], kept["launches"], kept["what"]["case"]) == ("symlab exploration", 1, kept["label"])
+    assert any("reads the old value" in row["mark"] for row in kept["rows"])
 
     assert main(["explore", "--replay", "found.json"]) == 1
     assert "the same failure, event by event" in capsys.readouterr().out
@@ -198,8 +198,8 @@ def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_i
     said = "found.json is of fabric.memory=strong, and its experiment has weak now (fabric.memory), set it back"
     assert said in capsys.readouterr().err
 
-    del kept["world"]  # as older versions wrote it
     kept["what"]["overrides"] += ["fabric.step_budget=1"]
+    kept["world"]["step_budget"] = 1
     experiment.write_text(as_it_was)
     (tmp_path / "found.json").write_text(json.dumps(kept))
     assert main(["explore", "--replay", "found.json"]) == 2
@@ -225,11 +225,23 @@ def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> N
 
 
 KEPT = {
-    **{"format": "symlab exploration", "version": 2, "what": {}, "subject": "x", "kernel": "", "seed": 0},
-    **{"schedule": "random", "granularity": "access", "launches": 1, "cause": "", "choices": [], "trace": []},
-    "late": {"before": 0, "after": 0},
-    "failure": {"kind": "fault", "message": "x", "lines": []},
-    "switches": {"before": 0, "after": 0, "runs": 0},
+    **{
+        "format": "symlab exploration",
+        "version": 3,
+        "label": "x",
+        "digest": "",
+        "choices": [],
+        "rows": [],
+        "cause": "",
+    },
+    "order": {"schedule": "random", "granularity": "access", "seed": 0, "follows": None},
+    "failure": {"kind": "fault", "message": "x"},
+    **{"switches_before": 0, "switches": 0, "late_before": 0, "late": 0, "tries": 0, "is_shrunk": True, "launches": 1},
+    "world": {
+        **{"world_size": 1, "gpu": None, "heap_bytes": 4096, "memory": "strong", "multicast": True},
+        **{"multimem": "exact", "races": False, "step_budget": 1},
+    },
+    **{"what": {}, "fails_in_fair": False},
 }
 
 
@@ -237,8 +249,8 @@ FILES = {
     "other": {"format": "symlab record"},
     "list": [1, 2],
     "python": KEPT,
-    "first": KEPT | {"version": 1},
-    "choices": {key: value for key, value in KEPT.items() if key != "late"} | {"choices": ["x"]},
+    "first": KEPT | {"version": 2},
+    "choices": KEPT | {"choices": ["x"]},
 }
 
 

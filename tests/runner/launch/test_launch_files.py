@@ -43,17 +43,3 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert files.name == ("joblib", "sweep")
     (files.folder / "worker-3.state").write_text('{"numb')
     assert files.state(3) is None
-
-
-def test_nothing_there_is_taken_for_a_record(tmp_path: Path) -> None:
-    files = LaunchFiles(tmp_path)
-    files.create("token")
-    files.claim(0, 0)
-    files.write_state(WorkerState(0))
-    files.stop()
-    assert files.is_stopped
-    assert list(tmp_path.rglob("*.json")) == []
-    files.remove()
-    assert list(tmp_path.iterdir()) == []
-    assert files.name == ("", "")
-    assert files.claims() == {}

@@ -53,9 +53,3 @@ def test_cancelling_lasts_until_none_is_left(programs: Path) -> None:
     put(programs, "squeue", f'test "$(wc -l <{programs}/cancelled)" -ge 3 || echo "7_0|COMPLETING|node1|None"')
     assert slurm.cancelled("sweep", 30, lambda: False) == []
     assert (programs / "cancelled").read_text().split() == ["--name=sweep"] * 3
-
-
-def test_what_can_not_be_cancelled_is_returned(programs: Path) -> None:
-    put(programs, "scancel", "exit 1")
-    put(programs, "squeue", 'echo "7_0|RUNNING|node1|None"')
-    assert [job.submission for job in slurm.cancelled("sweep", 0.1, lambda: False)] == ["7_0"]

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor
@@ -63,14 +61,6 @@ def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path)
     assert state.ended
 
 
-def test_a_worker_that_is_started_again_counts_it(tmp_path: Path) -> None:
-    """A scheduler requeues a job: the same worker begins again, and keeps what was lost before."""
-    launch = launched(tmp_path, ("die", 1), ("job", 2))
-    assert launch(0).state.starts == 1
-    again = launch(0).state
-    assert (again.starts, sorted(again.lost), again.how) == (2, [1], "finished")
-
-
 def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
     """And not without end: what kills each of them may be the machine."""
     killed = [("killed",)] * MOST_STARTS_BETWEEN
@@ -105,11 +95,3 @@ def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> Non
     returned = launch(0)
     assert returned.files == {"did-7.json": b""}
     assert not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.parametrize("token", ["another token", ""])
-def test_a_folder_of_another_launch_is_not_this_ones(tmp_path: Path, token: str) -> None:
-    LaunchFiles(tmp_path).create(token)
-    launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path), "a token")
-    assert list(launch(0).files) == ["did-7.json"]
-    assert not (tmp_path / "did-7.json").exists()

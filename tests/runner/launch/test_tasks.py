@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,6 +85,17 @@ def test_nothing_more_is_taken_after_a_stop(tmp_path: Path, monkeypatch: pytest.
     made._do = Stopping()
     assert [one.task for one in made] == [0, 1], "what was begun ends, and the rest is not called lost"
     assert not files.folder.exists()
+
+
+def test_a_worker_whose_command_was_killed_takes_nothing_and_removes_the_folder(tmp_path: Path) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    LaunchFiles(folder).create("token")
+    work = tasks_module._Worker(Squares(kills=0), 2, str(folder), "token", socket.gethostname(), killed.pid, 1)
+    assert work(0) == ""
+    assert not folder.exists()
 
 
 def test_tasks_that_no_worker_could_take_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from runner.launch import workers
-from runner.launch.workers import Group, JobNeeds, beside_here, groups_of, offer, workers_given
+from runner.launch.workers import Group, JobNeeds, groups_of, workers_given
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName
 from tests.golden import refused
 
 
@@ -117,15 +116,6 @@ def test_slurms_workers_may_be_beside_each_other() -> None:
     assert group.beside == 1
 
 
-@pytest.mark.parametrize(
-    ("cores", "gpus", "beside"),
-    [("", "", 9), ("2", "", 4), ("8", "", 1), ("16", "", 1), ("1", "2", 2), ("0", "x", 9)],
-)
-def test_how_many_fit_on_a_node(cores: str, gpus: str, beside: int) -> None:
-    given = {"SLURM_CPUS_ON_NODE": cores, "SLURM_GPUS_ON_NODE": gpus}
-    assert beside_here(9, {name: text for name, text in given.items() if text}, cores=8, gpus=4) == beside
-
-
 def test_sruns_ranks_are_the_jobs() -> None:
     joined = asked("submitit_slurm", array_parallelism=1, tasks_per_node=4)
     assert groups_of(joined, on_gpus(4), ())[0].workers == 1
@@ -133,13 +123,6 @@ def test_sruns_ranks_are_the_jobs() -> None:
         groups_of(joined, on_gpus(4, 2), ())
     with refused(RequestError):
         groups_of(asked("submitit_local", tasks_per_node=2), on_gpus(2), tuple("01"))
-
-
-def test_nodes_offer_what_the_options_ask_for() -> None:
-    assert offer(asked("submitit_slurm"), [FabricName.auto]).gpu_count == 0
-    assert offer(asked("submitit_slurm", gpus_per_node=4), [FabricName.auto]).gpu_count == 4
-    assert offer(asked("submitit_slurm"), [FabricName.nvshmem]).gpu_count > 1000
-    assert offer(asked("submitit_slurm", gres="gpu:8"), [FabricName.auto]).driver_problem == ""
 
 
 def test_ranks_that_share_a_gpu_ask_for_one() -> None:

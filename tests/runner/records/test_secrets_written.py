@@ -18,7 +18,7 @@ from cases.record.record import Check, Record
 from reports.record import bundle, seal
 from runner.__main__ import main
 from runner.case.contestant import Contestant
-from runner.command.job import usual_means
+from runner.command.means import usual_means
 from runner.command.running import Tools
 from runner.environment import capture as capture_module
 from runner.environment.capture import capture

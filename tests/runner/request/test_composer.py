@@ -132,13 +132,6 @@ def test_a_sample_of_command_lines_composes_as_with_hydra(folder: Path, monkeypa
     assert kinds == {True, False}
 
 
-def test_values_do_not_stay_for_the_next_job(folder: Path) -> None:
-    with hydra_over(folder):
-        composer = Composer()
-        composer.composition(["+exp=mine", "sizes={max:64K}", "timing.mode=eager", "seed=9"])
-        assert by_composer(composer, ["+exp=mine"]) == by_hydra(["+exp=mine"])
-
-
 @pytest.mark.slow
 def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, ...]] = []

@@ -82,9 +82,3 @@ def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms() -
                 assert (case.reduction == "none") == moves
                 assert case.accumulator == "library" or (case.accumulator == "none") == moves
     assert missing == set()
-
-
-def test_the_readme_names_no_experiment_that_is_not_there() -> None:
-    named = set(re.findall(r"\+exp=(\w+)", (CONF.parent / "README.md").read_text(encoding="utf-8")))
-    assert named - {"mine"} <= set(NAMES), "mine is the one that README writes"
-    assert named

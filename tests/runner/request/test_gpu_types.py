@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels.catalogue import ALL_SPECS
-from runner.gpu.names import LEAST_ARCH, gpu_names, offered_gpu_names
 from runner.gpu.reading import gpu_type
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured, merged, plain_configuration
-from runner.request.gpu_types import arch_of, check_arch
-from runner.request.usage import usage
 from runner.request.validate import validate
-from runner.request.words import words_for
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, resolve, settings
 from simulator.gpu import Gpu
@@ -60,12 +55,6 @@ def test_the_composed_configuration_has_the_numbers() -> None:
     assert plain_configuration(configured(job.configuration)) == job.configuration
     (job,) = composed("fabric=simulator", "fabric.gpu={name: few, like: h100, multiprocessors: 3}")
     assert job.request.fabric.gpu == dataclasses.replace(Gpu(**H100), name="few", multiprocessors=3)
-
-
-def test_a_sweep_over_gpus() -> None:
-    jobs = composed("fabric=simulator", "fabric.gpu=h100,h200,null", "world_size=2,4", multirun=True)
-    names = [job.request.fabric.gpu.name if job.request.fabric.gpu else "" for job in jobs]
-    assert names == ["h100", "h100", "h200", "h200", "", ""]
 
 
 @pytest.mark.slow
@@ -148,24 +137,3 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
 )
 def test_gpus_have_their_own_limits_and_architecture(lines: str) -> None:
     same_text(refusals(lines))
-
-
-def test_help_and_completion_name_them(tmp_path: Path) -> None:
-    write(tmp_path, "mine", "like: h100\n")
-    assert "fabric.gpu=null" in usage()
-    assert f"whose limits hold, {', '.join(offered_gpu_names())};" in " ".join(usage().split())
-    assert "gb200_nvl72, h100, h200, mine;" in " ".join(usage(tmp_path).split())
-    texts = [word.text for word in words_for("fabric.gpu=", (), tmp_path)]
-    assert texts == [f"fabric.gpu={name}" for name in ("null", *offered_gpu_names(), "mine")]
-    assert set(gpu_names()) - set(offered_gpu_names()) == {"a100"}, "its code can't be built"
-    oldest = min(int("".join(filter(str.isdigit, arch))) for spec in ALL_SPECS for arch in spec.archs)
-    assert oldest == LEAST_ARCH
-    assert [word.text for word in words_for("fabric.gpu=h100,h2")] == ["fabric.gpu=h100,h200"]
-
-
-def test_architectures_from_9_on_have_features_of_their_own() -> None:
-    full = {"sm_75": "sm_75", "sm_89": "sm_89", "sm_90": "sm_90a", "sm_100": "sm_100a", "sm_120": "sm_120a"}
-    for arch, expected in full.items():
-        gpu = Gpu(**{**H100, "arch": arch})
-        assert arch_of(gpu) == expected
-        check_arch(gpu, expected)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 
@@ -15,19 +12,15 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from cases.dtypes import ALL, REDUCTIONS
 from cases.ops import COLLECTIVES
 from kernels.baselines import BASELINES
 from kernels.catalogue import ALL_SPECS
-from runner import prove
-from runner.__main__ import main as runner_main
 from runner.case.cases import check_against_catalogue
 from runner.request.compose import compose_jobs, composed, hydra_over
 from runner.request.experiments import experiments
 from runner.request.schema import KEYS
 from runner.request.usage import page, usage
 from runner.request.validate import CONF
-from runner.track.__main__ import main as track_main
 from tests.runner.conftest import on_its_fabric
 
 
@@ -122,38 +115,3 @@ def test_every_algorithm_and_baseline_stands_with_its_op() -> None:
     for op, names in found.items():
         ours = [spec.algorithm for spec in ALL_SPECS if spec.op == op]
         assert names == ours + [one.algorithm for one in BASELINES if op in one.ops]
-
-
-def test_every_dtype_and_reduction_is_named_in_lines_that_fit() -> None:
-    text = usage(shows_all=True)
-    assert [name for name in (*ALL, *REDUCTIONS) if name not in text] == []
-    assert max(map(len, text.splitlines())) <= 100
-
-
-def test_it_imports_nothing_heavy() -> None:
-    heavy = {"torch", "cutlass", "mlflow", "numpy", "simulator.world", "hydra", "omegaconf", "yaml"}
-    code = (
-        f"import sys, runner.request.usage; runner.request.usage.usage(); print(*sorted({heavy!r} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], cwd=CONF.parent, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
-
-
-@pytest.mark.parametrize(
-    ("main", "program"),
-    [
-        (runner_main, "python -m runner"),
-        (lambda given: runner_main(["replay", *given]), "python -m runner replay"),
-        (prove.main, "python -m runner.prove"),
-        (track_main, "python -m runner.track"),
-    ],
-)
-def test_each_command_says_in_one_line_that_its_command_line_is_wrong(
-    main: Callable[[list[str]], int], program: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--bogus=1"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("symlab: error: ")
-    assert err.endswith(f"(see {program} --help)\n")
-    assert err.count("\n") == 1

@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from cases.case import Inputs
-from cases.dtypes import ACCUMULATORS
-from cases.record.timing import Mode
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.experiments import experiments
@@ -63,19 +61,6 @@ def test_the_default_is_small_and_experiments_are_what_the_readme_says() -> None
     assert word.algorithms == ("two_shot",)
 
 
-@pytest.mark.slow
-def test_the_study_is_a_sweep_of_its_own() -> None:
-    jobs = composed("+exp=accumulator_study")
-    pairs = dict.fromkeys((job.request.dtype, job.request.accumulator) for job in jobs)
-    assert list(pairs) == [
-        (dtype, accumulator)
-        for dtype in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32")
-        for accumulator in ACCUMULATORS[dtype][: 1 if dtype == "float32" else None]
-    ]
-    assert [job.request.world_size for job in jobs] == [2, 4, 8, 16, 32, 72] * len(pairs)
-    assert [job.number for job in jobs] == list(range(66))
-
-
 def test_a_pair_of_types_is_short_for_both() -> None:
     one, same = asked("dtype=float8_e5m2/float16", "dtype=bfloat16/native accumulator=native")
     assert (one.dtype, one.accumulator) == ("float8_e5m2", "float16")
@@ -90,25 +75,6 @@ def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
     assert [job.request.world_size for job in jobs] == [2, 4, 8, 16, 32, 72]
     (one,) = composed("+exp=accumulator_study", "hydra.mode=RUN", "accumulator=native")
     assert one.request.accumulator == "native"
-
-
-@pytest.mark.slow
-def test_a_sweep_over_experiments_keeps_the_sweep_of_each() -> None:
-    jobs = composed("+exp=barrier,allreduce_fp16", "seed=1,2", multirun=True)
-    assert [job.experiment for job in jobs] == ["barrier"] * 6 + ["allreduce_fp16"] * 2
-    assert [job.request.seed for job in jobs[:4]] == [1, 2, 1, 2]
-    assert {job.request.world_size for job in jobs[:6]} == {2, 4, 8}
-
-
-@pytest.mark.slow
-def test_sweeps_of_lists_ranges_and_sizes() -> None:
-    jobs = composed("world_size=range(2,5)", "sizes=[1K],[2K,4K]", "algorithms=[one_shot],[two_shot]", multirun=True)
-    assert [(job.request.world_size, job.request.sizes_bytes, job.request.algorithms) for job in jobs[:3]] == [
-        (2, (1024,), ("one_shot",)),
-        (2, (1024,), ("two_shot",)),
-        (2, (2048, 4096), ("one_shot",)),
-    ]
-    assert len(jobs) == 12
 
 
 def test_forms_of_sizes() -> None:
@@ -254,10 +220,6 @@ def test_words_are_enums_whose_members_are_named_as_they_are_written() -> None:
     assert [f"{word!r}" for kind in ENUMS for word in kind if word.name != word.value] == []
 
 
-def test_what_a_timing_says_of_its_mode_is_what_can_be_asked_for() -> None:
-    assert {*map(str, Mode)} == {*map(str, TimingMode)} - {"none"}
-
-
 def test_a_composed_configuration_holds_plain_words() -> None:
     (job,) = composed("timing.mode=eager", "inputs=edge", "fabric=simulator", "placement=in_place")
     configuration = job.configuration
@@ -367,45 +329,6 @@ def test_the_heap_suits_the_fabric_or_is_as_given() -> None:
         "fabric.heap_bytes=1M": 1 << 20,
     }
     assert [one.fabric.heap_bytes for one in asked(*expected)] == list(expected.values())
-
-
-@pytest.mark.slow
-def test_timing_and_baselines_as_given() -> None:
-    request, none, one = asked(
-        "timing.calls=7 timing.l2=hot baselines=[nccl,torch/one_shot] isolation=process",
-        "baselines=none",
-        "baselines=nccl",
-    )
-    timing = request.timing
-    assert (timing.mode, timing.window, timing.l2, timing.warmup) == ("graph", "kernel", "hot", 3)
-    assert (timing.samples, timing.calls, timing.limit) == (50, 7, "measured")
-    assert (request.baselines, request.isolation) == (("nccl", "torch/one_shot"), "process")
-    assert (none.baselines, one.baselines) == ((), ("nccl",))
-
-
-@pytest.mark.slow
-def test_what_is_published_is_three_dtypes_on_gpus() -> None:
-    jobs = composed("+exp=allreduce_gpus", "world_size=4")
-    assert [job.request.dtype for job in jobs] == ["bfloat16", "float16", "float32"]
-    request = jobs[0].request
-    assert (request.fabric.name, request.world_size, request.launches, request.check) == ("nvshmem", 4, 2, True)
-    assert request.sizes_bytes == tuple(1024 * 4**power for power in range(10))
-    assert composed("+exp=allreduce_gpus", "fabric=simulator")[0].request.fabric.name == "simulator"
-
-
-@pytest.mark.slow
-def test_odd_numbers_of_ranks_are_all_ops_on_each_with_one_world_kept_for_its_ops() -> None:
-    requests = [job.request for job in composed("+exp=odd_ranks_gpus")]
-    assert [one.world_size for one in requests] == [ranks for ranks in (3, 5, 6, 7) for _ in range(7)]
-    ops = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv")
-    assert [one.op for one in requests] == [*ops] * 4
-    assert {(one.fabric.name, one.dtype, one.baselines, one.check) for one in requests} == {
-        ("nvshmem", "bfloat16", "auto", True)
-    }
-    assert {one.sizes_bytes for one in requests} == {tuple(1024 * 8**power for power in range(7))}
-    configurations = [job.configuration for job in composed("+exp=odd_ranks_gpus")]
-    assert {one["library"]["nccl_graph_mixing"] for one in configurations} == {False}
-    assert len(composed("+exp=odd_ranks_gpus", "world_size=3", "op=all_reduce")) == 1
 
 
 @pytest.mark.slow

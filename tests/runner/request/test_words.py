@@ -9,11 +9,10 @@ import pytest
 
 from cases.dtypes import ALL, REDUCTIONS
 from cases.ops import OPS
-from kernels.catalogue import ALL_SPECS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import experiments
 from runner.request.schema import KEYS
-from runner.request.words import is_folder, words_for
+from runner.request.words import words_for
 
 
 def texts(incomplete: str, *given: str, config_dir: Path | None = None) -> list[str]:
@@ -76,12 +75,6 @@ def test_values_beside_others() -> None:
     assert texts("baselines=[nc", "op=reduce") == ["baselines=[nccl"]
 
 
-def test_algorithms_are_those_of_the_op() -> None:
-    for op in OPS:
-        found = {text.removeprefix("algorithms=[") for text in texts("algorithms=[", f"op={op}")}
-        assert found == {spec.algorithm for spec in ALL_SPECS if spec.op == op}
-
-
 def test_experiments_come_with_their_lines() -> None:
     assert {word.text.removeprefix("+exp="): word.help for word in words_for("+exp=")} == experiments()
 
@@ -94,12 +87,6 @@ def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
     assert texts("+exp=mi", config_dir=tmp_path) == ["+exp=mine"]
     assert texts("fabric=mi", config_dir=tmp_path) == ["fabric=mine"]
     assert texts("algorithms=[p", "+exp=mine", config_dir=tmp_path) == ["algorithms=[peers", "algorithms=[push"]
-
-
-def test_folders() -> None:
-    assert [is_folder(one) for one in ("records=", "+cache_dir=x/", "records", "track.uri=x")] == [True, True] + [
-        False
-    ] * 2
 
 
 @pytest.mark.slow

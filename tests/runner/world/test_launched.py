@@ -174,7 +174,7 @@ SCRIPT = """
     import runner.command.joined, runner.command.plan, runner.world.fabrics, runner.world.launched
     from memory.fabric import Executable
     from runner.__main__ import main
-    from runner.command.job import Means
+    from runner.command.means import Means
     from runner.command.running import Tools
     from tests.patience import Clock
     from tests.runner import rank_programs

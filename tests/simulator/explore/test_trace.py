@@ -125,11 +125,6 @@ def test_shared_memory_and_barriers_are_noted() -> None:
     assert (rows[0].value, rows[3].value) == ("0", "0")
 
 
-def test_a_row_survives_its_document() -> None:
-    for one in traced(PASSED_ON).rows():
-        assert Row.read(one.document()) == one
-
-
 def row(step: int, rank: int = 0, **more: Any) -> Row:
     usual: dict[str, Any] = {"kind": "load", "tensor": "mine", "element": step, "elements": 1, "owner": rank}
     fixed: dict[str, Any] = {"is_switch": False, "launch": 0, "ranks": (rank,), "blocks": (0,), "threads": (0, 0)}

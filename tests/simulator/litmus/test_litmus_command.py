@@ -8,8 +8,8 @@ import pytest
 
 import simulator.litmus
 from symlab.command import main
-from symlab.completion import answer_lines
 from tests.golden import same_text
+from tests.symlab.test_completion import answers
 
 PROGRAM = """# Mine.
 memory data, flag
@@ -77,6 +77,10 @@ def test_a_wrong_request(arguments: list[str], capsys: pytest.CaptureFixture[str
     same_text(capsys.readouterr().err)
 
 
-def test_names_and_files_are_completed() -> None:
-    assert answer_lines("symlab litmus mp_pol") == ["word mp_polls", "word mp_polls_ends", "word mp_polls_relaxed"]
-    assert answer_lines("symlab litmus ./mi") == ["files"]
+def test_names_and_files_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answers("symlab litmus mp_pol", monkeypatch) == [
+        "plain mp_polls",
+        "plain mp_polls_ends",
+        "plain mp_polls_relaxed",
+    ]
+    assert answers("symlab litmus ./mi", monkeypatch) == ["file ./mi"]
