@@ -58,7 +58,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found["older"] = committed(place, "another name")
     edit(place / "kernels/dsl/device.py", 'order: str = "acquire"', 'order: str = "relaxed"')
     found["weaker"] = committed(place, "another instruction")
-    edit(place / "kernels/catalogue.py", '    "barrier/multimem",\n', "")
+    edit(place / "kernels/catalogue.py", '    "barrier/multimem": "barrier",\n', "")
     found["without"] = committed(place, "without a kernel")
     edit(place / "kernels/catalogue.py", "\nfrom dataclasses", "\nimport no_such_module\nfrom dataclasses")
     found["broken"] = committed(place, "a catalogue that can't be imported")

@@ -112,7 +112,7 @@ def _question(material: Material, wanted: Wanted) -> dict[str, Any]:
         "folder": os.getcwd(),
         "places": [os.path.abspath(one) for one in material.places],
         "not_run": {
-            name: sorted(material.not_run.get(name, ()))
+            name: [list(one) for one in sorted(material.not_run.get(name, ()))]
             for name in (name_of(folder, document) for folder, document in material.commands.items())
         },
     }

@@ -168,9 +168,9 @@ def f(a: Literal[1]) -> Literal[1 + 2]:
 
 
 def test_all_kinds_are_made_and_all_faults_of_a_file_are_programs() -> None:
-    path = ROOT / "runner/track/claim.py"
+    path = ROOT / "runner/track/send.py"
     text = path.read_text(encoding="utf-8")
-    faults = faults_of("runner/track/claim.py", text)
+    faults = faults_of("runner/track/send.py", text)
     assert len(faults) > 50
     for one in faults:
         ast.parse(one.applied(text))

@@ -112,7 +112,7 @@ def _of_todays_code_in_another_form(folder: Path) -> None:
 
 def _left_out_as_before(document: Document) -> None:
     """As a record of before there were predictions."""
-    document["schema"] = 7
+    document["schema"] = 2
     document.pop("prediction")
 
 
@@ -136,7 +136,7 @@ PREDICTIONS = (
     Kind("floors said to be another type's", "predicted", every(_of_another, OURS), "figures"),
     Kind("floors of another type, with all that follows from them", "predicted", every(_weighed_as_h100, OURS), "figures"),
     Kind("work of another form than today's code has", "predicted", _of_todays_code_in_another_form, "figures"),
-    Kind("a prediction left out of a record of schema 7", "predicted", first(_left_out_as_before), "figures"),
+    Kind("a prediction left out of a record of schema 2", "predicted", first(_left_out_as_before), "figures"),
     Kind("a prediction left out", "predicted", first(lambda document: document.pop("prediction")), "figures"),
     Kind("a prediction of a library's call", "predicted", every(
         lambda document: document.update(prediction=_ours()), "nccl"), "figures"),
