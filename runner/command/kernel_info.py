@@ -73,4 +73,4 @@ def _tools(executable: Executable) -> list[str]:
 
 @cache
 def _multimem(ptx: str) -> tuple[str, ...]:
-    return tuple(sorted(set(re.findall(r"\bmultimem\.[\w.:]+", ptx))))
+    return tuple(sorted(set(re.findall(r"\bmultimem\.(?:ld_reduce|st|red)\b[\w.:]*", ptx))))
