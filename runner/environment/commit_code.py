@@ -32,12 +32,14 @@ _BEGINS = re.compile(r"^\s*files=.*$", re.MULTILINE)
 class CommitCode:
     """schema: the version of records that the code writes; None if unknown. digested: the folders of which it writes a
     digest, () if unknown. kernels: the digest of the sources of each kernel by name, empty where another rule than
-    today's decides which files count. names: those of the catalogue, () if unknown."""
+    today's decides which files count. names: those of the catalogue, () if unknown; nvshmem_names: those that call
+    NVSHMEM."""
 
     schema: int | None = None
     digested: tuple[str, ...] = ()
     kernels: Mapping[str, str] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    nvshmem_names: tuple[str, ...] = ()
 
 
 def code_of(said: str, folder: Path) -> CommitCode:
@@ -48,22 +50,29 @@ def code_of(said: str, folder: Path) -> CommitCode:
             values.setdefault(name, []).append(ast.literal_eval(text))
         except (ValueError, SyntaxError):
             values.setdefault(name, []).append(None)
-    files, on_nvshmem = _files(folder / "kernels" / "catalogue.py")
+    files, on_nvshmem = _files(folder)
     schema, digested = (values[name][0] if len(values.get(name, ())) == 1 else None for name in _SAID)
     return CommitCode(
         schema=schema if type(schema) is int else None,
         digested=tuple(map(str, digested)) if isinstance(digested, tuple) else (),
         kernels=_kernels(folder, files | on_nvshmem),
         names=tuple(files),
+        nvshmem_names=tuple(on_nvshmem),
     )
 
 
 _SAID = ("SCHEMA_VERSION", "DIGESTED")
 
 
-def _files(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the kernels that a catalogue lists by name, each with its file in kernels/ without .py, and those on
-    NVSHMEM; {} where it does not list them as today's, or as one did whose names were the files."""
+def has_kernel(folder: Path, name: str) -> bool:
+    """Return whether the sources in a folder have a kernel of the catalogue, whose names once were its files."""
+    return any(name in some for some in _files(folder)) or (folder / "kernels" / f"{name}.py").is_file()
+
+
+def _files(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the kernels that a folder's catalogue lists by name, each with its file in kernels/ without .py, and those
+    on NVSHMEM; {} where it does not list them as today's, or as one did whose names were the files."""
+    path = folder / "kernels" / "catalogue.py"
     found: dict[str, dict[str, str]] = {"FILES": {}, "NVSHMEM_FILES": {}}
     try:
         for one in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -89,7 +89,9 @@ def _refused(record: Record, commit: str, root: Path) -> str:
     tree = tree_of(root, commit)
     if isinstance(tree, str):
         return tree
-    if not _NAME.fullmatch(record.case.name) or f"kernels/{record.case.name}.py" not in tree.blobs:
+    name = record.case.name
+    is_there = name in (*tree.code.names, *tree.code.nvshmem_names) or f"kernels/{name}.py" in tree.blobs
+    if not _NAME.fullmatch(name) or not is_there:
         return f"the commit {commit[:SHORT]} has no kernel of its name"
     return ""
 

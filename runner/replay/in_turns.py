@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from reports.table.compare import is_baseline
 from runner.case.bringing import recorded_place
+from runner.environment.commit_code import has_kernel
 from runner.records.command_json import COMMAND_JSON
 from runner.replay.recorded_code import run_code
 from runner.replay.recorded_commands import commands_of, known_keys
@@ -66,4 +67,4 @@ def _is_there(record: Record, code: Path) -> bool:
     """Whether the code in a folder has the kernel of a record. A library need not be there; a brought kernel is not."""
     if is_baseline(record):
         return True
-    return not recorded_place(record) and (code / "kernels" / f"{record.case.name}.py").is_file()
+    return not recorded_place(record) and has_kernel(code, record.case.name)
