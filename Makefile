@@ -22,7 +22,7 @@ MINUTES ?= 9
 demo: $(INSTALLED)
 	@.venv/bin/symlab run +exp=allreduce_bf16
 
-# The quick tests: four minutes or so on two cores. tests/README.md says which these are.
+# The quick tests: three minutes or so on two cores. tests/README.md says which these are.
 test: $(INSTALLED)
 	@$(ENVIRONMENT) $(RUN) pytest -q -n auto --dist loadfile --durations=5 $(STRICT) -m 'not gpu and not slow'
 
