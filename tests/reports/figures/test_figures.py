@@ -47,7 +47,7 @@ def test_one_size_is_enough_for_a_picture(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_records_are_the_same_svg_in_any_process() -> None:
+def test_the_same_records_are_the_same_svg_in_any_process(tmp_path: Path) -> None:
     program = (
         "import sys, hashlib; from reports.figures import picture; "
         "from tests.reports.figures.test_figures import RECORDS; "
@@ -57,7 +57,7 @@ def test_the_same_records_are_the_same_svg_in_any_process() -> None:
         subprocess.run(
             [sys.executable, "-c", program],
             cwd=ROOT,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "HOME": "/nowhere", "TZ": zone},
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TZ": zone},
             capture_output=True,
             text=True,
             check=True,
