@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,6 +200,19 @@ def test_a_failure_in_the_middle_ends_the_runs(sent: Sent, monkeypatch: pytest.M
     assert sent.parent
     assert len(sent.children) == 2
     assert all("status" in run.data.tags for run in sent.children)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_of_a_server_that_is_gone_no_run_is_ended(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow would wait a minute for each, after that for the records."""
+    if is_there:
+        monkeypatch.setattr("reports.tracked.check_server", lambda uri, patience_s: None)
+    ended: list[str] = []
+    run = object.__new__(send.CommandRun)
+    run._client = SimpleNamespace(set_terminated=lambda run_id, status: ended.append(run_id))
+    run._uri, run._open = "http://127.0.0.1:9", ["parent", "child"]
+    run.close("FAILED")
+    assert ended == (["child", "parent"] if is_there else [])
 
 
 @pytest.mark.slow
