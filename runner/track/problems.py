@@ -23,7 +23,7 @@ PATIENCE_S = 2.0
 """How long a server may take to answer before the work begins."""
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
-"""Where a database server is asked if its URI names no port."""
+"""Where a database server listens if its URI names no port."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FOR_READING_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
