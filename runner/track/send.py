@@ -504,8 +504,9 @@ def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, s
                 run = CommandRun(uri, experiment, kept[0].record.request, folder, started)
                 if run.has(kept):
                     run.show_again(kept)
-                    also = "" if run.has_exactly(kept) else ", which is complete, and differs from these records"
-                    return f"already sent, as run {run.run_id}{also}: nothing done", run.place
+                    also = "; it is complete, and differs from these records: give another --experiment to send them"
+                    also = "" if run.has_exactly(kept) else also
+                    return f"already sent, as run {run.run_id}: nothing done{also}", run.place
                 run.send(kept)
                 problems = "".join(f"; not attached: {problem}" for problem in run.finish(kept))
                 return f"{counted(len(kept), 'record')} sent as run {run.run_id}{problems}", run.place

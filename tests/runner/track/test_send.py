@@ -396,7 +396,7 @@ def test_what_another_process_sends_is_left_to_it(sent: Sent, capsys: pytest.Cap
 def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
     done = sent.run("sizes=[8]")
     assert sent.later(record_files(done.folder)[0]) == 0
-    assert "is complete, and differs from these records: nothing done" in capsys.readouterr().out
+    assert "it is complete, and differs from these records: give another --experiment" in capsys.readouterr().out
     assert len(sent.children) == 2
     assert len(tracked.fetch(sent.database, [sent.parent.info.run_id])) == 2
 
