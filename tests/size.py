@@ -31,7 +31,7 @@ LIMITS = {
     "product, code lines": 73_248,
     "the core, code lines": 73_248,
     f"loaded by symlab {COMMAND}, code lines": 34_316,
-    "tests, code lines": 73_885,
+    "tests, code lines": 73_910,
     "Markdown, words": 32_100,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
@@ -109,6 +109,15 @@ def said(*words: str) -> str:
     return done.stdout
 
 
+def loaded() -> set[Path]:
+    """The files that COMMAND loads once its kernels are compiled: what compiles them loads more."""
+    for _ in range(2):
+        files = {Path(name) for name in said(*COMMAND.split()).partition("\nloaded\n")[2].splitlines()}
+        if ROOT / "kernels/dsl/frame.py" not in files:
+            break
+    return files
+
+
 def measured() -> dict[str, tuple[int, str]]:
     """Each number of LIMITS, with the file that has it if it is one's, or ""."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -126,12 +135,12 @@ def measured() -> dict[str, tuple[int, str]]:
     }
     nodes = {name: [*ast.walk(ast.parse(text))] for name, text in sources.items()}
     lines = {name: code_lines(text, nodes[name]) for name, text in sources.items()}
-    loaded = {Path(name) for name in said(*COMMAND.split()).partition("\nloaded\n")[2].splitlines()}
+    at_run = loaded()
     naming = {word: [name for name in product if word in product[name]] for word in ("granularity", "lead_in_calls")}
     values = [
         (sum(lines[name] for name in product), ""),
         (sum(lines[name] for name in product if not name.startswith(ROOMS)), ""),
-        (sum(count for name, count in lines.items() if ROOT / name in loaded), ""),
+        (sum(count for name, count in lines.items() if ROOT / name in at_run), ""),
         (sum(lines[name] for name in sources if name not in product), ""),
         (sum(words.values()), ""),
         (words["README.md"], ""),

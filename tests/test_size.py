@@ -51,6 +51,13 @@ def test_modules_are_counted_not_names() -> None:
     assert size.imported(NODES) == {"runner.case", "kernels.spec", "kernels"}
 
 
+@pytest.mark.parametrize(("first", "runs"), [("symlab/command.py", 1), ("kernels/dsl/frame.py", 2)])
+def test_what_compiles_kernels_is_not_counted(first: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = iter([f"\nloaded\n{size.ROOT / name}" for name in (first, "symlab/command.py")])
+    monkeypatch.setattr(size, "said", lambda *words: next(outputs))
+    assert (size.loaded(), len([*outputs])) == ({size.ROOT / "symlab/command.py"}, 2 - runs)
+
+
 @pytest.mark.parametrize("value", [7, 8])
 def test_a_number_above_its_limit_fails(
     value: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cases.documents import decoded, encoded, parsed
+from cases.documents import decoded, encoded
 from memory.atomic_file import replacing
 from reports.table.text import counted
 from runner.explore.subject import Failure, Order, Ran, Subject, run_once
@@ -143,8 +143,8 @@ def read(path: Path) -> Found:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise RequestError(f"{path}: {reason} (--replay), give a file that symlab explore wrote") from None
     try:
-        return _read(parsed(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return _read(json.loads(text))  # not documents.parsed: a long trace has more objects than that takes
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else ""
         reason = f" ({' '.join(reason.split())[:100]})" if reason else ""
         raise RequestError(

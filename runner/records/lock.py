@@ -118,10 +118,10 @@ def _name_holder(descriptor: int, process: int) -> None:
 
 
 @contextlib.contextmanager
-def held_if_possible(folder: Path) -> Iterator[None]:
-    """Within, hold the lock of a new folder. On a file system without locks the work goes on without."""
+def held_if_possible(folder: Path, name: str = LOCK_NAME) -> Iterator[None]:
+    """Within, hold a lock of a folder. Where there can be no lock the work goes on without. Raises FolderInUse."""
     try:
-        lock = FolderLock(folder)
+        lock = FolderLock(folder, name)
     except OSError:
         yield
         return

@@ -22,6 +22,9 @@ from runner.track.database import DatabaseError, check_database
 PATIENCE_S = 2.0
 """How long a server may take to answer before the work begins."""
 
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+"""Where a database server listens if its URI names no port."""
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FOR_READING_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -89,8 +92,9 @@ def check_place(uri: str, patience_s: float = PATIENCE_S) -> None:
 
     url = sqlalchemy.make_url(uri)
     sqlalchemy.create_engine(url)  # imports its driver, and does not connect
-    if url.host and url.port:
-        socket.create_connection((url.host, url.port), timeout=patience_s).close()
+    port = url.port or _PORTS.get(url.get_backend_name())
+    if url.host and port:
+        socket.create_connection((url.host, port), timeout=patience_s).close()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -47,7 +47,7 @@ from reports.tracked import (
     resolved_uri,
 )
 from runner.records.command_json import command_document_of
-from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
+from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, held_if_possible
 from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track import artifacts
@@ -304,11 +304,14 @@ class CommandRun:
         self._show(records, bool(studied(records)))
 
     def close(self, status: str) -> None:
-        """End every run that is still open, and let others send. Never raises: it's the way out."""
-        for run_id in reversed(self._open):
-            with contextlib.suppress(Exception):
-                self._client.set_terminated(run_id, status)
-        self._open = []
+        """End every run that is still open. Never raises: it's the way out."""
+        opened, self._open = self._open[::-1], []
+        with contextlib.suppress(Exception):
+            if opened and self._uri.startswith("http"):
+                tracked.check_server(self._uri, tracked.PATIENCE_S)  # MLflow would wait a minute for each run
+            for run_id in opened:
+                with contextlib.suppress(Exception):
+                    self._client.set_terminated(run_id, status)
 
     @property
     def _report(self) -> str:
@@ -493,30 +496,27 @@ def _digest(kept: Sequence[Kept]) -> str:
 def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, str]:
     """Send the records of one command. Says what was done, and the place of its charts on the server ("" if unknown).
     TrackingError when MLflow does not take it."""
-    folder = kept[0].path.parent
+    folder, run = kept[0].path.parent, None
     try:
-        lock = contextlib.ExitStack()
-        with contextlib.suppress(OSError):  # a file system without locks, or a folder to read only
-            lock.enter_context(FolderLock(folder, MIRROR_LOCK_NAME))
+        with held_if_possible(folder, MIRROR_LOCK_NAME):  # a bundle has none
+            try:
+                started = min((one.record.started for one in kept), key=_milliseconds)
+                run = CommandRun(uri, experiment, kept[0].record.request, folder, started)
+                if run.has(kept):
+                    run.show_again(kept)
+                    also = "; it is complete, and differs from these records: give another --experiment to send them"
+                    also = "" if run.has_exactly(kept) else also
+                    return f"already sent, as run {run.run_id}: nothing done{also}", run.place
+                run.send(kept)
+                problems = "".join(f"; not attached: {problem}" for problem in run.finish(kept))
+                return f"{counted(len(kept), 'record')} sent as run {run.run_id}{problems}", run.place
+            finally:
+                if run is not None:
+                    run.close("FAILED")
     except FolderInUse:
         return "another process sends its records now: nothing done", ""
-    run: CommandRun | None = None
-    with lock:
-        try:
-            started = min((one.record.started for one in kept), key=_milliseconds)
-            run = CommandRun(uri, experiment, kept[0].record.request, folder, started)
-            if run.has(kept):
-                run.show_again(kept)
-                also = "" if run.has_exactly(kept) else ", which is complete, and differs from these records"
-                return f"already sent, as run {run.run_id}{also}: nothing done", run.place
-            run.send(kept)
-            problems = "".join(f"; not attached: {problem}" for problem in run.finish(kept))
-            return f"{counted(len(kept), 'record')} sent as run {run.run_id}{problems}", run.place
-        except Exception as error:
-            raise TrackingError(told(error, uri)) from error
-        finally:
-            if run is not None:
-                run.close("FAILED")
+    except Exception as error:
+        raise TrackingError(told(error, uri)) from error
 
 
 def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:

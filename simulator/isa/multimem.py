@@ -71,11 +71,6 @@ def forms() -> frozenset[str]:
     return frozenset(form for action, ones in parts for form in _spelled(action, ones))
 
 
-def needs_fp8(form: str) -> bool:
-    """Whether a form, as forms() spells it, moves 8-bit floats, which only FAMILY_TARGETS have."""
-    return element_of(form.split(".")[-1]) in FLOATS8
-
-
 def _check(instruction: Instruction) -> str:
     """The type that the instruction moves. Raises UnknownInstruction for a wrong order."""
     check_order(instruction)

@@ -18,7 +18,6 @@ from simulator.ptx.ir import Instruction, Negated, Operand, Pair, Register
 
 WARP = 32
 POISON = np.uint32(0xFFFFFFFF)
-FULL = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)

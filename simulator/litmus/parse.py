@@ -413,7 +413,7 @@ def _expression(one: ast.expr) -> Expression:
 
 def _value(one: ast.expr) -> Seen | int:
     match one:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if type(number) is int:  # True is an int, too
             return number
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
             return -number

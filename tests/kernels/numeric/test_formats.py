@@ -29,7 +29,6 @@ from tests.kernels.numeric.rounding_model import SHAPES, rounded
 
 DTYPES = list(FORMATS)
 SHORT = [dtype for dtype in DTYPES if dtype.itemsize <= 2]
-SIXTEEN = [torch.float16, torch.bfloat16]
 INTEGERS = [torch.int32, torch.int64, torch.uint32, torch.uint64, torch.uint8]
 NUMPY: dict[torch.dtype, Any] = {
     torch.float64: np.float64,

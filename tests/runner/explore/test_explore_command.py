@@ -16,8 +16,10 @@ import pytest
 import symlab
 from kernels import sources
 from runner.explore.command import jobs_of, subject_of
+from runner.explore.found import read
 from runner.explore.search import Searched
 from runner.explore.subject import Order, run_once
+from simulator.explore.trace import MAX_NOTED
 from simulator.run.choices import text_of
 from symlab.command import main
 from tests.golden import same_text
@@ -39,7 +41,6 @@ def expected(inputs):
 def others(rank, world_size):
     return rank
 """
-PULLED = {"flag": "ld.acquire.sys.global.u32 %r4, [%rd2+4];", "data": "ld.relaxed.sys.global.u32 %r5, [%rd2];"}
 
 
 def pulled(*order: str) -> str:
@@ -245,6 +246,15 @@ KEPT = {
 }
 
 
+def test_the_longest_trace_is_read_again(tmp_path: Path) -> None:
+    """A file has as many lists and objects as its trace has rows: more than records may."""
+    place = {"ranks": [0], "blocks": [0], "threads": [0, 31], "lanes": 32, "line": 1, "source": "", "launch": 0}
+    row = {"step": 0, "is_switch": False, "kind": "load", **place, "text": 6 * MAX_NOTED * "["}
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(KEPT | {"rows": [row]}))
+    assert read(path).rows[0].text == row["text"]
+
+
 FILES = {
     "other": {"format": "symlab record"},
     "list": [1, 2],
@@ -252,6 +262,7 @@ FILES = {
     "first": KEPT | {"version": 2},
     "choices": KEPT | {"choices": ["x"]},
 }
+DEEP = 100_000 * "["
 
 
 @pytest.mark.parametrize(
@@ -272,7 +283,7 @@ FILES = {
         ["--seconds", "nan"],
         ["--schedule", "fair"],
         ["-o", "no/such/folder/x.json"],
-        *(["--replay", f"{name}.json"] for name in ("missing", *FILES)),
+        *(["--replay", f"{name}.json"] for name in ("missing", "deep", *FILES)),
         ["--replay", "pipe"],
         ["--replay", "other.json", "op=barrier"],
         ["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"],
@@ -285,6 +296,7 @@ def test_a_wrong_request_is_one_line(
     monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "deep.json").write_text(DEEP)
     os.mkfifo("pipe")
     assert main(["explore", *words]) == 2
     same_text(capsys.readouterr().err)

@@ -171,7 +171,7 @@ def test_changed_records_take_the_place_of_none(sent: Sent, tmp_path: Path, caps
     run = sent.parent.info.run_id
     changed = dataclasses.replace(made[0], duration_s=made[0].duration_s + 0.5)
     assert sent.later(kept(tmp_path / "changed", [changed, made[1]])) == 0
-    assert "is complete, and differs from these records: nothing done" in capsys.readouterr().out
+    assert "it is complete, and differs from these records" in capsys.readouterr().out
     assert {bundle.line_of(one) for one in fetch(sent.database, [run])} == set(map(bundle.line_of, made))
 
 

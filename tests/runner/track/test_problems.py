@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -164,15 +163,20 @@ def test_a_place_without_a_database_is_one_line(
         make_ready(Path(uri.removeprefix("sqlite:///")), lambda path: None)
 
 
-def test_a_server_of_a_database_has_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "place", "port"),
+    [("postgresql", "host:5000", 5000), ("postgresql", "host", 5432), ("mysql+pymysql", "host", 3306)],
+)
+def test_a_server_of_a_database_has_to_answer(
+    scheme: str, place: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(address: tuple[str, int], timeout: float) -> None:
+        raise ConnectionRefusedError(f"{address}")
+
     monkeypatch.setattr("sqlalchemy.create_engine", lambda url: None)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    uri = f"postgresql://me:hunter2@127.0.0.1:{port}/runs"
-    assert problem_of(uri) == (
-        f"MLflow at postgresql://withheld@127.0.0.1:{port}/runs is not reachable: [Errno 111] Connection refused"
-    )
+    monkeypatch.setattr("socket.create_connection", refused)
+    said = f"MLflow at {scheme}://withheld@{place}/runs is not reachable: ('host', {port})"
+    assert problem_of(f"{scheme}://me:hunter2@{place}/runs") == said
 
 
 def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

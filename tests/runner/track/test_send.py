@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,6 +202,19 @@ def test_a_failure_in_the_middle_ends_the_runs(sent: Sent, monkeypatch: pytest.M
     assert all("status" in run.data.tags for run in sent.children)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_of_a_server_that_is_gone_no_run_is_ended(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow would wait a minute for each, after that for the records."""
+    if is_there:
+        monkeypatch.setattr("reports.tracked.check_server", lambda uri, patience_s: None)
+    ended: list[str] = []
+    run = object.__new__(send.CommandRun)
+    run._client = SimpleNamespace(set_terminated=lambda run_id, status: ended.append(run_id))
+    run._uri, run._open = "http://127.0.0.1:9", ["parent", "child"]
+    run.close("FAILED")
+    assert ended == (["child", "parent"] if is_there else [])
+
+
 @pytest.mark.slow
 def test_records_are_sent_later_and_only_once(sent: Sent, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     script.outcomes = {"two_shot": BAD}
@@ -382,7 +396,7 @@ def test_what_another_process_sends_is_left_to_it(sent: Sent, capsys: pytest.Cap
 def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
     done = sent.run("sizes=[8]")
     assert sent.later(record_files(done.folder)[0]) == 0
-    assert "is complete, and differs from these records: nothing done" in capsys.readouterr().out
+    assert "it is complete, and differs from these records: give another --experiment" in capsys.readouterr().out
     assert len(sent.children) == 2
     assert len(tracked.fetch(sent.database, [sent.parent.info.run_id])) == 2
 

@@ -93,7 +93,7 @@ WRONG_LINES = {
     "names": "memory x | memory 3 | alias q of w | alias q of x, y | alias q | thread T0 on rank 0 block 0"
     " | thread T1 on block 0",
     "conditions": "never T5.r0 == 1 | never T0.r9 == 1 | never w == 1 | never x+32 == 1 | never x = 1 | never x 1"
-    " | never (x == 1 | never x == 1 y | never x+3 == 1",
+    " | never (x == 1 | never x == 1 y | never x+3 == 1 | never x == True",
 }
 
 

@@ -26,7 +26,7 @@ ACQUIRED = poll() + "fence.proxy.alias;"
 
 
 class TestReplicas:
-    """Relaxed multicast stores of many lanes in a row are checked and entered in all replicas at once."""
+    """Relaxed multicast stores of many lanes in a row are checked and entered in each replica."""
 
     def test_a_plain_store_before_them_races(self) -> None:
         code = [poll("relaxed.sys") + MULTICAST, "", OWN + "st.global.b32 [%d1], %r1;" + TOLD]
