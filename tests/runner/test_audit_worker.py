@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from cases.record.record import Record, RecordedPrediction
+from reports.audit.items import Outcome as Judged
+from reports.audit.items import Point
 from reports.record.bundle import read
 from runner import audit_worker
 from runner.__main__ import main
@@ -305,6 +307,20 @@ def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]
     assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, "rank 1"]]
     other_seed = with_case(records[0], seed=6)
     assert inputs([other_seed], 1 << 20, silent)["different"] == [[other_seed.id, "rank 0, 1"]]
+
+
+def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        what: {"agree": [], "different": [["a case", what]], "stated": []} for what in ("code", "counters", "races")
+    }
+    again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
+    monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
+    for part in ("_refusals", "_predictions"):
+        monkeypatch.setattr(audit_worker, part, lambda *_, part=part: [Point(Judged.FINDING, part)])
+    points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
+    told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
+    wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
+    assert told >= wanted | {("cases", "_refusals"), ("figures", "_predictions")}
 
 
 def test_findings_are_counted_by_record_and_by_case(two: list[Record]) -> None:
