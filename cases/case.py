@@ -91,8 +91,8 @@ class Case:
     def id(self) -> str:
         """A stable name for files, tests and anchors; two cases are equal just when their ids are.
 
-        Records refuse another id: cases/record/case.py has the rule for each of their schemas. A new axis goes to the
-        end, and only off its default, so that ids of before stay as they are.
+        Records refuse another id. A new axis goes to the end, and only off its default, so that ids of before stay as
+        they are.
         """
         return "-".join(
             [

@@ -125,7 +125,7 @@ def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
     if found["expected"] == len(found["missing"]) and not odd and not unsure:
         yield Point(Outcome.NOT_CAPTURED, f"none of the {what} ran" if found["expected"] else f"{what}: none says any")
     elif odd or unsure or not left:
-        yield from recomputed(found["expected"] - len(found["missing"]) if not odd else 0, odd, unsure, what)
+        yield from recomputed(found["expected"] - len(found["missing"]), odd, unsure, what)
 
 
 def _refusals(records: Sequence[Record]) -> Iterator[Point]:
@@ -250,9 +250,9 @@ def _secrets(found: Mapping[str, Any]) -> Iterator[Point]:
 
 
 def _inputs(found: Mapping[str, Any]) -> Iterator[Point]:
-    different = [[case, f"rank {rank}"] for case, rank in found["different"]]
-    agree = found["cases"] - len({case for case, _ in different})
-    yield from recomputed(agree, different, found["not_comparable"], "cases, their inputs made again")
+    different = found["different"]
+    agree = found["cases"] - len(different)
+    yield from recomputed(agree, different, found["not_comparable"], "records, their inputs made again")
     if found["too_large"]:
         says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
         yield Point(Outcome.NOT_COMPARABLE, says)
@@ -302,14 +302,13 @@ def inputs(
 ) -> dict[str, Any]:
     """Every rank's input made again from its seed, and its digest compared with the recorded one.
 
-    {"made": number of ranks' inputs, "cases": of how many cases, "different": [[case id, rank], ..],
-    "too_large": number of cases, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
+    {"cases": number of records, "different": [[case id, which ranks], ..],
+    "too_large": number of records, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
     Cases of more than up_to_bytes are left out: each takes seconds. None is begun after patience_s seconds (None: no
     limit), in an order that no record decides. Inputs of a case are made once, however many records it has.
     """
     found: dict[str, Any] = {
-        "made": 0, "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0,
-        "not_comparable": [],
+        "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0, "not_comparable": []
     }  # fmt: skip
     ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
     made: dict[str, list[str]] = {}
@@ -336,8 +335,8 @@ def inputs(
             found["not_comparable"].append([record.id, first_line(error)])
             continue
         pairs = enumerate(zip(record.check.input_digests, again, strict=True))
-        found["different"] += [[record.id, rank] for rank, (there, here) in pairs if there != here]
-        found["made"] += len(again)
+        if ranks := [str(rank) for rank, (there, here) in pairs if there != here]:
+            found["different"].append([record.id, f"rank {', '.join(ranks)}"])
         found["cases"] += 1
     return found
 

@@ -59,7 +59,7 @@ ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
 """What gives the points of each item, by its name; "gaps" is derived from them, and "signatures" is who vouches."""
 
 RECOMPUTED = ("configuration", "commit", "kernels", "variables", "inputs", "data", "cases", "replay")
-"""The items that the worker recomputes a part of, whatever the records are of."""
+"""The items that the worker recomputes a part of, whatever the records are of. Predictions belong to "figures"."""
 
 _COLUMNS = ("item", "outcome", "ground", "evidence")
 _STYLES = {
@@ -179,7 +179,8 @@ def _points(
 ) -> tuple[Point, ...]:
     """Return the points of an item, each once: what was recomputed, then what the records say."""
     again = answer.points.get(name, ())
-    if answer.problem and name in RECOMPUTED:
+    has_predictions = name == "figures" and any(one.prediction and one.prediction.time for one in material.records)
+    if answer.problem and (name in RECOMPUTED or has_predictions):
         again = (Point(Outcome.NOT_COMPARABLE, f"not recomputed here: {answer.problem}"),)
     found = tuple(dict.fromkeys((*again, *points(material))))
     return found or (Point(Outcome.DOES_NOT_APPLY, "the records have nothing of it"),)

@@ -64,11 +64,12 @@ def command(material: Material) -> Iterator[Point]:
         codes.append(document.get("exit_code"))
     if codes:
         yield Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
+    said = {name_of(folder, document): document.get("resumed") for folder, document in material.commands.items()}
     for name, members in material.by_command.items():
         if number := max((one.request.resumed or 0 for one in members), default=0):
             later = sum(one.request.resumed is not None for one in members)
             says = f"{name} was resumed, {counted(number, 'time')}: {counted(later, 'record')} came later"
-            yield Point(Outcome.CAPTURED, says)
+            yield Point(Outcome.CAPTURED, f"{says}{_changed(said.get(name))}")
 
 
 def _times(record: Record) -> Iterator[str]:
@@ -135,6 +136,13 @@ def _resumptions(document: Mapping[str, Any], members: Sequence[Record]) -> Iter
             yield f"{one.id} came with resumption {number}, and command.json has {len(entries)}"
         elif str((one.environment.git or {}).get("commit") or "") != entries[number - 1].get("commit"):
             yield f"{one.id} is of another commit than its resumption"
+
+
+def _changed(entries: object) -> str:
+    """What changed before a command was resumed, as its command.json says."""
+    parts = [one.get("changed") for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    texts = [str(text) for part in parts if isinstance(part, list) for text in part]
+    return f"; changed before that: {listed(texts, 10)}" if texts else ""
 
 
 def _code(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:

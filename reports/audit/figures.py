@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.record.reading import contents, leaves
-from cases.record.record import Record
+from cases.record.record import WHOLE_SINCE, Record
 from reports import publish
 from reports.audit.items import Named, Outcome, Point, contradicted, listed, recomputed
 from reports.audit.material import Material
@@ -35,9 +35,6 @@ MOST_SHOWN_BYTES = 1 << 26
 SAME_POINTS, POINTS_APART = 0.01, 0.75
 """Maximum distance, in points of 1/72 inch, of two drawings of one curve: by the same code on two machines, and by two
 versions of matplotlib."""
-
-PREDICTIONS_SINCE = 8
-"""The first schema whose timings have the predictions that were asked for."""
 
 _PAGES = (".html", ".htm", ".xhtml")
 _TABLES = (".md", ".csv", ".tsv", ".txt")
@@ -84,7 +81,7 @@ def _predictions(record: Record) -> Iterator[str]:
     is_asked = isinstance(timing, dict) and timing.get("predict") is True
     if is_asked and record.prediction is None:
         yield f"{record.id}: the configuration asked for predictions, and this timing has none, nor a reason"
-    if record.schema >= PREDICTIONS_SINCE and record.prediction is not None and not is_asked:
+    if record.schema >= WHOLE_SINCE and record.prediction is not None and not is_asked:
         yield f"{record.id}: it has a prediction, and the configuration asked for none"
 
 

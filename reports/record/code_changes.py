@@ -32,13 +32,6 @@ def code_changes(before: RecordedEnvironment, after: RecordedEnvironment) -> lis
     return found
 
 
-def compared_code(before: RecordedEnvironment, after: RecordedEnvironment) -> list[str]:
-    """Return the names of what both environments have, so that code_changes compares it."""
-    names = ["commit"] if _git(before).get("commit") and _git(after).get("commit") else []
-    names += ["sources"] if before.sources and after.sources else []
-    return names + (["packages"] if before.packages and after.packages else [])
-
-
 def _git(environment: RecordedEnvironment) -> Mapping[str, Any]:
     return environment.git if isinstance(environment.git, Mapping) else {}
 

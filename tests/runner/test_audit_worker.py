@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from cases.record.record import Record, RecordedPrediction
+from reports.audit.items import Outcome as Judged
+from reports.audit.items import Point
 from reports.record.bundle import read
 from runner import audit_worker
 from runner.__main__ import main
@@ -297,14 +299,37 @@ def digested(record: Record) -> Record:
 def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]]) -> None:
     records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
     found = inputs(records, 1 << 20, silent)
-    assert (found["made"], found["cases"], found["different"]) == (8, 4, [])
+    assert (found["cases"], found["different"]) == (4, [])
     assert records[0].check is not None
     assert records[0].check.input_digests is not None
     wrong = (records[0].check.input_digests[0], "f" * 64)
     tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
-    assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, 1]]
+    assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, "rank 1"]]
     other_seed = with_case(records[0], seed=6)
-    assert len(inputs([other_seed], 1 << 20, silent)["different"]) == 2
+    assert inputs([other_seed], 1 << 20, silent)["different"] == [[other_seed.id, "rank 0, 1"]]
+
+
+def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        what: {"agree": [], "different": [["a case", what]], "stated": []} for what in ("code", "counters", "races")
+    }
+    again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
+    monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
+    for part in ("_refusals", "_predictions"):
+        monkeypatch.setattr(audit_worker, part, lambda *_, part=part: [Point(Judged.FINDING, part)])
+    points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
+    told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
+    wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
+    assert told >= wanted | {("cases", "_refusals"), ("figures", "_predictions")}
+
+
+def test_findings_are_counted_by_record_and_by_case(two: list[Record]) -> None:
+    made_again = inputs([digested(two[0]), with_case(digested(two[0]), seed=6)], 1 << 20, silent)
+    (inputs_point,) = audit_worker._inputs(made_again)
+    assert inputs_point.evidence.startswith("1 of 2 records, their inputs made again: ")
+    found = {"expected": 3, "missing": [["command", 0, "a case"]], "unexpected": [], "not_comparable": []}
+    (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
+    assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
 
 
 def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) -> None:

@@ -452,91 +452,29 @@ WORLDS = (
 
 MACHINE = (
     Kind("a better GPU", "measured", every(put("environment.gpus.0.model", "NVIDIA B200"), name_of(0)), "machine"),
-    Kind(
-        "a better GPU in the fabric", "measured", first(put("fabric.description", "NVIDIA B200, libnvshmem")), "machine"
-    ),
-    Kind(
-        "better GPUs everywhere but in the code",
-        "measured",
-        every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "B200")))),
-        "machine",
-    ),
-    Kind(
-        "code of another architecture",
-        "measured",
-        first(lambda document: [document[part].update(arch="sm_100a") for part in ("fabric", "kernel")]),
-        "machine",
-    ),
-    Kind(
-        "more multiprocessors",
-        "measured",
-        first(put("environment.world.ranks.0.device.multiprocessors", 160)),
-        MACHINE_SAYS,
-    ),
-    Kind(
-        "another capability",
-        "measured",
-        first(put("environment.world.ranks.0.device.capability", "10.0")),
-        MACHINE_SAYS,
-    ),
+    Kind("a better GPU in the fabric", "measured", first(put("fabric.description", "NVIDIA B200, libnvshmem")), "machine"),
+    Kind("better GPUs everywhere but in the code", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "B200")))), "machine"),
+    Kind("code of another architecture", "measured", first(lambda document: [document[part].update(arch="sm_100a") for part in ("fabric", "kernel")]), "machine"),
+    Kind("more multiprocessors", "measured", first(put("environment.world.ranks.0.device.multiprocessors", 160)), MACHINE_SAYS),
+    Kind("another capability", "measured", first(put("environment.world.ranks.0.device.capability", "10.0")), MACHINE_SAYS),
     Kind("more links than the model has", "measured", first(put("environment.gpus.0.nvlink.count", 36)), MACHINE_SAYS),
-    Kind(
-        "quicker links than the model has",
-        "measured",
-        first(put("environment.gpus.0.nvlink.link_mbps", 50000)),
-        MACHINE_SAYS,
-    ),
+    Kind("quicker links than the model has", "measured", first(put("environment.gpus.0.nvlink.link_mbps", 50000)), MACHINE_SAYS),
     Kind("a library newer than its package", "measured", every(put("library", "NCCL 9.9.9"), "nccl"), MACHINE_SAYS),
-    Kind(
-        "a fabric newer than its package",
-        "measured",
-        every(put("fabric.description", "NVIDIA H200, libnvshmem 9.9.9")),
-        MACHINE_SAYS,
-    ),
+    Kind("a fabric newer than its package", "measured", every(put("fabric.description", "NVIDIA H200, libnvshmem 9.9.9")), MACHINE_SAYS),
     Kind("PyTorch that is not its package", "measured", every(put("environment.packages.torch", "9.9")), MACHINE_SAYS),
-    Kind(
-        "a compiler that is not its package",
-        "run",
-        every(put("kernel.compiler", "nvidia-cutlass-dsl 9.9.9, NVVM 99, ptxas 99")),
-        MACHINE_SAYS,
-    ),
+    Kind("a compiler that is not its package", "run", every(put("kernel.compiler", "nvidia-cutlass-dsl 9.9.9, NVVM 99, ptxas 99")), MACHINE_SAYS),
     *(
-        Kind(
-            f"every GPU named {name}",
-            "measured",
-            every(
-                lambda document, name=name: document.update(
-                    json.loads(json.dumps(document).replace("NVIDIA H200", name))
-                )
-            ),
-            "machine",
-        )
+        Kind(f"every GPU named {name}", "measured", every(lambda document, name=name: document.update(json.loads(json.dumps(document).replace("NVIDIA H200", name)))), "machine")
         for name in ("NVIDIA B300", "NVIDIA GB300", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA L40S")
     ),
-    Kind(
-        "H200 named H100, with a memory clock that H100 has not",
-        "measured",
-        every(
-            lambda document: document.update(
-                json.loads(
-                    json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')
-                )
-            )
-        ),
-        "clocks",
-    ),
+    Kind("H200 named H100, with a memory clock that H100 has not", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')))), "clocks"),
     Kind("a heap without room", "measured", every(put("fabric.heap_bytes", 1)), MACHINE_SAYS),
-    Kind(
-        "a simulated fabric of GPUs",
-        "run",
-        every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")),
-        MACHINE_SAYS,
-    ),
+    Kind("a simulated fabric of GPUs", "run", every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")), MACHINE_SAYS),
     Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), "machine"),
     Kind("fewer GPUs than ranks", "measured", first(put("environment.gpus", lambda gpus: gpus[:2])), "machine"),
     Kind("multimem without multicast", "measured", first(put("kernel.multimem", ["multimem.red"])), "kernels"),
     Kind("other processes in the capture", "measured", first(put("environment.gpus.0.other_processes", 1)), "clocks"),
-)
+)  # fmt: skip
 
 REQUEST = (
     Kind("why a command stopped that is complete", "run", command(put("why", "verified by NVIDIA")), COMMAND_FILES),
@@ -547,7 +485,7 @@ REQUEST = (
     Kind("another plan in command.json", "measured", command(put("plan.configuration.launches", 9)), COMMAND_FILES),
     Kind("another configuration.yaml", "measured", replace_in("configuration.yaml", '"samples": 12', '"samples": 99'), COMMAND_FILES),
     Kind("a configuration.yaml that is not YAML", "measured", replace_in("configuration.yaml", '"samples": 12', '"samples": ['), COMMAND_FILES),
-    Kind("a data type that was not resolved", "measured", first(put("request.resolved.dtype", "float32")), MACHINE_SAYS),
+    Kind("a data type that was not resolved", "measured", first(put("request.resolved.dtype", "float32")), COMMAND_FILES),
     Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), "command"),
     Kind("another command line in command.json", "measured", command(put("command_line", ["python"])), "command"),
     Kind("an exit code of success", "measured", command(put("exit_code", 1)), "command"),

@@ -33,7 +33,7 @@ MACHINE_SAYS = "what a record says of its machine, software and GPUs"
 TREE = "a commit that git does not have, and the state of a tree"
 OTHER_WORK = "what GPUs, or other versions of the model, did"
 OF_WORKERS = "the workers of a command"
-COMMAND_FILES = "the plan in command.json, configuration.yaml"
+COMMAND_FILES = "command.json's plan and changes, configuration.yaml, resolved names"
 TEXTS = "texts for people"
 OTHER_FORM = "files of another version, or of another form"
 

@@ -20,6 +20,8 @@ from reports.table import sheet
 from tests.golden import same_text
 from tests.reports.audit.complete_set import answer, audited, evidence, kept, outcomes, records, without
 from tests.reports.audit.invented_records import simulated
+from tests.reports.audit.tampered_predictions import make_predicted
+from tests.reports.audit.tampering import make_measured, record_paths
 from tests.reports.synthetic import study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -50,12 +52,12 @@ def test_all_that_is_said_of_the_unchanged_set() -> None:
 def test_nothing_is_passed_by_default() -> None:
     """Of records that hold next to nothing, next to nothing is verified, and all else is named."""
     bare = [dataclasses.replace(record, **BARE) for record in study(worlds=1)]
-    audit = audited(bare, said=answer(problem="nobody is there"))
+    audit = audited(bare, said=answer(problem="no answer"))
     assert audit.level.verified == ()
     said_by_a_record_alone = {"kernels", "timing", "limit", "figures", "clocks", "samples"}
     for name in {one.name for one in audit.items} - said_by_a_record_alone:
         assert outcomes(audit, name) & {Outcome.NOT_CAPTURED, Outcome.NOT_COMPARABLE}, name
-    assert "nobody is there" in evidence(audit, "configuration", Outcome.NOT_COMPARABLE)
+    assert "no answer" in evidence(audit, "configuration", Outcome.NOT_COMPARABLE)
 
 
 def test_a_finding_decides_and_is_named() -> None:
@@ -144,12 +146,6 @@ def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
 @pytest.mark.parametrize("name", ["schema2.json", "schema2_library.json"])
 def test_the_published_schema_audits_without_a_finding(name: str) -> None:
     record = load(EXAMPLES / name)
-    # No fabric without multicast addresses has kernels that use them, and no sample more slots than calls.
-    if record.fabric is not None:
-        record = dataclasses.replace(record, fabric=dataclasses.replace(record.fabric, multicast=True))
-    if record.timing is not None:
-        method = {"slots": 1, "checked_before": 2048, "checked_after": 4096}
-        record = dataclasses.replace(record, timing=dataclasses.replace(record.timing, **method))
     audit = audited([record], EXAMPLES / name)
     assert audit.exit_code == 0
     if record.check is not None:
@@ -161,6 +157,13 @@ def test_without_a_worker_what_it_would_say_is_named() -> None:
     for name in RECOMPUTED:
         assert "it took longer than 5 s" in evidence(audit, name, Outcome.NOT_COMPARABLE)
     assert audit.exit_code == 2
+
+
+@pytest.mark.parametrize("has_any", [True, False])
+def test_predictions_that_no_worker_looked_at_are_named(has_any: bool, tmp_path: Path) -> None:
+    make_predicted(tmp_path) if has_any else make_measured(tmp_path)
+    audit = audited([load(path) for path in record_paths(tmp_path)], said=answer(problem="no answer"))
+    assert ("no answer" in evidence(audit, "figures", Outcome.NOT_COMPARABLE)) is has_any
 
 
 def test_the_forms_hold_every_point(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from reports.record.seal import seal
 from tests.reports.audit.complete_set import (
     audited,
     changed,
+    evidence,
     kept,
     records,
     tells,
@@ -118,6 +119,12 @@ ENTRY = {"at": "2026-11-22T06:00:00.000+00:00", "after": "killed", "commit": "0"
 def test_resumptions_are_held_to_the_records(entries: list[Any], is_found: bool, tmp_path: Path) -> None:
     place = resumed(kept(tmp_path, in_two_parts()), *entries)
     tells(audited(place=place), "command", *([FINDING] if is_found else []), CAPTURED, CAPTURED)
+
+
+def test_what_changed_before_a_resumption_is_told(tmp_path: Path) -> None:
+    place = resumed(kept(tmp_path, in_two_parts()), {**ENTRY, "changed": ["sources of kernels"]})
+    told = evidence(audited(place=place), "command", Outcome.CAPTURED)
+    assert "1 record came later; changed before that: sources of kernels" in told
 
 
 def test_records_of_a_resumption_without_their_command_json() -> None:

@@ -350,6 +350,18 @@ def test_a_key_with_a_line_for_each_namespace(order: tuple[int, int], place: Pat
     assert 'line 1: key is not permitted for use in signature namespace "symlab"; line 3: key has expired' in says
 
 
+def test_a_certificate_whose_authority_has_two_lines(tmp_path: Path) -> None:
+    for name in ("authority", "carol"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    certified = ["ssh-keygen", "-q", "-s", "authority", "-I", "id", "-n", "carol", "carol.pub"]
+    subprocess.run(certified, check=True, cwd=tmp_path)
+    signature, key = ssh.sign("text\n", tmp_path / "carol-cert.pub"), (tmp_path / "authority.pub").read_text()
+    lines = [f'carol cert-authority,namespaces="{space}" {key}' for space in ("git", "symlab")]
+    for some, state in ((lines, ssh.State.KNOWN), (lines[:1], ssh.State.UNKNOWN)):
+        (tmp_path / "list").write_text("".join(some))
+        assert ssh.verified(signature, "text\n", tmp_path / "list").state is state
+
+
 @pytest.mark.parametrize("pattern", ["*@example.org", '"*,!mallory@x"', "alic?@example.org"])
 def test_a_pattern_names_no_person(pattern: str, place: Path, keys: Path, tmp_path: Path) -> None:
     folder = place / "command0"

@@ -419,7 +419,7 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     changed = poisoned(record_in(tmp_path / "records"), place)
     code = allowed_code([tmp_path / "evil"])
     found = audit_worker.inputs([changed], 1 << 20, lambda text: None, tmp_path, code)
-    assert found["made"] == 0
+    assert found["cases"] == 0
     ((case, why),) = found["not_comparable"]
     assert case == changed.id
     same_text(why, r"\S*/json/\S*")
