@@ -391,6 +391,18 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
     assert len(seen) == 2
 
 
+def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks: Any) -> None:
+    from memory_nvshmem_stand_in import StandInWorld
+
+    world = StandInWorld(3, unmapped=[(0, 2)])
+    seen: set[int] = set()
+    world.kernels["scale"] = lambda fabric, *_: seen.add(fabric.rank)
+    arguments = [("peer", "data", 1), ("f32", 4.0), ("u32", "world_size")]
+    work = brought_launch(Asked(SCALE, {"data": torch.ones(2)}, arguments, grid=1, block=2), 3)
+    on_ranks(world, lambda fabric: run_on_rank(fabric, work))
+    assert seen == {0, 1, 2}
+
+
 def test_what_is_launched_can_be_sent_to_a_process() -> None:
     import pickle
 
