@@ -94,17 +94,6 @@ def test_a_baseline_needs_the_heap_only_where_it_works_there(name: str, needed: 
     assert heap_bytes_needed(dataclasses.replace(case, algorithm=name), baseline, NVSHMEM) == needed
 
 
-PINNED = (
-    ("all_reduce/one_shot", 8, 4096, "out_of_place", 0, 38_400),
-    ("all_reduce/ll", 72, 36, "out_of_place", 1, 347_648),
-    ("all_reduce/two_shot_lamport", 8, 1 << 20, "in_place", 0, 16_823_808),
-    ("all_gather/push", 72, 72 * 4096, "in_place", 1, 356_864),
-    ("all_to_all/bulk", 4, 1 << 24, "out_of_place", 0, 33_583_616),
-    ("reduce_scatter/push", 3, 15_000, "in_place", 0, 55_296),
-    ("barrier/peers", 8, 4, "out_of_place", 0, 33_792),
-)
-
-
 @pytest.mark.parametrize("rules", [SIMULATED, NVSHMEM], ids=["simulator", "nvshmem"])
 def test_the_largest_size_fits_and_the_next_does_not(rules: HeapRules) -> None:
     for name in ("all_reduce/two_shot", "all_gather/push", "all_to_all/pull"):
