@@ -31,7 +31,7 @@ LIMITS = {
     "product, code lines": 73_248,
     "the core, code lines": 73_248,
     f"loaded by symlab {COMMAND}, code lines": 34_316,
-    "tests, code lines": 73_910,
+    "tests, code lines": 73_971,
     "Markdown, words": 32_100,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,

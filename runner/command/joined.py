@@ -43,7 +43,6 @@ PROGRAMS = frozenset(
 MODULES = frozenset(
     {
         "memory.fabric",
-        "kernels.spec",
         "cases.case",
         "cases.stress",
         "cases.record.record",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reports.table.text import counted
 from runner.custom.nouns import CustomSpec
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -61,7 +62,7 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
     """Return why values, each of a kind and a number of bytes, don't fit a kernel's parameters, in one line; "" if they
     do."""
     if len(parameters) != len(values):
-        return f"{name} has {len(parameters)} parameters, and {len(values)} arguments are given"
+        return f"{name} has {counted(len(parameters), 'parameter')}, and was given {counted(len(values), 'argument')}"
     for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
         if parameter.size_bytes != size_bytes:
             return (

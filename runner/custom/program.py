@@ -171,8 +171,8 @@ def address_of(one: Input, memory: CustomMemory) -> int:
     if not argument.buffer:
         return 0
     buffer = memory.buffers[argument.buffer]
-    if one.peer is not None:
-        return buffer.peer_addresses()[one.peer]
+    if one.peer is not None:  # asked of no other rank, which may be out of reach
+        return buffer.tensor.peer(one.peer).address + buffer.offset_bytes
     if argument.kind == "peers":
         return memory.tables[argument.buffer].address
     return buffer.multicast_address() if argument.kind == "multicast" else buffer.address

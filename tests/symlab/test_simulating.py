@@ -242,6 +242,27 @@ def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
     assert done.outputs["data"][0].tolist() == [2.0] * 32
 
 
+def test_tables_and_structs_of_a_launch_may_be_read_through_the_read_only_cache() -> None:
+    text = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry follow(.param .u64 given, .param .u64 out) {
+  .reg .b64 %d<4>;
+  ld.param.u64 %d1, [given];
+  ld.param.u64 %d2, [out];
+  ld.global.nc.u64 %d3, [%d1];
+  st.global.u64 [%d2], %d3;
+  ret;
+}
+"""
+    how = {"ranks": 2, "grid": 1, "block": 1, "buffers": {"out": (1, torch.int64)}, "seeds": 1}
+    done = symlab.simulate(text, arguments=[("peers", "out"), "out"], **how)
+    assert done.outputs["out"][0][0] != 0
+    done = symlab.simulate(text, arguments=[("pointer", [("s64", "rank")]), "out"], **how)
+    assert [int(out[0]) for out in done.outputs["out"]] == [0, 1]
+
+
 GOOD = ["data", ("f32", 1.0), ("u32", 1)]
 
 
@@ -389,6 +410,18 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
     outcomes = on_ranks(world, lambda fabric: run_on_rank(fabric, work))
     assert [one.outputs["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
     assert len(seen) == 2
+
+
+def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks: Any) -> None:
+    from memory_nvshmem_stand_in import StandInWorld
+
+    world = StandInWorld(3, unmapped=[(0, 2)])
+    seen: set[int] = set()
+    world.kernels["scale"] = lambda fabric, *_: seen.add(fabric.rank)
+    arguments = [("peer", "data", 1), ("f32", 4.0), ("u32", "world_size")]
+    work = brought_launch(Asked(SCALE, {"data": torch.ones(2)}, arguments, grid=1, block=2), 3)
+    on_ranks(world, lambda fabric: run_on_rank(fabric, work))
+    assert seen == {0, 1, 2}
 
 
 def test_what_is_launched_can_be_sent_to_a_process() -> None:

@@ -18,6 +18,7 @@ import torch
 
 import symlab
 from memory.fabric import Argument, Disagreement, Executable
+from runner.case.binding import BoundKernel
 from runner.world import fabrics
 from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
@@ -129,6 +130,19 @@ def test_a_compiled_kernel_is_bound_and_launched_again_and_again() -> None:
     for turn in (0, 1):
         mine = [one * (turn + 1) for one in inputs]
         assert symlab.check(compiled.case, [one[turn] for one in found], mine).faults == ()
+
+
+def test_a_bound_kernel_that_gave_a_wait_up_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
+
+    def program(rank: symlab.Rank, _: None) -> None:
+        with rank.pool() as pool:
+            rank.bind(pool, compiled).read()
+
+    monkeypatch.setattr(BoundKernel, "trouble", lambda self: "waited for rank 1")
+    with symlab.world(ranks=2) as world, pytest.raises(symlab.WorldFailure, match="waited for rank 1") as caught:
+        world.run(program)
+    assert caught.value.status == "DEADLOCK"
 
 
 @pytest.mark.parametrize("settings", [{"multicast": False}, {"arch": "sm_80"}, {"ranks": 3}])

@@ -21,6 +21,7 @@ from cases.case import Case
 from cases.dtypes import ALL, DTYPES
 from kernels.baselines import find_baseline
 from memory.fabric import LibraryCall
+from memory.pool import SymmetricPool
 from runner.case import libraries
 from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
 from runner.case.library_slots import LibrarySlots, Slices, slices_of
@@ -75,6 +76,31 @@ def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:
 def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices, target: Slices) -> None:
     case = Case(op, "nccl", "bfloat16", "library", "none", 200, RANKS)
     assert slices_of(case) == (source, target)
+
+
+@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
+def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks: Any, placement: str) -> None:
+    from memory_nvshmem_stand_in import StandInWorld
+
+    case = Case("all_reduce", "nvshmem", "float32", "library", "sum", 20, RANKS, placement=placement)
+    noted: list[str] = []
+
+    def program(fabric: Any) -> list[float]:
+        note = fabric.note_queued
+        fabric.note_queued = lambda name: [noted.append(name), note(name)]
+        with SymmetricPool(fabric) as pool, open_baseline("nvshmem", fabric, pool, case, 2) as opened:
+            for slot in range(2):
+                opened.write(slot, torch.full((5,), 1.0 + slot))
+            fabric.synchronize()
+            fabric.barrier()
+            opened.launch(1)
+            fabric.synchronize()
+            found = opened.output(1).tolist()
+            fabric.barrier()
+            return found
+
+    assert on_ranks(StandInWorld(RANKS), program) == [[2.0 * RANKS] * 5] * RANKS
+    assert noted == [case.name] * RANKS
 
 
 PROGRAM = """

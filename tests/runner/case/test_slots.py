@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from cases.case import Case
+from cases.ops import collective
+from kernels.catalogue import find
 from memory.fabric import Fabric, HeapFull
 from memory.pool import SymmetricPool
-from runner.case.binding import open_kernel
+from runner.case.allocation import COUNTS
+from runner.case.binding import bind, open_kernel
 from runner.case.contestant import Contestant
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
@@ -144,6 +148,24 @@ def test_two_contestants_live_side_by_side_and_launching_is_all_the_host_does(co
     for one, other in ranks_of(2, program):
         assert torch.equal(one, other)
         assert torch.equal(one, data_of(0, 0, 2048) + data_of(1, 0, 2048))
+
+
+def test_each_slot_is_told_its_own_counts() -> None:
+    spec, sends = find("all_to_all_v/push"), collective("all_to_all_v").sends
+    assert sends is not None
+    cases = [Case(spec.op, "push", "float32", "none", "none", 1200, 3, counts="skewed", seed=seed) for seed in (1, 2)]
+    assert sends(cases[0]) != sends(cases[1])
+    place = [one.kind for one in spec.parameters].index("counts")
+
+    def program(fabric: Fabric, _: None) -> list[list[int]]:
+        with SymmetricPool(fabric) as pool:
+            kernel = bind(fabric, pool, spec, cases, [], 1.0)
+            table = kernel.memory.tables[COUNTS]
+            words = table.inspect(fabric).view(torch.int64).tolist()
+            starts = [(int(given[place].value) - table.address) // 8 for given in kernel.arguments]
+            return [words[start:][:3] for start in starts]
+
+    assert ranks_of(3, program) == [[list(sends(case)[rank]) for case in cases] for rank in range(3)]
 
 
 def test_what_does_not_fit_is_said_and_no_slots_are_an_error(compile_cache: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from cases.record.record import LinkLimit
+from memory.pool import SymmetricPool
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import plan_of
 from runner.timing.combine import TimedResult, combine
-from runner.timing.custom import CustomContestant
+from runner.timing.custom import CustomContestant, open_custom
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -109,6 +110,22 @@ def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callabl
     assert (timing.checked_before, timing.checked_after) == (8000, 16000)
     assert [line for line in logs[0] if line in ("capture", "replay")] == ["capture"] + ["replay"] * 5
     assert (timing.moved_bytes, timing.has_bandwidth, timing.of_limit(8000), limit) == (0, False, None, None)
+
+
+def test_slots_fit_the_heap_with_guards_and_tables(job: Callable[..., CustomJob]) -> None:
+    plan = plan_for(job())
+    (contestant,) = plan.contestants
+    assert isinstance(contestant, CustomContestant)
+
+    def program(fabric: Any, two_slots_bytes: int) -> int:
+        recording: Any = RecordingFabric(fabric, [], 1 << 14)
+        with SymmetricPool(recording) as pool:
+            return open_custom(recording, pool, contestant, plan.timing, two_slots_bytes).slots
+
+    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 17))
+    two_slots_bytes = 2 * (2 * (4000 + 608) + 512)
+    assert world.run(program, two_slots_bytes, NEVER_S) == [2, 2]
+    assert world.run(program, two_slots_bytes - 1, NEVER_S) == [1, 1]
 
 
 def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_where_asked(

@@ -65,6 +65,13 @@ def test_calls_suit_the_size_or_are_as_given() -> None:
     assert [whole_turns(*one) for one in given_turns] == [39, 39, 8, 7], "every slot has as many calls"
 
 
+def test_all_that_is_measured_together_shares_the_heap(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[int] = []
+    monkeypatch.setattr(measure_module, "slots_for", lambda *given: budgets.append(given[-1]) or 1)
+    Bench(both, 2).run()
+    assert max(budgets) * 2 < 1 << 23
+
+
 def test_slots_fill_the_cache_twice_within_calls_and_heap() -> None:
     plenty, mib = 1 << 33, 1 << 20
     given = (
