@@ -28,10 +28,10 @@ MADE = ("kernels/matrix/README.md", "reports/published/*/table.md", "reports/pub
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 73_248,
-    "the core, code lines": 73_248,
-    f"loaded by symlab {COMMAND}, code lines": 34_316,
-    "tests, code lines": 73_885,
+    "product, code lines": 73_266,
+    "the core, code lines": 73_266,
+    f"loaded by symlab {COMMAND}, code lines": 34_331,
+    "tests, code lines": 73_908,
     "Markdown, words": 32_100,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
