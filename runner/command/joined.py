@@ -56,7 +56,6 @@ MODULES = frozenset(
         "runner.custom.nouns",
         "runner.custom.program",
         "runner.request.schema",
-        "runner.request.validate",
         "runner.timing.custom",
         "runner.timing.kernel_names",
         "runner.timing.link",

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from cases.assumptions import sentence_of
 from cases.case import Case
-from cases.record.record import (
-    KernelInfo,
-)
+from cases.record.record import KernelInfo
 from kernels.spec import KernelSpec
 from memory.fabric import Executable
 

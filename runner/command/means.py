@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.ops import Collective
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import (
-    Check,
-    LinkLimit,
-    RecordedEnvironment,
-    RecordedRequest,
-    Timing,
-)
+from cases.record.record import Check, LinkLimit, RecordedEnvironment, RecordedRequest, Timing
 from cases.refusal import Refusal
 from cases.stress import NO_STRESS, Stress
 from kernels.spec import KernelSpec
@@ -170,20 +164,13 @@ def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: R
 
 
 def _measured(
-    world: World, contestants: Sequence[Contestant], request: ResolvedRequest, limit: LinkLimit | None
-) -> tuple[list[TimedResult], LinkLimit | None]:
-    """Time contestants of one size together."""
-    return _timed(world, contestants, request, limit)
-
-
-def _timed(
     world: World,
     contestants: Sequence[Contestant | CustomContestant],
     request: ResolvedRequest,
     limit: LinkLimit | None,
     custom: CustomJob | None = None,
 ) -> tuple[list[TimedResult], LinkLimit | None]:
-    """Time together. The deadline: deadline_s and SLOWER times what the samples should take."""
+    """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
     from runner.timing.combine import combine
     from runner.timing.measure import MeasurePlan, expected_s, measure
 
@@ -206,7 +193,7 @@ def _measured_custom(
 
     assert custom.expected is not None
     run = plan_of(custom, compiled, seed=request.seed, launches=1, is_checked=True)
-    (timed,), limit = _timed(world, [CustomContestant(run, custom.expected)], request, limit, custom)
+    (timed,), limit = _measured(world, [CustomContestant(run, custom.expected)], request, limit, custom)
     return timed, limit
 
 

@@ -74,7 +74,7 @@ class Composer:
         found = self._quickly(lines) or _without_hydra(composed(lines))
         folders = config_folders()
         gpu = asked_in(found.config, folders)
-        with_limits(found.config, any(line.startswith("fabric.arch=") for line in lines), folders)
+        with_limits(found.config, any(line.lstrip("+").startswith("fabric.arch=") for line in lines), folders)
         return replace(found, gpu=gpu)
 
     def _quickly(self, lines: Sequence[str]) -> Composition | None:

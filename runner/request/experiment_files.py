@@ -34,7 +34,11 @@ class ConfigurationFiles(FileConfigSource):
             content = (Path(self.path) / name).read_bytes()
         except yaml.YAMLError as error:
             raise RequestError(_syntax(name, error)) from error
-        except (OSError, ValueError, OmegaConfBaseException) as error:  # among them: it is no UTF-8
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{name} is not UTF-8 text ({error.reason}), write it in UTF-8") from error
+        except OSError as error:
+            raise RequestError(f"can't read {name}: {error.strerror} ({name}), name a file that can be read") from error
+        except (ValueError, OmegaConfBaseException) as error:
             raise RequestError(f"can't read {name}: {first_line(error)} ({name}), write it as key: value") from error
         if content.startswith(codecs.BOM_UTF8):  # it hides the first line
             raise RequestError(f"{name} begins with a byte order mark (BOM), save it as UTF-8 without one")
@@ -126,6 +130,15 @@ def _from(near: Path, folder: Path, value: object) -> object:
     return f"{os.path.normpath(near / where) if is_same else near / where}:{name}"
 
 
+_RIGHT = {
+    "duplicate key": "give each key once",
+    "'\\t'": "indent with spaces",
+    "<stream end>": "close what is open",
+    "',' or": "close what is open",
+}
+"""What is right, by what YAML says is wrong."""
+
+
 def _syntax(name: str, error: yaml.YAMLError) -> str:
     """ "exp/mine.yaml:2: expected ',' or ']', but got ..": where YAML noticed, and what."""
     problem = str(getattr(error, "problem", None) or first_line(error))
@@ -134,4 +147,5 @@ def _syntax(name: str, error: yaml.YAMLError) -> str:
         # Something was opened and not closed: people have to look at its beginning, not at the end of the file.
         mark = getattr(error, "context_mark", None) or mark
     place = f"{name}:{mark.line + 1}" if mark is not None else name
-    return f"{place}: {problem.removeprefix('but ')} (YAML), write it as key: value"
+    right = next((right for said, right in _RIGHT.items() if said in problem), "write it as key: value")
+    return f"{place}: {problem.removeprefix('but ')} (YAML), {right}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.request.launching import unknown_option
 from runner.request.overrides import config_folders, group_options
 from runner.request_error import near
 
@@ -21,8 +23,11 @@ def explain(error: BaseException) -> str:
         return f"can't read '{text}' (command line), {named}"
     cause = error.__cause__
     more = f" {cause}" if isinstance(cause, OmegaConfBaseException) and str(cause) not in str(error) else ""
+    said = " ".join(f"{error}{more}".split())
+    if found := re.search(r"Key '.*' not in '(\w+)' full_key: (hydra\.launcher\.\S+)", said):
+        return unknown_option(found[2], found[1])
     place = "" if str(error).startswith("In '") else " (command line)"
-    return f"{' '.join(f'{error}{more}'.split())}{place}, see symlab run --help"
+    return f"{said}{place}, see symlab run --help"
 
 
 def _missing_file(path: str, text: str) -> str:

@@ -152,9 +152,15 @@ def options_of(name: str) -> list[str]:
     return sorted(found)
 
 
-def launcher_of_options(kind: str) -> str:
-    """Return the launcher whose options a dataclass has, by the dataclass's name; "" if none has."""
-    return next((name for name, one in _CONFIGURATIONS.items() if one == kind), "")
+def unknown_option(key: str, kind: str) -> str:
+    """Return what is wrong with an option such as hydra.launcher.n_job; kind: the dataclass that does not have it."""
+    launcher = next((name for name, one in _CONFIGURATIONS.items() if one == kind), "")
+    option = key.removeprefix("hydra.launcher.")
+    return _no_option(launcher, option, key) if launcher else str(without_effect(key))
+
+
+def _no_option(launcher: str, option: str, key: str) -> str:
+    return f"{launcher} has no option '{option}' ({key}), {near(option, options_of(launcher))}"
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -167,7 +173,7 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
                 raise RequestError(f"{name} is the plugin {_plugin(name)} ({where}={value}), leave it out")
             continue
         if option not in known:
-            raise RequestError(f"{name} has no option '{option}' ({where}), {near(option, known)}")
+            raise RequestError(_no_option(name, option, where))
         least = _LEAST.get(option)
         if least is not None and isinstance(value, int) and value < least:
             raise RequestError(f"{option} is {value} ({where}), give {least} or more")

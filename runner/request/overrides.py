@@ -73,14 +73,14 @@ def check_value(name: str, value: object, where: str = "") -> None:
             return
         if isinstance(value, str) and "${" in value:
             return
-        if value is None or name not in SHORT:
+        if value is None or name not in SHORT or (name == "sizes" and isinstance(value, bool)):
             keys = [key for key in KEYS if key.startswith(f"{name}.")]
             raise RequestError(f"{name} is a section and not {written(value)} ({name}{where}), give {keys[0]}=.., ..")
         name = SHORT[name]
     if name not in KEYS:
         section = name.rpartition(".")[0]
-        beside = [key for key in (*KEYS, *SECTIONS) if key.rpartition(".")[0] == section and key]
-        raise RequestError(f"unknown key '{name}' ({name}{where}), {near(name, beside)}")
+        beside = [key.rpartition(".")[2] for key in (*KEYS, *SECTIONS) if key.rpartition(".")[0] == section and key]
+        raise RequestError(f"unknown key '{name}' ({name}{where}), {near(name.rpartition('.')[2], beside)}")
     if not (isinstance(value, str) and "${" in value):
         _check_kind(KEYS[name], value, where)
 
@@ -91,7 +91,7 @@ def _check_kind(key: Key, value: object, where: str) -> None:
     if value is None:
         if key.is_optional:
             return
-        raise RequestError(f"{key.name} is null ({key.name}{where}), give {_wanted(key)}")
+        raise RequestError(f"{key.name} is null ({key.name}{where}), give {key.wanted}")
     if key.kind is not bool and key.words:
         if value == "???" or str(value) in key.words:
             return
@@ -99,14 +99,11 @@ def _check_kind(key: Key, value: object, where: str) -> None:
         raise RequestError(f"unknown {name} '{value}' ({key.name}{where}), {near(str(value), key.words)}")
     try:
         _NODES[key.kind](value)
+        is_of_kind = key.kind is not bool or not isinstance(value, (int, float)) or value in (0, 1)
     except OmegaConfBaseException:
-        raise RequestError(f"{written(value)} is not {_KINDS[key.kind]} ({key.name}{where})") from None
-    if key.kind is bool and isinstance(value, (int, float)) and value not in (0, 1):  # which OmegaConf takes for true
-        raise RequestError(f"{written(value)} is not true or false ({key.name}{where})")
-
-
-def _wanted(key: Key) -> str:
-    return f"one of {', '.join(key.words)}" if key.words else _KINDS[key.kind]
+        is_of_kind = False
+    if not is_of_kind:  # OmegaConf takes other numbers for true
+        raise RequestError(f"{written(value)} is not {_KINDS[key.kind]} ({key.name}{where}), give {key.wanted}")
 
 
 def _values(override: Override) -> list[Any]:

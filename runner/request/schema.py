@@ -392,6 +392,19 @@ class Key:
     most: float
     rare: bool
 
+    @property
+    def wanted(self) -> str:
+        """What a value of it is, for messages."""
+        if self.kind is bool:
+            return "true or false"
+        if self.words:
+            return f"one of {', '.join(self.words)}"
+        if self.kind not in (int, float):
+            return "a word"
+        if self.most == MOST:
+            return f"{self.least:g} or more, below 2**63"
+        return f"{'a share from ' if self.most < 1 else ''}{self.least:g} to {self.most:.10g}"
+
 
 def _keys_of(section: str, schema: type) -> typing.Iterator[Key]:
     kinds = typing.get_type_hints(schema)

@@ -28,7 +28,6 @@ from runner.request.experiments import CONF as CONF
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     KEYS,
-    MOST,
     SECTIONS,
     Key,
     PlainKeys,
@@ -145,8 +144,7 @@ def validate(config: DictConfig) -> Request:
 def _check_limits(key: Key, value: Any) -> None:
     """RequestError for a number outside its key's limits; nan is outside all."""
     if key.kind in (int, float) and value is not None and not key.least <= value <= key.most:
-        limits = f"{key.least:g} to {key.most:,.10g}" if key.most < MOST else f"{key.least:g} or more, below 2**63"
-        raise RequestError(f"{key.name} is {value} ({key.name}), give {limits.replace(',', '')}")
+        raise RequestError(f"{key.name} is {value} ({key.name}), give {key.wanted}")
 
 
 def writable_folder(text: str, key: str) -> Path:

@@ -58,6 +58,7 @@ from runner.tune.sample import SAMPLE_TIMING, drawn, shares
 from runner.tune.search import Found, NothingPassed, Search
 from runner.tune.state import State, searched_in, state_key
 from runner.tune.verb import Options as Options
+from runner.world.fabrics import resolve
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
@@ -112,16 +113,17 @@ class _Tuning:
         with hydra_over(self.options.config_dir):
             composed = compose_jobs(self.options.overrides, self.options.multirun)
             folders = config_folders()
-        self.jobs = prepare(self.given, [_searchable(one) for one in composed], machine=self.seams.machine).jobs
-        fabrics = {job.request.fabric for job in self.jobs}
-        if len(fabrics) > 1:
+        jobs = [_searchable(one) for one in composed]
+        for request in (job.request for job in jobs):
+            if resolve(request.fabric, request.world_size, self.seams.machine)[0].simulated:
+                raise RequestError(
+                    "choices are measured on GPUs, and this would be simulated (fabric), run it where there are GPUs "
+                    "and the gpu extra"
+                )
+        self.jobs = prepare(self.given, jobs, machine=self.seams.machine).jobs
+        if len({job.request.fabric for job in self.jobs}) > 1:
             raise RequestError(
                 "a table is of one type of GPU, the sweep has several fabrics (fabric), leave it out of it"
-            )
-        if next(iter(fabrics)).simulated:
-            raise RequestError(
-                "choices are measured on GPUs, and this would be simulated (fabric), run it where there are GPUs and "
-                "the gpu extra"
             )
         self.gpu = self.seams.gpu() or "unknown GPU"
         if not (self.options.unseen or self.options.sample):

@@ -125,13 +125,13 @@ def _samples(record: Record) -> Sequence[float]:
 def series_of(
     cases: Sequence[Case], measured: Sequence[Sequence[Kept]], found: Sequence[Searched]
 ) -> list[Entry | None]:
-    """Return the entries of a series of sizes, in order, with the sizes at which neighbours' choices cross; None for a
-    size of which no finalist passed.
+    """Return the entries of a series of sizes, in any order, with the sizes at which neighbours' choices cross; None
+    for a size of which no finalist passed.
 
     measured: the finalists of each size; found: how each was searched.
     """
     options = [options_of(case, ran) for case, ran in zip(cases, measured, strict=True)]
-    places = [place for place, one in enumerate(options) if one]
+    places = sorted((place for place, one in enumerate(options) if one), key=lambda place: cases[place].size_bytes)
     values = [_values(measured[place]) for place in places]
 
     def loses(at: int, one: Option, other: Option) -> bool:

@@ -80,7 +80,8 @@ class State:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             if document["symlab_search"] != VERSION:
                 raise ValueError("it is no search of this version")
-            points, finals, earlier_s = document["points"], dict(document["finals"]), float(document["seconds"])
+            key, points = document["key"], document["points"]
+            finals, earlier_s = dict(document["finals"]), float(document["seconds"])
             for point in points.values():
                 if set(point) != {"rungs", "found"}:
                     raise ValueError("a point has other keys")
@@ -89,7 +90,7 @@ class State:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return
-        if document["key"] != self._key:
+        if key != self._key:
             self.note = f"{self.path} is of another machine, other kernels or other settings: the search begins anew"
             return
         self._points, self.finals, self.earlier_s = points, finals, earlier_s

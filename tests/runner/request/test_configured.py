@@ -8,22 +8,28 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.configured import configured, merged, plain_configuration
 from runner.request_error import RequestError
+from simulator.options import Granularity
 
 
 def test_values_give_what_overrides_give() -> None:
-    overrides = ["op=broadcast", "sizes=[1K,4K]", "fabric.seed=3", "timing.mode=none", "inputs=edge", "deadline_s=500"]
+    overrides = ["op=broadcast", "sizes=[1K,4K]", "fabric.seed=3", "timing.mode=none", "inputs=edge", "world_size=72"]
     values = {
         "op": "broadcast",
         "sizes": {"list": ["1K", "4K"]},
         "fabric": {"seed": 3},
         "timing": {"mode": "none"},
         "inputs": "edge",
-        "deadline_s": 500,
+        "world_size": 72,
     }
     with hydra_over():
         for lines, given in (([], {}), (overrides, values)):
             (job,) = compose_jobs(lines, False)
             assert plain_configuration(configured(given)) == job.configuration
+
+
+def test_a_record_that_names_no_granularity_ran_by_blocks() -> None:
+    assert merged({}).fabric.granularity == merged({"fabric": {"seed": 1}}).fabric.granularity == Granularity.block
+    assert merged({"fabric": {"granularity": None}}).fabric.granularity is None
 
 
 def test_wrong_values_are_refused_in_the_words_of_the_command() -> None:

@@ -56,6 +56,8 @@ FILES = {
     "round": "defaults: [/exp/trip]",
     "trip": "defaults: [/exp/round]",
     "number": "check: {results: 3}",
+    "share": "timing: {precision: little}",
+    "colon": "algorithms: [one_shot\nseed: 1",
 }
 
 
@@ -63,4 +65,5 @@ def test_what_is_wrong_in_a_file_is_said_with_its_name(tmp_path: Path) -> None:
     for name, text in FILES.items():
         write(tmp_path, f"{name}.yaml", f"{text}\n")
     write(tmp_path, "odd.yml", "seed: 1\n")
-    same_text(refusals(tmp_path, *FILES, "odd", "odd.yml"))
+    (tmp_path / "exp" / "latin.yaml").write_bytes(f"{HEADER}# größte Werte\n".encode("latin-1"))
+    same_text(refusals(tmp_path, *FILES, "odd", "odd.yml", "latin"))

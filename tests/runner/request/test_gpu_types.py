@@ -133,7 +133,12 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "lines",
-    ["fabric=nvshmem fabric.gpu=h100", "fabric.gpu=b200 fabric.arch=sm_90a", "fabric.gpu=h100 fabric.arch=sm_100a"],
+    [
+        "fabric=nvshmem fabric.gpu=h100",
+        "fabric.gpu=b200 fabric.arch=sm_90a",
+        "fabric.gpu=b200 ++fabric.arch=sm_90a",
+        "fabric.gpu=h100 fabric.arch=sm_100a",
+    ],
 )
 def test_gpus_have_their_own_limits_and_architecture(lines: str) -> None:
     same_text(refusals(lines))

@@ -171,10 +171,12 @@ def test_a_series_knows_where_its_choices_cross() -> None:
     """ll leads by 1 us at 4 KiB, lamport by 3 us at 8 KiB: they cross a quarter of the way."""
     finals = [[kept("ll@t128b4l8", 2.0), kept("lamport@t128b4l8", 3.0)]]
     finals += [[kept("ll@t128b4l8", 9.0), kept("lamport@t128b4l8", 6.0)]]
-    first, second = series_of([CASE, replace(CASE, size_bytes=8192)], finals, [SEARCHED] * 2)
+    cases = [CASE, replace(CASE, size_bytes=8192)]
+    first, second = series_of(cases, finals, [SEARCHED] * 2)
     assert first is not None
     assert second is not None
     assert (first.up_to_bytes, second.from_bytes) == (5120, 5121)
+    assert series_of(cases[::-1], finals[::-1], [SEARCHED] * 2) == [second, first], "a sweep has sizes in any order"
 
 
 def test_sizes_without_options_have_no_choice() -> None:

@@ -77,6 +77,7 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         "[]",
         "{" * 100_000,
         changed(("symlab_search",), 1),
+        json.dumps({"symlab_search": 3, "seconds": 3.5, "finals": {}, "points": {}}),
         changed(("seconds",), 10**400),
         changed(("points",), []),
         changed(("points", "a"), 7),

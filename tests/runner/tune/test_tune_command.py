@@ -52,7 +52,6 @@ def test_a_place_that_can_not_take_the_table_is_refused_before_the_search(name: 
         ["--model-seconds", "nan"],
         ["--unseen", "--exhaustive"],
         ["--sample", "3", "--unseen"],
-        ["op=all_reduces"],
         ["dtype=bfloat16"],
     ],
     ids=" ".join,
@@ -65,6 +64,18 @@ def test_a_wrong_request_is_one_line(
     assert main(["tune", "fabric=simulator", "sizes=[1K]", *words]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
+    same_text(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_that_it_needs_gpus_is_said_before_what_a_simulated_heap_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own sizes go up to 256M."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "fabric=simulator", "op=all_reduce", "-o", "x.json"]) == 2
+    said = capsys.readouterr().err
+    assert "GPUs" in said
     same_text(said)
     assert list(tmp_path.iterdir()) == []
 
