@@ -28,11 +28,11 @@ MADE = ("kernels/matrix/README.md", "reports/published/*/table.md", "reports/pub
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 73_248,
-    "the core, code lines": 73_248,
-    f"loaded by symlab {COMMAND}, code lines": 34_316,
-    "tests, code lines": 73_971,
-    "Markdown, words": 32_100,
+    "product, code lines": 73_266,
+    "the core, code lines": 73_266,
+    f"loaded by symlab {COMMAND}, code lines": 34_331,
+    "tests, code lines": 74_004,
+    "Markdown, words": 32_110,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
     "verbs of symlab --help": 14,
