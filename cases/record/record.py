@@ -54,11 +54,15 @@ SCHEMA_VERSION = 8
 
 PUBLISHED_SCHEMA = 2
 """That of the first published records, which are read, too, and written again as they were: the case has no stress, and
-environment and request are given in full, not by reference (cases/record/shared.py). No record between is known."""
+environment and request are given in full, not by reference (cases/record/shared.py)."""
 
-SCHEMAS = (PUBLISHED_SCHEMA, SCHEMA_VERSION)
+FLOORS_SCHEMA = 7
+"""That of the records of conf/gpu/floors: as today's, without counts per peer and predictions."""
 
-WHOLE_SINCE = 8
+SCHEMAS = (PUBLISHED_SCHEMA, FLOORS_SCHEMA, SCHEMA_VERSION)
+"""All that are read. No record of another one was ever published."""
+
+WHOLE_SINCE = 7
 """The first schema whose records and commands an audit holds to all that every command writes today."""
 
 SHARE_GPUS = "share_gpus"
@@ -436,7 +440,7 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
         raise ValueError(f"{where}: not a record (it has no schema number)")
     if schema not in SCHEMAS:
         instead = "; use a newer symlab" if schema > SCHEMA_VERSION else ""
-        known_ones = " and ".join(map(str, SCHEMAS))
+        known_ones = ", ".join(map(str, SCHEMAS))
         raise ValueError(f"{where}: written with schema {schema}, but this program reads schemas {known_ones}{instead}")
     try:
         known = known or Known()

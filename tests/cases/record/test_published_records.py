@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cases.record.record import from_json
-from reports.record.bundle import line_of
+from reports.record.bundle import line_of, packed, read
 
+FLOORS = Path(__file__).parents[3] / "conf" / "gpu" / "floors"
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 BUNDLES = sorted(PUBLISHED.glob("*/*.jsonl.xz"))
 
@@ -25,5 +26,11 @@ def test_each_line_is_read_and_written_again_to_the_byte(path: Path) -> None:
         assert line_of(record) == line
 
 
+@pytest.mark.parametrize("path", sorted(FLOORS.glob("*.jsonl.xz")), ids=lambda path: path.name)
+def test_records_of_floors_are_read_and_written_again_to_the_byte(path: Path) -> None:
+    assert lzma.decompress(packed(read([path]))) == lzma.decompress(path.read_bytes())
+
+
 def test_there_are_bundles() -> None:
     assert {path.parent.name for path in BUNDLES} >= {"h200-x2", "h200-x4"}
+    assert {path.name for path in FLOORS.iterdir()} >= {"h100.jsonl.xz", "h200.jsonl.xz"}

@@ -337,7 +337,7 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     said = asked(records)
     assert "kernels VERIFIED: sources as today: custom/add_peers" in said
     assert "cases VERIFIED: 1 of 1 cases" in said
-    assert "inputs VERIFIED: 1 of 1 cases" in said
+    assert "inputs VERIFIED: 1 of 1 records" in said
     (tmp_path / "conf" / "exp" / "add_peers.py").rename(tmp_path / "away.py")
     found = sources(records, tmp_path, print)
     assert "there is no file" in found["not_comparable"][0][1]

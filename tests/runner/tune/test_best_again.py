@@ -40,7 +40,7 @@ def test_replay_and_audit_need_no_table(
     capsys.readouterr()
     assert main(["audit", str(folder)]) == 0
     said = capsys.readouterr().out
-    assert "4 cases asked for; all that ran are there, and no others" in said
+    assert "4 of 4 cases that configurations ask for: all agree" in said
     assert "4 cases run again here from the records alone" in said
     assert main(["replay", str(folder), "--records", "again"]) == 0
     assert "4 BIT-EQUAL" in capsys.readouterr().out
