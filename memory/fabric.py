@@ -282,7 +282,7 @@ def refuses_shared_bytes(name: str, dynamic_bytes: int, static_bytes: int, most_
     return reason, f"give at most {most_bytes - static_bytes}"
 
 
-ArgumentKind = Literal["u32", "u64", "f32", "f64", "address", "bytes"]
+ArgumentKind = Literal["u8", "u16", "u32", "u64", "f32", "f64", "address", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +314,8 @@ def _unchanging(value: Any) -> bytes:
 
 PACKINGS: Mapping[str, _Packing] = MappingProxyType(
     {
+        "u8": _Packing(1, 1, partial(_packed_integer, 1, -(1 << 7)), "-2^7 to 2^8 - 1"),
+        "u16": _Packing(2, 2, partial(_packed_integer, 2, -(1 << 15)), "-2^15 to 2^16 - 1"),
         "u32": _Packing(4, 4, partial(_packed_integer, 4, -(1 << 31)), "-2^31 to 2^32 - 1"),
         "u64": _Packing(8, 8, partial(_packed_integer, 8, -(1 << 63)), "-2^63 to 2^64 - 1"),
         "f32": _Packing(4, 4, struct.Struct("<f").pack, "numbers in the range of float32"),
@@ -329,7 +331,7 @@ PACKINGS: Mapping[str, _Packing] = MappingProxyType(
 class Argument:
     """The value of one kernel parameter.
 
-    kind: "u32" and "u64" (negative values as two's complement: a register has no sign, the instructions have one),
+    kind: "u8" to "u64" (negative values as two's complement: a register has no sign, the instructions have one),
     "f32", "f64", "address" (8 bytes, never negative), or "bytes" (a struct by value: `.param .align N .b8 name[M]`).
     """
 

@@ -16,33 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
-from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
+from memory.fabric import Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
-from runner.custom.functions import FunctionLaunch, Input, compiled_function, function_call
-from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
+from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx, of_rank, type_of
+from runner.custom.functions import FunctionLaunch, compiled_function, function_call
+from runner.custom.nouns import BufferSpec, Fill, check_buffers
 from runner.custom.parameters import PtxParameter, refuses_values
-from runner.custom.program import CustomMemory, address_of, allocate_buffers, publish
+from runner.custom.program import address_of, allocate_buffers, bound, packed_argument, publish
 from runner.request.sizes import format_bytes
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
-from symlab.arguments import (
-    BroughtArgument,
-    PeerArgument,
-    PointerArgument,
-    StructArgument,
-    Variables,
-    VariableValue,
-    argument_of,
-    buffers_of,
-    check_buffers,
-    check_of_ptx,
-    layout,
-    of_rank,
-    size_bytes_of,
-    type_of,
-    variable_values,
-)
 from symlab.compiling import Compiled
+from symlab.variables import Variables, VariableValue, variable_values
 
 if TYPE_CHECKING:
     import torch
@@ -107,10 +92,12 @@ def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
         raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
-    parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
+    parsed = tuple(
+        tuple(argument_of(f"argument {number}", one, ranks) for number, one in enumerate(each)) for each in given
+    )
     for each in parsed:
         for number, one in enumerate(each):
-            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
+            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs})
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
     values = variable_values(asked.variables or {}, ranks, {spec.name: spec for spec in specs})
@@ -143,23 +130,13 @@ def _of_function(
     usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1}
     given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
-        calls = [
-            function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
-        ]
+        calls = [function_call(function, each, by_name, len(parsed)) for each in parsed]
     except ValueError as error:
         raise ValueError(f"{name}: {error} (arguments)") from error
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
     executable, made = compiled_function(function, name, calls, given, arch or "sm_90a")
     return Brought(executable, made.launch, specs, contents, function=made)
-
-
-def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
-    if isinstance(argument, (StructArgument, PointerArgument)):
-        raise ValueError("a CuTe DSL function takes no structs, give buffers and numbers")
-    if isinstance(argument, PeerArgument):
-        return Input(ArgumentSpec("address", argument.buffer), argument.rank)
-    return argument
 
 
 def _launch(asked: Asked, executable: Executable) -> Launch:
@@ -319,7 +296,7 @@ def _dtype_name(name: str, dtype: Any) -> str:
 def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
     """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    values = [(one.kind if isinstance(one, ArgumentSpec) else "bytes", size_bytes_of(one)) for one in given]
+    values = [(one.kind, one.size_bytes) for one in given]
     wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
     if unfit := refuses_values(executable.name, wanted, values):
         raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
@@ -394,22 +371,20 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
     own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
     if function is not None:
         own = tuple(one.argument for one in function.inputs[fabric.rank])
-    named = [buffer for one in [*own, *(one.value for one in variables)] for buffer in buffers_of(one)]
-    tables = dict.fromkeys(name for kind, name in named if kind == "peers")
     with SymmetricPool(fabric) as pool:
-        memory = allocate_buffers(pool, work.buffers, tables, fabric.world_size, 0)
+        given = [*own, *(one.value for one in variables)]
+        memory = allocate_buffers(pool, work.buffers, given, fabric.world_size, 0)
         for name, placed in memory.buffers.items():
             if (content := work.contents[name][fabric.rank]) is not None:
                 placed.write(fabric, content)
         publish(fabric, work.buffers, memory)
-        bound = _Bound(fabric, pool, memory)
-        launch = work.launch if function is None else function.by_rank[fabric.rank].launch
-        if function is None:
-            arguments = tuple(map(bound.argument, own))
-        else:
+        values = bound(fabric, given, memory)
+        launch, arguments = work.launch, values[: len(own)]
+        if function is not None:
+            launch = function.by_rank[fabric.rank].launch
             arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        for one in variables:
-            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(bound.argument(one.value)))
+        for one, value in zip(variables, values[len(own) :], strict=True):
+            fabric.set_variable(work.executable, one.name, one.offset_bytes, packed_argument(value))
         fabric.synchronize()
         fabric.barrier()
         fabric.launch(work.executable, launch, arguments)
@@ -423,44 +398,3 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
             if (found := fabric.never_written(region)) is not None:
                 unwritten[spec.name] = int(found[: spec.size_bytes].view(spec.numel, -1).any(dim=1).sum())
         return OnRank(outputs, unwritten)
-
-
-def _packed(argument: Argument) -> bytes:
-    return PACKINGS[argument.kind].pack(argument.value)
-
-
-@dataclass(slots=True)
-class _Bound:
-    """Values of arguments on this rank; structs that pointers lead to are counted."""
-
-    fabric: Fabric
-    pool: SymmetricPool
-    memory: CustomMemory
-    structs: int = 0
-
-    def argument(self, given: BroughtArgument) -> Argument:
-        """Return the value of an argument. Collective where it is a pointer: all ranks allocate as much."""
-        if isinstance(given, PeerArgument):
-            one = Input(ArgumentSpec("address", given.buffer), given.rank)
-            return Argument("address", address_of(one, self.memory))
-        if isinstance(given, StructArgument):
-            offsets, size_bytes = layout(given)
-            content = bytearray(size_bytes)
-            for offset, member in zip(offsets, given.members, strict=True):
-                raw = _packed(self.argument(member))
-                content[offset : offset + len(raw)] = raw
-            return Argument("bytes", bytes(content))
-        if isinstance(given, PointerArgument):
-            return Argument("address", self._pointed(_packed(self.argument(given.target))))
-        address = address_of(Input(given), self.memory)
-        return given.bound(self.fabric.rank, self.fabric.world_size, address)
-
-    def _pointed(self, content: bytes) -> int:
-        """The address of bytes in memory that only this rank reaches."""
-        import torch
-
-        self.structs += 1
-        made = self.pool.bytes(len(content), name=f"struct {self.structs} of the arguments")
-        made.write(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        self.fabric.declare_local(made.region)
-        return made.address

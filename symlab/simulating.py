@@ -11,9 +11,9 @@ from memory.tensor import flat_bytes
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
-from symlab.arguments import Variables
 from symlab.launching import Asked, Brought, Kernel, brought_launch
 from symlab.seeds import told
+from symlab.variables import Variables
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:

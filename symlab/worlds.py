@@ -28,10 +28,10 @@ from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
-from symlab.arguments import Variables
 from symlab.compiling import Compiled
 from symlab.launching import Asked, Brought, Kernel, brought_launch, check_block, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments, with_arguments
+from symlab.variables import Variables
 
 if TYPE_CHECKING:
     import torch
@@ -190,10 +190,12 @@ class World:
         all, but for those named in local.
 
         arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
-        buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
-        table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
-        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
-        in C, or ("pointer", [..]), the address of such a struct in memory of this rank.
+        buffer (its address; "name+16": from that byte on), ("peer", name, rank) (the address of another rank's),
+        ("peers", name) (the address of a table of all ranks' addresses, 64 bits each), ("multicast", name), a number
+        ("u32", 5), of u8 to u64, s8 to s64, f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."),
+        ("addresses", name, 8) (those of all ranks, by value, and zeros up to 8), ("struct", [..]), its members laid out
+        as in C, or ("struct", {0: name, 16: ("u32", 5), "size": 24}), by offset in bytes, and ("pointer", ..), the
+        address of such a struct in memory of this rank. {"u32": 5} is ("u32", 5), as in the YAML of op=custom.
 
         A CuTe DSL function takes one for each of its parameters: pointers, numbers, and cute.Tensors. ("tensor", name)
         is a tensor of a buffer (so is its bare name, for a parameter annotated cute.Tensor), ("tensors", name) a list
