@@ -153,11 +153,14 @@ def _launch(asked: Asked, executable: Executable) -> Launch:
 
 
 def check_block(brought: Brought, most_bytes: int) -> None:
-    """Raise ValueError if a block needs more shared memory than it can have (most_bytes), before anything starts."""
+    """Raise ValueError for blocks that the kernel can't have, and for more shared memory than a block can have
+    (most_bytes), before anything starts."""
     made, function = brought.executable, brought.function
-    static = parse_kernel(made.ptx, made.entry).dynamic_offset_bytes
+    kernel = parse_kernel(made.ptx, made.entry)
     for launch in (brought.launch,) if function is None else (one.launch for one in function.by_rank):
-        check_shared_bytes(made.name, launch, static, most_bytes)
+        if unfit := kernel.refuses_block(made.name, launch.block):
+            raise ValueError(f"{unfit}, give such a block")
+        check_shared_bytes(made.name, launch, kernel.dynamic_offset_bytes, most_bytes, kernel.target)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -146,25 +146,29 @@ class CustomJob:
             target = entry_of(self.kernel.text, self.kernel.entry).target
             if reason := refuses_target(target, traits.arch):
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
-        if unfit := self._refuses_shared_bytes(name, traits):
+        if unfit := self._refuses_block(name, traits):
             return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
-    def _refuses_shared_bytes(self, name: str, traits: Traits) -> Refusal | None:
-        """Return the refusal of more shared memory than a block can have. Of a function, only the section is known."""
+    def _refuses_block(self, name: str, traits: Traits) -> Refusal | None:
+        """Return the refusal of a block that the kernel can't have, and of more shared memory than a block can have.
+
+        Of a function, only the section is known.
+        """
         from simulator.ptx.parse import parse_kernel
 
-        if not traits.block_shared_bytes:
-            return None
-        asked, static = self.kernel.asked.get("shared_bytes", 0), 0
+        asked, static, target = self.kernel.asked.get("shared_bytes", 0), 0, ""
         if self.kernel.ptx is not None:
             assert self.spec.launch is not None
             asked = self.spec.launch.shared_bytes
-            try:
-                static = parse_kernel(self.kernel.text, self.kernel.entry).dynamic_offset_bytes
-            except ValueError:  # said where it runs
-                static = 0
-        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes)
+            with suppress(ValueError):  # said where it runs
+                kernel = parse_kernel(self.kernel.text, self.kernel.entry)
+                static, target = kernel.dynamic_offset_bytes, kernel.target
+                if reason := kernel.refuses_block(name, self.spec.launch.block):
+                    return Refusal("custom.launch.block", reason, "give such a block")
+        if not traits.block_shared_bytes:
+            return None
+        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes, target)
         return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
 
 

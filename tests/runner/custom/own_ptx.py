@@ -53,6 +53,18 @@ next{rank}:"""
 )
 """The same with one struct: eight addresses, the output's, the number of ranks in 16 bits, and the elements in 32."""
 
+_PARAMETERS = "(.param .u64 inputs, .param .u64 output, .param .u32 world_size, .param .u32 numel)"
+LIMITS = f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry most_threads{_PARAMETERS}
+.maxntid 64
+{{ ret; }}
+.visible .entry most_bytes{_PARAMETERS}
+{{ .shared .align 4 .b8 mine[50000]; ret; }}
+"""
+
 REFERENCE = """
 import torch
 
@@ -185,7 +197,12 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
-    files = {"add_peers.ptx": ADD_PEERS.read_text(), "add_struct.ptx": ADD_STRUCT, "waits.ptx": WAITS}
+    files = {
+        "add_peers.ptx": ADD_PEERS.read_text(),
+        "add_struct.ptx": ADD_STRUCT,
+        "limits.ptx": LIMITS,
+        "waits.ptx": WAITS,
+    }
     files |= {"add_peers.py": REFERENCE, "cute.py": CUTE, "tensors.py": TENSORS}
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed

@@ -99,9 +99,11 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
         ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}),
         (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}),
         ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}),
+        ([], {"kernel": "limits.ptx:most_threads"}),
+        ([], {"kernel": "limits.ptx:most_bytes"}),
     ],
 )
-def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
+def test_a_block_that_the_kernel_or_the_gpu_can_not_have_is_refused_before_the_start(
     run: Run, said: Said, tmp_path: Path, lines: list[str], given: dict[str, Any]
 ) -> None:
     assert run(*lines, **given) == 2
