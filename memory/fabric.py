@@ -277,7 +277,7 @@ def refuses_shared_bytes(
     """Return why a block of the kernel called name can't have its shared memory, and what would be right; None if it
     can. dynamic_bytes is what a launch asks for; the others: see check_shared_bytes."""
     if target and not target.endswith("a") and static_bytes > MAX_STATIC_BYTES:
-        reason = f"{name} declares {static_bytes:,} bytes of shared memory, and PTX for {target} at most {MAX_STATIC_BYTES:,}"
+        reason = f"{name} declares {static_bytes:,} bytes of shared memory; PTX for {target} has {MAX_STATIC_BYTES:,}"
         return reason, "declare it as .extern .shared and give shared_bytes"
     if static_bytes + dynamic_bytes <= most_bytes:
         return None
