@@ -167,7 +167,7 @@ class World:
         grid: int | tuple[int, int, int] | None = None,
         block: int | tuple[int, int, int] | None = None,
         buffers: Mapping[str, Any],
-        arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+        arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
         local: Sequence[str] = (),
         variables: Variables | Callable[[int], Variables] | None = None,
         entry: str | None = None,
@@ -175,6 +175,9 @@ class World:
         cluster: int | tuple[int, int, int] = 1,
         cooperative: bool = False,
         assumptions: Sequence[str] = (),
+        launches: int = 1,
+        graph: bool = False,
+        dependent: bool = False,
         deadline_s: float | None = None,
     ) -> Launched:
         """Launch a kernel once on every rank, and return what its buffers hold afterwards.
@@ -182,7 +185,13 @@ class World:
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
         fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
-        cases/assumptions.py, which the simulator then grants.
+        cases/assumptions.py, which the simulator then grants. dependent: it may begin before the launch before it ends.
+
+        launches: number of launches in a row, with nothing between them; buffers keep what they hold, and the word
+        "launch" among the arguments counts from 0. kernel may also be a list of kernels, launched in this order each
+        time: [{"kernel": ptx, "grid": 4, "arguments": [..], "stream": 1}, ..]; what one leaves out is that of the call.
+        Kernels of one stream (a number; None: the default one) run one after another, those of two side by side.
+        graph: all of them are captured as one graph, which is replayed so many times. outputs are those of the last.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -223,6 +232,9 @@ class World:
             cluster,
             cooperative,
             assumptions,
+            launches,
+            graph,
+            dependent=dependent,
         )
         work = brought_launch(asked, self.ranks, arch, self.request.heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None

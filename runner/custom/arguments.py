@@ -18,7 +18,9 @@ NumberKind = Literal["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32"
 BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
 NUMBER_KINDS: tuple[str, ...] = get_args(NumberKind)
 BUFFER_KINDS: tuple[str, ...] = get_args(BufferKind)
-WORDS = ("rank", "world_size")
+WORDS = ("rank", "world_size", "launch")
+"""What an integer may be instead of a number; launch counts those in a row, from 0."""
+
 TENSOR_KINDS = ("tensor", "tensors", "dynamic_tensor", "dynamic_tensors")
 FUNCTION_KINDS = (*TENSOR_KINDS, "constexpr")
 """Kinds that a CuTe DSL function takes, and PTX does not."""
@@ -49,7 +51,7 @@ class ArgumentSpec:
     kind: "address" (of buffer `value` on the own rank), "peers" (address of a table in device memory: world_size
     64-bit addresses, entry p is where this rank sees buffer `value` of rank p), "multicast" (the address that reaches
     buffer `value` of all ranks), each of "name+16" also 16 bytes from the buffer's begin on; a number ("u8" to "u64",
-    "s8" to "s64", "f32", "f64"; of integers, value may be the word "rank" or "world_size"), or "bytes" (by value).
+    "s8" to "s64", "f32", "f64"; of integers, value may be one of WORDS), or "bytes" (by value).
 
     Of a CuTe DSL function also "tensor" (a cute.Tensor of buffer `value`, with its shape as constants), "tensors" (a
     list of them, of all ranks), "dynamic_tensor" and "dynamic_tensors" (whose shape is read at run time), and
@@ -71,8 +73,10 @@ class ArgumentSpec:
         elif self.kind in NUMBER_KINDS:
             self._check_number()
         elif self.kind == "constexpr":
-            if self.value == "rank":
-                raise ValueError("an argument constexpr of 'rank': all ranks run the same code, give {u32: rank}")
+            if self.value in ("rank", "launch"):
+                raise ValueError(
+                    f"an argument constexpr of {self.value!r}: all run the same code, give {{u32: {self.value}}}"
+                )
         else:
             raise ValueError(f"an argument of unknown kind {self.kind!r}: give one of {', '.join(KINDS)}")
 
@@ -116,12 +120,12 @@ class ArgumentSpec:
         """Where in its buffer the address that it is lies."""
         return referred(str(self.value))[1] if self.kind in BUFFER_KINDS else 0
 
-    def bound(self, rank: int, world_size: int, address: int = 0) -> Argument:
+    def bound(self, rank: int, world_size: int, address: int = 0, launch: int = 0) -> Argument:
         """Return the value on a rank. address: what the kind says of its buffer there; unused if it has none."""
         if self.buffer:
             return Argument("address", address)
         if isinstance(self.value, str):
-            return self._argument(rank if self.value == "rank" else world_size)
+            return self._argument({"rank": rank, "world_size": world_size, "launch": launch}[self.value])
         assert self.value is not None
         return self._argument(self.value)
 
@@ -215,6 +219,8 @@ def _argument(value: Any, ranks: int) -> BroughtArgument:
         return _addresses(given, ranks)
     if kind in ("struct", "pointer"):
         made = _struct(kind, given, ranks)
+        if kind == "pointer" and any(isinstance(one, ArgumentSpec) and one.value == "launch" for one in parts_of(made)):
+            raise ValueError("a pointer to launch: memory keeps what it holds, give launch by value")
         return made if kind == "struct" else PointerArgument(made)
     if kind == "bytes" and isinstance(given, str):
         with suppress(ValueError):  # said by ArgumentSpec

@@ -156,6 +156,8 @@ def _called(
         raise ValueError(f"argument {number} is a {given.kind} by value: a function takes buffers and numbers")
     made = Input(given.address, given.rank) if isinstance(given, PeerArgument) else Input(given)
     argument = made.argument
+    if argument.value == "launch":
+        raise ValueError(f"argument {number} is launch: a function's launches have the same arguments")
     if argument.kind == "constexpr" or (wanted == "constexpr" and argument.kind in NUMBER_KINDS):
         if argument.value == "rank":
             raise ValueError(

@@ -161,31 +161,33 @@ def bound_launch(
     return compiled.launch, bound(fabric, spec.arguments, memory)
 
 
-def bound(fabric: Fabric, arguments: Sequence[BroughtArgument], memory: CustomMemory) -> tuple[Argument, ...]:
+def bound(
+    fabric: Fabric, arguments: Sequence[BroughtArgument], memory: CustomMemory, launch: int = 0
+) -> tuple[Argument, ...]:
     """Return the values of arguments on this rank, for which memory was allocated; structs behind pointers are written
-    to it."""
+    to it. launch: the word's value."""
     structs = iter(memory.structs)
-    return tuple(_bound(fabric, one, memory, structs) for one in arguments)
+    return tuple(_bound(fabric, one, memory, structs, launch) for one in arguments)
 
 
 def _bound(
-    fabric: Fabric, given: BroughtArgument, memory: CustomMemory, structs: Iterator[SymmetricTensor]
+    fabric: Fabric, given: BroughtArgument, memory: CustomMemory, structs: Iterator[SymmetricTensor], launch: int
 ) -> Argument:
     if isinstance(given, PeerArgument):
         return Argument("address", address_of(Input(given.address, given.rank), memory))
     if isinstance(given, StructArgument):
         content = bytearray(given.size_bytes)
         for offset, member in given.members:
-            raw = packed_argument(_bound(fabric, member, memory, structs))
+            raw = packed_argument(_bound(fabric, member, memory, structs, launch))
             content[offset : offset + len(raw)] = raw
         return Argument("bytes", bytes(content))
     if isinstance(given, PointerArgument):
         made = next(structs)
-        raw = packed_argument(_bound(fabric, given.target, memory, structs))
+        raw = packed_argument(_bound(fabric, given.target, memory, structs, launch))
         made.write(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
         fabric.declare_local(made.region)
         return Argument("address", made.address)
-    return given.bound(fabric.rank, fabric.world_size, address_of(Input(given), memory))
+    return given.bound(fabric.rank, fabric.world_size, address_of(Input(given), memory), launch)
 
 
 def packed_argument(argument: Argument) -> bytes:

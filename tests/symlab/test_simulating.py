@@ -473,10 +473,10 @@ def test_what_is_launched_can_be_sent_to_a_process() -> None:
         2,
     )
     back = pickle.loads(pickle.dumps(work))
-    assert back.arguments == work.arguments
+    assert back.steps == work.steps
     assert torch.equal(back.contents["data"][1], torch.ones(2))
     h200 = Traits("nvshmem", "sm_90a", 2, 1 << 30, multicast=True)
-    assert adapted(back, h200).executable.arch == "sm_90a"
+    assert adapted(back, h200).arch == "sm_90a"
 
 
 # Limits of a GPU
