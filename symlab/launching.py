@@ -103,7 +103,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """Launches on every rank of a world, on buffers that keep what they hold in between: steps in order, all of them so
+    """Launches on every rank of a world, on buffers that keep what they hold in between: steps in order, all of them
     many times. contents: by buffer name and rank, None for poison. graph: the steps are captured once and replayed."""
 
     buffers: tuple[BufferSpec, ...]

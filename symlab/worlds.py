@@ -191,7 +191,7 @@ class World:
         "launch" among the arguments counts from 0. kernel may also be a list of kernels, launched in this order each
         time: [{"kernel": ptx, "grid": 4, "arguments": [..], "stream": 1}, ..]; what one leaves out is that of the call.
         Kernels of one stream (a number; None: the default one) run one after another, those of two side by side.
-        graph: all of them are captured as one graph, which is replayed so many times. outputs are those of the last.
+        graph: all of them are captured as one graph, replayed once a launch. outputs are those of the last.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
