@@ -54,7 +54,12 @@ VERBS = {
         Verb("audit", "reports.commands", _LOOK, "Check records against a list of items, or compare two sets."),
         Verb("dashboard", "runner.track.commands", _MORE, "Open MLflow's dashboard on what was tracked."),
         Verb("kernels", "kernels.commands", _MORE, "Print what each kernel takes, and where it is proven."),
-        Verb("check", "simulator.commands", _MORE, "Check which forms of a PTX file the simulator does not have."),
+        Verb(
+            "check",
+            "symlab.proposing",
+            _MORE,
+            "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
+        ),
         Verb("completion", "symlab.completion", _MORE, "Print a script that completes words in a shell."),
         Verb("study", "reports.commands", _RECORDS, "Print errors over world sizes, for each accumulator."),
         Verb("history", "reports.commands", _RECORDS, "Show how cases changed over commits and libraries."),
