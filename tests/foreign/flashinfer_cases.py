@@ -73,6 +73,25 @@ def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
     return exact(module, ranks, lambda rank: {"result": torch.cat(expected), "data": data[rank]}, **how)
 
 
+def all_to_all(dtype: torch.dtype, ranks: int) -> Case:
+    """From sequences to heads: rank r gets its heads of all ranks' positions, of the last call."""
+    batch, positions, heads, width = 2, 3, 2, PACK_BYTES // dtype.itemsize
+    shape = (batch, positions, heads * ranks, width)
+    numel = batch * positions * heads * ranks * width
+    data = inputs(ranks, CALLS * numel, dtype)
+    last = [one[-numel:].view(shape) for one in data]
+    expected = [
+        torch.cat([one[:, :, rank * heads : (rank + 1) * heads] for one in last], 1).flatten() for rank in range(ranks)
+    ]
+    module = of_cuda("flashinfer_ulysses.cu", "ulysses_a2a_kernel", RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+    tables = [("addresses", "out", 8), ("addresses", "signals", 8), "signals"]
+    numbers = ["rank", *(("s32", one) for one in (batch, positions, heads, width))]
+    steps = [{"arguments": [f"data+{call * numel * dtype.itemsize}", *tables, *numbers]} for call in range(CALLS)]
+    buffers = {"data": data, "out": (numel, dtype), "signals": (SIGNAL_BYTES // 4, torch.int32, 0)}
+    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["data"]}
+    return exact(module, ranks, lambda rank: {"out": expected[rank]}, **how)
+
+
 # TensorRT-LLM's
 
 MAX_RANKS = 16
@@ -248,6 +267,7 @@ ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stag
 _CASES: dict[str, Callable[[int], Case]] = {
     f"{VLLM}, one stage, float16": partial(vllm, ONE_STAGE, torch.float16),
     f"{VLLM}, two stages, bfloat16": partial(vllm, TWO_STAGES, torch.bfloat16),
+    "FlashInfer: Ulysses' all_to_all, float16": partial(all_to_all, torch.float16),
     f"{TRTLLM}, one shot, copies, bfloat16": partial(one_shot, False, torch.bfloat16),
     f"{TRTLLM}, one shot, pushes, float16": partial(one_shot, True, torch.float16),
     f"{TRTLLM}, two shot, copies, float16": partial(two_shot, False, torch.float16),
