@@ -5,8 +5,8 @@ for n ranks, beside what runner/case/host_memory.py says of any case: the inputs
 reference, the reference's own work (as much again), what must come out (any buffer may be compared), in the simulator
 what ranks hold (a buffer on its way, outputs of all launches), and the comparison of one buffer after the other.
 
-A run of 977 blocks x 1024 threads on four ranks, buffers of a million float32, took 2.15 to 2.21 GB on a 2-core x86 host
-on 2026-11-27.
+A run of 977 blocks x 1024 threads on four ranks, buffers of a million float32, took 2.15 to 2.21 GB on a 2-core x86
+host on 2026-11-27.
 """
 
 from __future__ import annotations
