@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from random import Random
 from typing import Any, Protocol
 
@@ -45,6 +47,7 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
+ALL_TEAMS = [1 << number for number in range(TEAMS)]
 MOST_LOOKS = 4
 """Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
@@ -294,8 +297,8 @@ class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
     again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them.
 
-    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
-    signal. signals: by program and place, whether lanes signal there.
+    teams: by a launch's ranks and numbers, each block's team: 1 is the first, then 2, 4 and 8. looked: who has polled
+    since the last signal. signals: by program and place, whether lanes signal there.
     """
 
     def __init__(self, seed: int) -> None:
@@ -355,22 +358,26 @@ class Priority(Blocks):
             (team, number, index)
             for number, batch in enumerate(batches)
             for index, groups in batch.ready.items()
-            for team in {int(one) for group in groups for one in self._teams_in(batch, group)}
+            for present in [reduce(or_, (self._teams_in(batch, group) for group in groups))]
+            for team in ALL_TEAMS
+            if team & present
         ]
 
-    def _teams_in(self, batch: Batch, group: Group) -> Ids:
-        teams = self._teams_of(batch)
+    def _teams_in(self, batch: Batch, group: Group) -> int:
+        """The sum of the teams of some lanes."""
+        teams, block = self._teams_of(batch), batch.block
         if isinstance(group, range):
-            return np.unique(teams[group.start // batch.block : (group.stop - 1) // batch.block + 1])
-        return np.unique(teams[ids_of(group) // batch.block])
+            return int(np.bitwise_or.reduce(teams[group.start // block : (group.stop - 1) // block + 1]))
+        return int(np.bitwise_or.reduce(teams[ids_of(group) // block]))
 
     def _teams_of(self, batch: Batch) -> Ids:
         key = (batch.launched.ranks, batch.launched.numbers)
         if key not in self.teams:
-            self.teams[key] = self._drawn(batch.lanes // batch.block, batch.grid)
+            most = TEAMS if _has_few_blocks(batch) else TEAMS_OF_MANY
+            self.teams[key] = self._drawn(batch.lanes // batch.block, batch.grid, most)
         return self.teams[key]
 
-    def _drawn(self, blocks: int, grid: int) -> Ids:
+    def _drawn(self, blocks: int, grid: int, most: int) -> Ids:
         """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
         any."""
         numbers = np.arange(blocks)
@@ -381,12 +388,13 @@ class Priority(Blocks):
             keys = (numbers // grid, numbers % grid, numbers)[kind]
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
         teams = np.empty(blocks, np.int64)
-        teams[order] = numbers * min(TEAMS if blocks <= MANY_BLOCKS else TEAMS_OF_MANY, blocks) // blocks
+        teams[order] = 1 << numbers * min(most, blocks) // blocks
         return teams
 
 
 def _has_few_blocks(batch: Batch) -> bool:
-    return batch.lanes <= MANY_BLOCKS * batch.block
+    """Whether launches as this one of all ranks have few, however many ranks began together."""
+    return batch.grid * batch.space.world_size <= MANY_BLOCKS
 
 
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:

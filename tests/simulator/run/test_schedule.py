@@ -11,6 +11,7 @@ from simulator_harness import Outcome, executable, get, launching, make_world, m
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
+from simulator.observe.events import Listener, Stepped
 from simulator.run import schedule
 from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
@@ -87,6 +88,29 @@ class TestSeeds:
     def test_fair_is_one_order(self) -> None:
         traces = {succeed(make_world(3, seed=seed), ring).counters["trace"] for seed in range(3)}
         assert len(traces) == 1
+
+    @pytest.mark.parametrize(("ranks", "teams"), [(1, 4), (2, 2)])
+    def test_launches_of_many_blocks_have_two_teams_however_ranks_begin(self, ranks: int, teams: int) -> None:
+        """12 blocks a rank: those of two ranks are many, though each is launched alone."""
+        steps: list[int] = []
+
+        class Steps(Listener):
+            def stepped(self, event: Stepped) -> None:
+                steps.append(len(event.lanes))
+
+        world, ptx = make_world(ranks, schedule="priority"), module("st.global.b32 [%out], %block;", ["u64 out"])
+        world.space.events.add(Steps())
+
+        def program(fabric: SimulatorFabric) -> None:
+            out = put(fabric, "out", np.zeros(1, np.uint32))
+            for rank in range(ranks):
+                if rank == fabric.rank:
+                    start(fabric, executable(ptx), 12, 32, [out.address])
+                fabric.synchronize()
+                fabric.barrier()
+
+        succeed(world, program)
+        assert steps == [12 * 32 // teams] * teams * ranks
 
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
