@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import or_
 from random import Random
 from typing import Any, Protocol
 
@@ -47,7 +45,7 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
-ALL_TEAMS = [1 << number for number in range(TEAMS)]
+TEAMS_IN = [tuple(1 << one for one in range(TEAMS) if bits >> one & 1) for bits in range(1 << TEAMS)]
 MOST_LOOKS = 4
 """Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
@@ -334,13 +332,11 @@ class Priority(Blocks):
         """Some now and then, and of each launch when all threads have polled in vain."""
         if not self.is_idle:
             return super().moves(batches)
-        found = []
-        for number, batch in enumerate(batches):
-            if batch.copies.under_way and _has_few_blocks(batch):
-                found.append(self._some_copies(number, batch))
-            elif batch.copies.under_way:
-                found.append(CopyStep(number, tuple(range(len(batch.copies.under_way)))))
-        return found
+        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        return [
+            self._some_copies(n, one) if _has_few_blocks(one) else CopyStep(n, tuple(range(len(one.copies.under_way))))
+            for n, one in able
+        ]
 
     def _signals(self, batch: Batch, index: int) -> bool:
         """Whether a step stores what another thread may poll."""
@@ -358,34 +354,31 @@ class Priority(Blocks):
             (team, number, index)
             for number, batch in enumerate(batches)
             for index, groups in batch.ready.items()
-            for present in [reduce(or_, (self._teams_in(batch, group) for group in groups))]
-            for team in ALL_TEAMS
-            if team & present
+            for team in {one for group in groups for one in self._teams_in(batch, group)}
         ]
 
-    def _teams_in(self, batch: Batch, group: Group) -> int:
-        """The sum of the teams of some lanes."""
-        teams, block = self._teams_of(batch), batch.block
+    def _teams_in(self, batch: Batch, group: Group) -> tuple[int, ...]:
+        of, block = self._teams_of(batch), batch.block
         if isinstance(group, range):
-            return int(np.bitwise_or.reduce(teams[group.start // block : (group.stop - 1) // block + 1]))
-        return int(np.bitwise_or.reduce(teams[ids_of(group) // block]))
+            return TEAMS_IN[np.bitwise_or.reduce(of[group.start // block : (group.stop - 1) // block + 1])]
+        return TEAMS_IN[np.bitwise_or.reduce(of[ids_of(group) // block])]
 
     def _teams_of(self, batch: Batch) -> Ids:
         key = (batch.launched.ranks, batch.launched.numbers)
         if key not in self.teams:
-            most = TEAMS if _has_few_blocks(batch) else TEAMS_OF_MANY
-            self.teams[key] = self._drawn(batch.lanes // batch.block, batch.grid, most)
+            self.teams[key] = self._drawn(batch)
         return self.teams[key]
 
-    def _drawn(self, blocks: int, grid: int, most: int) -> Ids:
+    def _drawn(self, batch: Batch) -> Ids:
         """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
         any."""
+        blocks, most = batch.lanes // batch.block, TEAMS if _has_few_blocks(batch) else TEAMS_OF_MANY
         numbers = np.arange(blocks)
         if not self.seed:
             order = numbers[::-1]
         else:
             kind = int(self.random.integers(3))
-            keys = (numbers // grid, numbers % grid, numbers)[kind]
+            keys = (numbers // batch.grid, numbers % batch.grid, numbers)[kind]
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
         teams = np.empty(blocks, np.int64)
         teams[order] = 1 << numbers * min(most, blocks) // blocks
