@@ -76,7 +76,7 @@ def ask(
         patience_s = PATIENCE_S + (_NO_LIMIT_S if wanted.rerun.patience_s is None else wanted.rerun.patience_s)
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(f"{json.dumps(_question(material, wanted))}\n".encode())
-        asked.write(lines_of(map(_untimed, material.records)))
+        asked.writelines(lines_of(map(_untimed, material.records)))
         asked.seek(0)
         try:
             process = subprocess.Popen(
