@@ -167,11 +167,22 @@ def of_lines(lines: Iterable[tuple[int, str]], path: Path | str) -> tuple[Find, 
 
     def records() -> Iterator[tuple[int, str]]:
         for number, one in lines:
-            if one.startswith(f'{{"schema":{SINCE},"{SHARED}":'):
-                digest, content = _in_line(one, f"{path}, line {number}")
-                contents[digest] = content
-            else:
+            if not one.startswith(f'{{"schema":{SINCE},"{SHARED}":'):
                 yield number, one
+                continue
+            where = f"{path}, line {number}"
+            try:
+                document = parsed(one)
+            except ValueError as error:
+                raise ValueError(f"{where}: not JSON ({error})") from None
+            content, digest = document.get("content"), document[SHARED]
+            if set(document) != {"schema", SHARED, "content"} or not isinstance(content, dict):
+                raise ValueError(f"{where}: neither a record nor what records refer to")
+            if digest_of(_text(content)) != digest:
+                raise ValueError(
+                    f"{where}: was changed: its content does not have the digest by which records refer to it"
+                )
+            contents[digest] = content
 
     def find(digest: str) -> dict[str, Any]:
         if digest not in contents:
@@ -179,20 +190,6 @@ def of_lines(lines: Iterable[tuple[int, str]], path: Path | str) -> tuple[Find, 
         return contents[digest]
 
     return find, records()
-
-
-def _in_line(one: str, where: str) -> tuple[str, dict[str, Any]]:
-    """The digest and the content in a line of a bundle."""
-    try:
-        document = parsed(one)
-    except ValueError as error:
-        raise ValueError(f"{where}: not JSON ({error})") from None
-    content = document.get("content")
-    if set(document) != {"schema", SHARED, "content"} or not isinstance(content, dict):
-        raise ValueError(f"{where}: neither a record nor what records refer to")
-    if digest_of(_text(content)) != document[SHARED]:
-        raise ValueError(f"{where}: was changed: its content does not have the digest by which records refer to it")
-    return document[SHARED], content
 
 
 def _text(content: Mapping[str, Any]) -> str:

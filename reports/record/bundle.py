@@ -177,7 +177,7 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
 def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
     """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
     of the time."""
-    data = b"".join(lines_of(records)) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
+    data = lines_of(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
     return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
@@ -232,19 +232,26 @@ def line_of(record: Record) -> str:
 
 def digest(records: Iterable[Record]) -> str:
     """Which records these are, in whatever order: "sha256:<hex>" of what their bundle holds."""
-    found = hashlib.sha256()
-    for line in lines_of(records):
-        found.update(line)
-    return f"sha256:{found.hexdigest()}"
+    return f"sha256:{hashlib.sha256(lines_of(records)).hexdigest()}"
 
 
-def lines_of(records: Iterable[Record]) -> Iterator[bytes]:
-    """Return the lines of a bundle with their ends: what records refer to, then the records, each once."""
+def lines_of(records: Iterable[Record]) -> bytes:
+    """Return the lines of a bundle: what records refer to, then the records, each once."""
     references = References()
     found = {_COMPACT(record.document(references)): record for record in records}
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
-    return (f"{line}\n".encode() for line in lines)
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def unsorted_lines(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yield such lines in the order of the records, none of which is kept."""
+    references = References()
+    for record in records:
+        line = _COMPACT(record.document(references))
+        while references.texts:
+            yield f"{shared.line(*references.texts.popitem())}\n".encode()
+        yield f"{line}\n".encode()
 
 
 def _order(record: Record) -> tuple[Any, ...]:

@@ -170,11 +170,9 @@ class Blocks:
         return Step(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
 
     def moves(self, batches: list[Batch]) -> list[CopyStep]:
-        found = []
-        for number, batch in enumerate(batches):
-            if batch.copies.under_way and self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
-                found.append(self._some_copies(number, batch))
-        return found
+        haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
+        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
 
     def idle_move(self, batches: list[Batch]) -> CopyStep:
         able = [(number, batch) for number, batch in enumerate(batches) if batch.copies.under_way]
@@ -377,12 +375,9 @@ class Priority(Blocks):
         if not self.seed:
             order = numbers[::-1]
         else:
-            kind = int(self.random.integers(3))
-            keys = (numbers // batch.grid, numbers % batch.grid, numbers)[kind]
+            keys = (numbers // batch.grid, numbers % batch.grid, numbers)[int(self.random.integers(3))]
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
-        teams = np.empty(blocks, np.int64)
-        teams[order] = 1 << numbers * min(most, blocks) // blocks
-        return teams
+        return (1 << numbers * min(most, blocks) // blocks)[np.argsort(order)]
 
 
 def _has_few_blocks(batch: Batch) -> bool:

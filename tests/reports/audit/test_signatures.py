@@ -757,7 +757,7 @@ def test_the_digest_of_records_is_of_their_content_alone() -> None:
 
 def added(path: Path, *signed: Signed) -> None:
     """Write a bundle with statements that symlab would not write."""
-    lines = b"".join(bundle.lines_of(records(1))) + "".join(f"{one.line()}\n" for one in signed).encode("ascii")
+    lines = bundle.lines_of(records(1)) + "".join(f"{one.line()}\n" for one in signed).encode("ascii")
     path.write_bytes(lzma.compress(lines))
 
 
