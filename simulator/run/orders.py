@@ -20,7 +20,7 @@ from simulator.run.choices import WHOLE
 from simulator.run.copies import UnderWay
 from simulator.run.groups import compact, merge
 from simulator.run.lane_copies import LaneCopy
-from simulator.run.machine import Batch
+from simulator.run.machine import SPIN_PATIENCE, Batch
 
 OLDEST_EVERY = 16
 """Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
@@ -314,6 +314,8 @@ class Priority(Blocks):
         if self.is_idle:
             self.looked.clear()
             waiting = places
+            for spin in (one for batch in batches for one in batch.spins.values()):
+                spin.visits = SPIN_PATIENCE  # who looks in vain twice more sleeps
         team, number, index = min(waiting)
         batch = batches[number]
         group = batch.take(index)
