@@ -264,7 +264,7 @@ class TimingRequest:
     )
 
     def calls_in_all(self, calls: int) -> int:
-        """Return how many calls a sample of so many makes."""
+        """Return the number of calls of a sample, with those before it; calls: of those that are timed."""
         return self.lead_in_calls + calls
 
     @property
