@@ -1,8 +1,8 @@
 """The orders that a schedule may have: who runs next, how far, and which copies move on.
 
 Each is a function of its seed and of what happened before. random and adversarial choose by access or by block
-(Scheduler.granularity); fair chooses by block alone. schedule.py has what orders do not decide: wake-ups when nothing
-else can run, the step budget, the end.
+(Interleaving.is_by_block); fair chooses by block alone. schedule.py has what orders do not decide: wake-ups when
+nothing else can run, the step budget, the end.
 """
 
 from __future__ import annotations
