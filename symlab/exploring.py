@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
-from simulator.options import Granularity, Memory, Schedule
+from simulator.options import Granularity, Interleaving, Memory
 from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
 
@@ -212,15 +212,16 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
 
 
 def _explored(subject: BroughtSubject, how: _How) -> Exploration:
-    from runner.explore.command import SECONDS, schedules_of
+    from runner.explore.command import SECONDS
     from runner.explore.found import shrunk
     from runner.explore.progress import Progress
     from runner.explore.search import Plan, Search
+    from runner.explore.verb import orders_of
     from runner.launch.workers import usable_cores
 
     seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
-    schedules, processes = schedules_of(how.schedule), how.processes or usable_cores()
-    plan = Plan((subject,), schedules, how.granularity, how.first_seed, how.seeds, seconds, processes)
+    orders = orders_of(how.schedule, how.granularity, how.first_seed)
+    plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
     progress = Progress(plan, sys.stderr)
     searched = Search(plan, progress.tell).run()
     progress.end()
@@ -317,7 +318,7 @@ def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
     from runner.world.threads import ThreadWorld
     from runner.world.world import WorldFailure
 
-    plain = replace(subject.options, schedule=Schedule.fair, granularity=None, memory=Memory.strong, races=False)
+    plain = replace(subject.options.under(Interleaving()), memory=Memory.strong, races=False)
     opened = ThreadWorld(subject.world_size, plain)
     try:
         found = opened.run(run_on_rank, subject.brought, subject.deadline_s)

@@ -23,24 +23,31 @@ PACKAGES = ("symlab", "cases", "runner", "kernels", "memory", "reports", "simula
 ROOMS = ("symlab/checks/", "symlab/speed/", "symlab/evidence/")
 """Folders beside the core, which each answer one further question."""
 
-MADE = ("kernels/matrix/README.md", "reports/published/*/table.md", "reports/published/accepted.md")
+MADE = (
+    "kernels/matrix/README.md",
+    "reports/published/*/table.md",
+    "reports/published/accepted.md",
+    "runner/KEYS.md",
+    "tests/foreign/table.md",
+    "tests/museum/table.md",
+)
 """Pages that only programs write."""
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 73_266,
-    "the core, code lines": 73_266,
-    f"loaded by symlab {COMMAND}, code lines": 34_331,
-    "tests, code lines": 74_004,
-    "Markdown, words": 32_110,
+    "product, code lines": 73_260,
+    "the core, code lines": 73_260,
+    f"loaded by symlab {COMMAND}, code lines": 34_231,
+    "tests, code lines": 73_918,
+    "Markdown, words": 30_000,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
     "verbs of symlab --help": 14,
     "keys of symlab run --help": 38,
     "most parameters of a function": 11,
     "most modules of ours that a file imports": 35,
-    "product files that name granularity": 20,
-    "product files that name lead_in_calls": 7,
+    "product files that name granularity": 7,
+    "product files that name lead_in_calls": 4,
 }
 
 _HAS_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
