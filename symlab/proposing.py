@@ -131,5 +131,6 @@ def smoke_test(text: str, entry: str, section: dict[str, Any]) -> str:
     try:
         done = simulate(text, **how, step_budget=MOST_STEPS, deadline_s=MOST_SECONDS)
     except (ValueError, WorldFailure) as error:
-        return re.sub(r"^rank \d+: ", "", str(error).splitlines()[0])  # all ranks ran into it
+        said = re.sub(r"^rank \d+: ", "", str(error).splitlines()[0])  # all ranks ran into it
+        return f"it stops: {said.removeprefix(f'{entry} ')}"
     return f"it ends after {counted(done.counts['steps'], 'step')} on {RANKS} ranks"
