@@ -43,7 +43,7 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb("run", "runner.command.verbs", _RUN, "Run an experiment: on GPUs, or in the simulator."),
-        Verb("explore", "runner.explore.verb", _RUN, "Run an experiment under many orders of threads."),
+        Verb("explore", "symlab.checks.explore.verb", _RUN, "Run an experiment under many orders of threads."),
         Verb("tune", "runner.tune.verb", _RUN, "Search the best kernel and tuning for each size, for algorithms=best."),
         Verb("predict", "runner.predict.verb", _RUN, "Predict times on a type of GPU, on a machine without any."),
         Verb("replay", "runner.replay.verb", _RUN, "Run recorded cases again and compare the results."),
@@ -62,7 +62,7 @@ VERBS = {
         Verb("track", "runner.track.commands", _RECORDS, "Send records to MLflow that were not sent."),
         Verb(
             "litmus",
-            "simulator.commands",
+            "symlab.checks.trials.verb",
             _RECORDS,
             "Print the final states of small programs that PTX allows, those that the machine showed, and races.",
         ),

@@ -73,10 +73,8 @@ def parameters(path: str, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        is_api = (
-            path.count("/") == 1
-            and path.startswith("symlab/")
-            and (not node.name.startswith("_") if id(node) in bound else node.name in symlab.__all__)
+        is_api = path.startswith("symlab/") and (
+            path.count("/") == 1 and not node.name.startswith("_") if id(node) in bound else node.name in symlab.__all__
         )
         on_device = any(ast.unparse(one).startswith("cute.") for one in node.decorator_list)
         if not (is_api or on_device or (path.startswith("kernels/") and node.name in ("__call__", "kernel"))):

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from runner.explore.command import jobs_of, subject_of
-from runner.explore.found import replayed, shrunk
-from runner.explore.search import Plan, Search
-from runner.explore.subject import CaseSubject
-from simulator.explore.reading import switches_of
+from symlab.checks.explore.command import jobs_of, subject_of
+from symlab.checks.explore.found import replayed, shrunk
+from symlab.checks.explore.reading import switches_of
+from symlab.checks.explore.search import Plan, Search
+from symlab.checks.explore.subject import CaseSubject
 
 STORE = re.compile(r"st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
 MOST_SWITCHES, MOST_NEEDED = 8, 4

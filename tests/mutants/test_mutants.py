@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kernels import catalogue
-from simulator.litmus.outcomes import judged
-from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
+from symlab.checks.litmus.outcomes import judged
+from symlab.checks.litmus.parse import read
 from tests.marked import included
 from tests.museum.exhibit import ARCH
 from tests.mutants.__main__ import main
