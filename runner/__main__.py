@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from runner.command.running import Tools
 
 PROGRAM = "python -m runner"
-OTHERS = {"replay": "runner.replay.verb:replay", "resume": "runner.command.verbs:resume"}
+OTHERS = {"replay": "symlab.evidence.replay.verb:replay", "resume": "runner.command.verbs:resume"}
 """Verbs beside run."""
 
 

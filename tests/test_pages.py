@@ -42,7 +42,7 @@ LINES = [(page, line) for page in PAGES for line in lines_of(page)]
 
 
 def test_the_pages_are_found() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "reports/audit/README.md"} <= set(PAGES)
+    assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "symlab/evidence/audit/README.md"} <= set(PAGES)
     assert len(LINES) > 40
 
 

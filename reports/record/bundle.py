@@ -29,6 +29,9 @@ from reports.record.signed import lines as signed_lines
 
 SUFFIX = ".jsonl.xz"
 
+PUBLISHED = Path("reports") / "published"
+"""The folder of the project that has the published sets, each with its bundles."""
+
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
@@ -53,6 +56,11 @@ _UNPACKER_BYTES = 1 << 28
 """Maximum memory of the unpacker, whose dictionary a file chooses."""
 
 _CHUNK_BYTES = 1 << 20
+
+
+def published_sets(root: Path) -> list[str]:
+    """Return the names of the published sets of a project."""
+    return sorted({path.parent.name for path in (root / PUBLISHED).glob(f"*/*{SUFFIX}")})
 
 
 def read(places: Sequence[Path | str]) -> list[Record]:

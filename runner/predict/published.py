@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cases.record.record import Record
 from memory.fabric import Launch
-from reports.publish import PLACE, machine_names
-from reports.record.bundle import SUFFIX, digest, read, write_file
+from reports.record.bundle import PUBLISHED as PLACE
+from reports.record.bundle import SUFFIX, digest, published_sets, read, write_file
 from runner.predict import recorded_kernels
 from runner.predict.case_work import CaseWork
 from runner.predict.evidence import Measured, is_evidence, measured, profile_key
@@ -36,7 +36,7 @@ SAID_EVERY = 50
 
 def machines(root: Path) -> dict[str, list[Record]]:
     """Return the records of each published set that the model is scored by, by the name of its folder."""
-    return scored_of({name: read(sorted((root / PLACE / name).glob(f"*{SUFFIX}"))) for name in machine_names(root)})
+    return scored_of({name: read(sorted((root / PLACE / name).glob(f"*{SUFFIX}"))) for name in published_sets(root)})
 
 
 def scored_of(published: Mapping[str, Iterable[Record]]) -> dict[str, list[Record]]:

@@ -13,10 +13,10 @@ import torch
 
 import symlab
 from cases.record.record import Status, from_json
-from runner.replay.rebuild import Wishes, rebuilt
-from runner.replay.recomposed import configurations, jobs_of
 from runner.world.fabrics import HostOffer
 from symlab import requests
+from symlab.evidence.replay.rebuild import Wishes, rebuilt
+from symlab.evidence.replay.recomposed import configurations, jobs_of
 from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S

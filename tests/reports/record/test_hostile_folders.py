@@ -18,12 +18,12 @@ import pytest
 
 from cases.documents import LONGEST_NUMBER, parsed
 from cases.record.reading import contents
-from reports.audit.items import Outcome
 from reports.record import bundle
 from reports.record.seal import MANIFEST, broken, seal
+from symlab.evidence.audit.items import Outcome
 from tests.golden import refused
 from tests.patience import PATIENCE_S, within
-from tests.reports.audit.complete_set import audited, kept, records
+from tests.symlab.evidence.audit.complete_set import audited, kept, records
 
 MOST_BYTES = 500 << 20
 
@@ -244,7 +244,7 @@ def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None
     (tmp_path / "outside.diff").write_text("secret", encoding="utf-8")
     kept_diff = {"file": "../../outside.diff", "digest": "sha256:0", "bytes": 6, "left_out_bytes": 0}
     git: dict[str, Any] = {"commit": "0" * 40, "dirty": True, "changed_files": 1, "kept_diff": kept_diff}
-    from tests.reports.audit.complete_set import with_environment
+    from tests.symlab.evidence.audit.complete_set import with_environment
 
     place = kept(tmp_path / "set", with_environment(records(), git=git))
     audit = audited(place=place)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from cases.record.record import Record
-from reports.audit.configuration import _code
 from reports.table.average import too_slow
 from reports.table.table import plain
 from runner.command.session import exit_code_for
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
+from symlab.evidence.audit.configuration import _code
 from tests.reports.synthetic import record, with_request
 
 MB = 1_000_000

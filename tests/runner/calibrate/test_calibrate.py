@@ -27,7 +27,7 @@ from runner.world.fabrics import FabricName, HostOffer
 from symlab.command import main
 from tests.golden import refused, same_text
 from tests.reports import synthetic
-from tests.reports.audit.complete_set import audited
+from tests.symlab.evidence.audit.complete_set import audited
 
 NO_GPU = HostOffer(0, "no GPU driver found", False)
 TWO = HostOffer(2, "", True)

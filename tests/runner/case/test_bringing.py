@@ -21,7 +21,7 @@ from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
 from tests.kernels.own_kernel import RING, write_ring
-from tests.reports.audit.complete_set import asked
+from tests.symlab.evidence.audit.complete_set import asked
 
 SMALL = ["op=send_recv", "sizes=[1K]", "fabric=simulator", "track=none"]
 EXPERIMENT = """# @package _global_

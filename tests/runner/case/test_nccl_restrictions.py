@@ -21,8 +21,6 @@ from cases.record.nccl_settings import (
 )
 from cases.record.record import Record
 from memory.fabric import Traits
-from reports.audit.pairing import paired
-from reports.history.series import series_of
 from reports.table.compare import contestants, rows, split
 from runner.case.expected import expected_refusal
 from runner.case.nccl_settings import refuses_settings
@@ -30,6 +28,8 @@ from runner.request_error import RequestError
 from runner.world import fabrics, processes
 from runner.world.fabrics import HostOffer, resolve
 from runner.world.launcher import Outer
+from symlab.evidence.audit.pairing import paired
+from symlab.evidence.history.series import series_of
 from tests.golden import refused, same_text
 from tests.reports.export.sweeps import OWN, RING_LL, TREE_LL, nccl_record
 from tests.reports.synthetic import KIB, record, with_case

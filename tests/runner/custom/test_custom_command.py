@@ -18,18 +18,18 @@ from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
 from reports.record.seal import broken
-from runner import audit_worker
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
-from runner.replay import recomposed
-from runner.replay.rebuild import Wishes, rebuilt
 from runner.request_error import RequestError
+from symlab.evidence import audit_worker
+from symlab.evidence.replay import recomposed
+from symlab.evidence.replay.rebuild import Wishes, rebuilt
 from tests.golden import refused, same_text
-from tests.reports.audit.complete_set import asked
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
+from tests.symlab.evidence.audit.complete_set import asked
 
 Run = Callable[..., int]
 Said = Callable[[], str]

@@ -9,7 +9,7 @@ from cases.case import Case
 from kernels.catalogue import ALL_SPECS, NAMES, find
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
-from reports.publish import PLACE
+from reports.record.bundle import PUBLISHED as PLACE
 from runner.predict import predicting, profiling, recorded_kernels
 from runner.predict.case_work import weighed
 from runner.predict.published import runnable_of

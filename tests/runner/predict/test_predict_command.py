@@ -11,7 +11,7 @@ import pytest
 
 from cases.case import Case
 from kernels.catalogue import find
-from reports.publish import PLACE
+from reports.record.bundle import PUBLISHED as PLACE
 from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
 from runner.predict import asking, command, explaining, predicting, profiling, shown

@@ -4,8 +4,8 @@ import lzma
 
 import pytest
 
-from reports.publish import PLACE, machine_names
-from reports.record.bundle import LEVEL_NAME
+from reports.record.bundle import LEVEL_NAME, published_sets
+from reports.record.bundle import PUBLISHED as PLACE
 from runner.predict import recorded_kernels
 from runner.predict.evidence import COMMAND, profile_key
 from runner.predict.published import machines, missing, works
@@ -15,7 +15,7 @@ from runner.predict.stored_score import PLACE as SCORE
 from runner.request.validate import CONF
 
 ROOT = CONF.parent
-NAMES = tuple(machine_names(ROOT))
+NAMES = tuple(published_sets(ROOT))
 FITTED = tuple(FITTED_TO)
 """The sets whose cases are sampled: others may have other kernels."""
 
