@@ -38,6 +38,9 @@ VERDICT_NAME = "verdict.json"
 LEVEL_NAME = "level.json"
 """The level that a published set must keep, beside its bundles."""
 
+KERNELS_NAME = "kernels.json.xz"
+"""The kernels of a published set, beside its bundles, by which its times are predicted again."""
+
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
 

@@ -18,7 +18,6 @@ from kernels.catalogue import ALL_SPECS, find, is_known
 from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
-from runner.case.best import chooser_for
 from runner.case.contestant import spec_for
 from runner.case.memory_needed import (
     heap_bytes_needed,
@@ -34,6 +33,7 @@ from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Reque
 from runner.request_error import RequestError, near
 from runner.world.fabrics import FabricRequest
 from simulator.options import Schedule
+from symlab.rooms import part_of
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
@@ -87,7 +87,9 @@ def resolved(
     fields = {name: getattr(request, name) for name in names}
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
     if BEST in algorithms:
-        fields["chooser"] = chooser or chooser_for(request.tuned, fabric, request.op, ranks=request.world_size)
+        fields["chooser"] = chooser or part_of("algorithms=best")(
+            request.tuned, fabric, request.op, ranks=request.world_size
+        )
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:
         return named

@@ -35,6 +35,7 @@ from symlab.evidence.audit.level import Recomputed
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.recomposed import cases, configurations, jobs_of
+from symlab.rooms import has, part_of
 
 Say = Callable[[str], None]
 
@@ -140,9 +141,11 @@ def _predictions(records: Sequence[Record], say: Say) -> Iterator[Point]:
     """Yield what comes of making recorded predictions again."""
     if not any(record.prediction is not None and record.prediction.time is not None for record in records):
         return
-    from runner.predict.again import predictions
-
-    found = predictions(records, CACHE.expanduser(), say)
+    again = "audit, predictions again"
+    if not has(again):
+        yield Point(Outcome.NOT_COMPARABLE, "no prediction is made again: symlab/speed is not installed")
+        return
+    found = part_of(again)(records, CACHE.expanduser(), say)
     agree = found["weighed"] - len({case for case, _ in found["different"]})
     what = f"predictions weighed again, {found['simulated']} of their cases simulated"
     yield from recomputed(max(agree, 0), found["different"], found["not_comparable"], what)

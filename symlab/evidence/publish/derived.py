@@ -13,14 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
+from typing import Any
 
 from cases.record.record import Record
 from reports.record.bundle import LEVEL_NAME, published_sets, write_file
 from reports.table.text import counted
-from runner.predict import published
-from runner.predict.score import Score, scored
-from runner.predict.splits import FITTED_TO
-from runner.predict.stored_score import write
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.world.world import WorldFailure
@@ -28,7 +25,9 @@ from symlab.evidence import published as tables
 from symlab.evidence.audit.level import RERUNS
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages
+from symlab.rooms import has, part_of
 
+_SET, _SCORE = "publish --derive", "publish --derive, the score"
 _TITLE = re.compile(r"^# .*$", re.MULTILINE)
 _CHECK = re.compile(r"^(    symlab (?:audit|table(?: --ratios)?) )\S+$", re.MULTILINE)
 
@@ -36,10 +35,10 @@ _CHECK = re.compile(r"^(    symlab (?:audit|table(?: --ratios)?) )\S+$", re.MULT
 @dataclass(frozen=True, slots=True)
 class Means:
     """What deriving works with; tests put their own in. level: audits a set and writes its level, and says whether
-    there is no finding. keep: writes the score. root: the project's folder."""
+    there is no finding. keep: writes the score, in place of what does. root: the project's folder."""
 
     level: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.write_level
-    keep: Callable[[Score], None] = write
+    keep: Callable[[Any], None] | None = None
     root: Path = CONF.parent
 
 
@@ -61,11 +60,10 @@ def derive(means: Means | None = None) -> int:
         interrupt.add_note("what was made is kept; the same command goes on")
         raise
     try:
-        if set(FITTED_TO) <= set(records):
-            means.keep(scored(published.evidence(root, published.scored_of(records))))
-            _say("the model's score: written")
+        if has(_SCORE):
+            _say(part_of(_SCORE)(root, records, **({"keep": means.keep} if means.keep else {})))
         else:
-            _say(f"no score: it is fitted to {' and '.join(FITTED_TO)}, and not all are here")
+            _say("no score: symlab/speed is not installed")
     except ValueError as error:
         _say(f"no score: {error}")
         failed.append("score")
@@ -80,8 +78,8 @@ def _derived(name: str, records: Sequence[Record], means: Means) -> bool:
     place = means.root / tables.PLACE / name
     is_whole = True
     try:
-        if evidence := published.scored_of({name: records}).get(name):
-            published.make_set(place, evidence, means.root, _say)
+        if has(_SET):
+            part_of(_SET)(place, records, means.root, _say)
     except (OSError, ValueError, SubprocessError, WorldFailure) as error:
         _say(f"{name}: {' '.join(str(error).split())}")
         is_whole = False

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,11 +15,9 @@ from pathlib import Path
 
 from cases.record.record import Record, Status
 from reports.figures import picture
-from reports.record.bundle import LEVEL_NAME, SUFFIX, merged, unpacked, write_file
+from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX, merged, unpacked, write_file
 from reports.table.compare import device_text, is_simulated
 from reports.table.text import counted
-from runner.predict import recorded_kernels
-from runner.predict.evidence import is_evidence, profile_key
 from runner.request_error import RequestError
 from symlab.evidence import published as machines
 from symlab.evidence.audit.checklist import check
@@ -29,6 +25,7 @@ from symlab.evidence.audit.command import Progress
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.worker import Rerun, Wanted
 from symlab.evidence.publish.plan import Plan, PlannedWorld, missing_text
+from symlab.rooms import has, part_of
 
 PAGE, TABLE = "README.md", "table.md"
 
@@ -111,18 +108,11 @@ def write_figure(place: Path, records: Sequence[Record]) -> None:
 
 
 def write_kernels(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
-    """Compile the kernels that timed records name from their commit, unless they are there. What is missing is said,
-    and is no failure: a machine with git makes them with the same call."""
-    wanted = list({profile_key(one): one for one in records if is_evidence(one)}.values())
-    path = place / recorded_kernels.NAME
-    if not wanted or path.is_file():
-        return
-    say(f"compiling the kernels of {counted(len(wanted), 'case')} from their commit")
-    try:
-        with tempfile.TemporaryDirectory(prefix="symlab-publish-") as cache:
-            recorded_kernels.write(recorded_kernels.compiled(wanted, root, Path(cache)), path)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        say(f"{path.name} is not written: {' '.join(str(error).split())}")
+    """Compile the kernels that timed records name from their commit, unless they are there."""
+    if has("publish, kernels"):
+        part_of("publish, kernels")(place, records, root, say)
+    else:
+        say(f"{KERNELS_NAME} is not written: symlab/speed is not installed")
 
 
 def write_level(place: Path, records: Sequence[Record], rerun: Rerun, say: Callable[[str], None]) -> bool:
@@ -156,7 +146,7 @@ def published_place(root: Path, folder: Path, stored: Sequence[StoredWorld]) -> 
 
 def forget_whole(place: Path) -> None:
     """Remove what is of all records of a set, which a further world makes another one."""
-    for name in (LEVEL_NAME, recorded_kernels.NAME):
+    for name in (LEVEL_NAME, KERNELS_NAME):
         (place / name).unlink(missing_ok=True)
 
 

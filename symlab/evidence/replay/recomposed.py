@@ -11,14 +11,16 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from cases.case import Case
 from cases.documents import encoded
 from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
@@ -336,11 +338,32 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedChooser:
+    """Chooses what records say that best was, whatever a table has today."""
+
+    records: tuple[Record, ...]
+
+    def name_for(self, case: Case) -> str:
+        """Return the recorded choice; "best" itself where no record has the case, whose id then no record has."""
+        for record in self.records:
+            there = record.case
+            is_same = (there.size_bytes, there.placement) == (case.size_bytes, case.placement)
+            if is_same and record.request.chosen_by == BEST:
+                return there.algorithm
+        return BEST
+
+    def described(self, case: Case) -> Mapping[str, Any] | None:
+        return None
+
+    def said(self, cases: Iterable[Case]) -> list[str]:
+        return []
+
+
 def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     """The ids of a job's cases: its sizes times its algorithms and baselines."""
     from kernels.catalogue import ALL_SPECS, NAMES, find
     from reports.table.compare import is_baseline
-    from runner.case.best import RecordedChooser
     from runner.case.cases import cases_of, resolved
 
     if not isinstance(configuration, dict):

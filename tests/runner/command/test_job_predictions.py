@@ -19,7 +19,7 @@ from runner.command import means
 from runner.command.console import Console
 from runner.command.job import run_job
 from runner.command.means import Job, Means
-from runner.predict import of_request
+from symlab.speed.predict import beside
 from tests.golden import same_text
 from tests.runner.command.test_job_timing import Shelf, asked_for
 from tests.runner.conftest import Outcome, Script
@@ -106,7 +106,7 @@ def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPat
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     (reason,) = {str(one) for one in times_beside(shelf.records)}
     assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"
-    monkeypatch.setattr(of_request, "type_beside", Mock(side_effect=MemoryError))
+    monkeypatch.setattr(beside, "type_beside", Mock(side_effect=MemoryError))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     assert times_beside(shelf.records) == ["not simulated: MemoryError"] * 3
     assert all(one.timing is not None for one in shelf.records)

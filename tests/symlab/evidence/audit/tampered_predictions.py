@@ -17,11 +17,11 @@ from cases.record.record import from_json, load
 from kernels.catalogue import find
 from kernels.compile import executable
 from runner.gpu.reading import gpu_type
-from runner.predict.beside import predicted_beside
-from runner.predict.case_work import CaseWork, Direction, PhaseWork
-from runner.predict.predicting import simulator_digest
-from runner.predict.rates import rates_of
-from runner.predict.stored_score import stored
+from symlab.speed.predict.beside import predicted_beside
+from symlab.speed.predict.case_work import CaseWork, Direction, PhaseWork
+from symlab.speed.predict.predicting import simulator_digest
+from symlab.speed.predict.rates import rates_of
+from symlab.speed.predict.stored_score import stored
 from tests.symlab.evidence.audit.tampering import (
     LOAD,
     OTHER_WORK,

@@ -14,14 +14,14 @@ from kernels.catalogue import find
 from kernels.compile import executable
 from runner.case.contestant import Contestant
 from runner.gpu.reading import gpu_type
-from runner.predict.again import predictions
-from runner.predict.beside import beside_measured, predicted_beside
-from runner.predict.predicting import FORM, simulator_digest
-from runner.predict.rates import rates_of
-from runner.predict.stored_score import stored
 from runner.request.gpu_types import document_of
 from runner.request.schema import Schema
 from symlab.evidence.audit.figures import _predictions
+from symlab.speed.predict.again import predictions
+from symlab.speed.predict.beside import beside_measured, predicted_beside
+from symlab.speed.predict.predicting import FORM, simulator_digest
+from symlab.speed.predict.rates import rates_of
+from symlab.speed.predict.stored_score import stored
 from tests.reports.synthetic import with_request
 from tests.symlab.evidence.audit.tampered_predictions import WORK, make_predicted
 from tests.symlab.evidence.audit.tampering import record_paths

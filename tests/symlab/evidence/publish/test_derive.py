@@ -21,17 +21,17 @@ import pytest
 from cases.record.record import Record
 from reports.__main__ import main as reports_main
 from reports.record import bundle
-from reports.record.bundle import LEVEL_NAME, SUFFIX
-from runner.predict import published, recorded_kernels
-from runner.predict.profiling import NotSimulated
-from runner.predict.recorded_kernels import PROFILES
-from runner.predict.score import Score, scored
-from runner.predict.splits import FITTED_TO
+from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX
 from runner.request.validate import CONF
 from symlab.command import main
 from symlab.evidence import published as tables
 from symlab.evidence.publish import command, derived
 from symlab.evidence.publish.running import Ran
+from symlab.speed.predict import published, recorded_kernels
+from symlab.speed.predict.profiling import NotSimulated
+from symlab.speed.predict.recorded_kernels import PROFILES
+from symlab.speed.predict.score import Score, scored
+from symlab.speed.predict.splits import FITTED_TO
 from tests.symlab.evidence.publish.test_publish_sets import Machine
 
 Patch = pytest.MonkeyPatch
@@ -65,11 +65,11 @@ def part_of(name: str, place: Path, records: Sequence[Record]) -> None:
     """Write kernels and profiles of some of a published set's cases."""
     keys = {published.profile_key(one) for one in records if one.kernel is not None}
     there = ROOT / tables.PLACE / name
-    document = json.loads(lzma.decompress((there / recorded_kernels.NAME).read_bytes()))
+    document = json.loads(lzma.decompress((there / KERNELS_NAME).read_bytes()))
     document["launches"] = {key: one for key, one in document["launches"].items() if key in keys}
     used = {one["digest"] for one in document["launches"].values()}
     document["kernels"] = {digest: one for digest, one in document["kernels"].items() if digest in used}
-    recorded_kernels.write(document, place / recorded_kernels.NAME)
+    recorded_kernels.write(document, place / KERNELS_NAME)
     known = recorded_kernels.read_profiles(there / PROFILES)
     recorded_kernels.write_profiles({key: known[key] for key in keys}, place / PROFILES)
 
@@ -205,7 +205,7 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
     again = place / "h200-x2-2026-11-24"
     for folder in (place / "h100-x2", again):
         names = {path.name for path in folder.iterdir()}
-        assert {"table.md", "figure.svg", recorded_kernels.NAME, PROFILES, LEVEL_NAME, "publish.json"} <= names
+        assert {"table.md", "figure.svg", KERNELS_NAME, PROFILES, LEVEL_NAME, "publish.json"} <= names
         assert published.missing(folder, bundle.read([folder])) == []
     assert "\n# h200-x2-2026-11-24\n" in (again / "README.md").read_text(encoding="utf-8")
     assert "symlab audit reports/published/h200-x2-2026-11-24\n" in (again / "README.md").read_text(encoding="utf-8")
@@ -251,7 +251,7 @@ def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(
     project: Path, scores: list[Score], capsys: Said
 ) -> None:
     """This project is in no repository of git, so that no commit can be compiled."""
-    (project / tables.PLACE / "h200-x4" / recorded_kernels.NAME).unlink()
+    (project / tables.PLACE / "h200-x4" / KERNELS_NAME).unlink()
     (project / tables.PLACE / "h200-x4" / PROFILES).unlink()
     assert main(["publish", "--derive"]) == 1
     said = capsys.readouterr().out

@@ -12,9 +12,9 @@ import pytest
 
 from reports.record.bundle import PLAN_NAME, read
 from runner.environment.worktree import worktree
-from runner.predict import recorded_kernels
 from symlab.evidence.audit.data import Data
 from symlab.evidence.publish.running import run_world
+from symlab.speed.predict import recorded_kernels
 from tests.patience import NEVER_S, until
 
 ROOT = Path(__file__).parents[4]
