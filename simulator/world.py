@@ -44,6 +44,7 @@ from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
 from simulator.run.waiting import waiting_places
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.finding import Finding
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from simulator.clock.costs import Costs
     from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
-    from simulator.races.checker import Races
+    from simulator.observe.race_checker import RaceChecker
 
 MAX_WORLD_SIZE = 72
 
@@ -152,12 +153,11 @@ class SimulatedWorld:
         space.events.add(self.order)
         return space
 
-    def _made_races(self) -> Races | None:
+    def _made_races(self) -> RaceChecker | None:
         if not self.options.races:
             return None
-        from simulator.races.checker import Races
-
-        return Races(self.space)
+        found: RaceChecker = part_of("check.races")(self.space)
+        return found
 
     def _made_clock(self) -> Clock | None:
         if self.options.clock is None:

@@ -60,7 +60,10 @@ ROOMS = {
                 "Print the final states of small programs that PTX allows, those that the machine showed, and races.",
             ),
         ),
-        {"symlab.explore": "symlab.checks.exploring:explore"},
+        {
+            "symlab.explore": "symlab.checks.exploring:explore",
+            "check.races": "symlab.checks.races.checker:Races",
+        },
     ),
     "speed": Room(
         (

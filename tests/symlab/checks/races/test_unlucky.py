@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.races.report import NEW_VALUE, WAIT_WRITTEN
-from tests.simulator.races.race_programs import found
+from symlab.checks.races.report import NEW_VALUE, WAIT_WRITTEN
+from tests.symlab.checks.races.race_programs import found
 
 SEND = "setp.ne.u32 %p1, %lane, 0; @%p1 bra END; st.global.u32 [%peer], %rank;"
 POLL = """WAIT: ld.acquire.sys.global.u32 %r2, [%flag]; setp.ne.u32 %p2, %r2, %r1; @%p2 bra WAIT;

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cases.finding import Access, Finding
-from simulator.ptx.ir import Instruction
-from simulator.races.clocks import (
+from simulator.happens_before.clocks import (
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -20,8 +19,9 @@ from simulator.races.clocks import (
     WARP_CODE,
     warps_of_codes,
 )
-from simulator.races.extras import ALIAS, ASYNC
-from simulator.races.running import WARP, Running
+from simulator.happens_before.extras import ALIAS, ASYNC
+from simulator.happens_before.running import WARP, Running
+from simulator.ptx.ir import Instruction
 
 GENERIC_PROXY, ALIAS_PROXY, ASYNC_PROXY, HOST = range(4)
 PROXY_NAMES = ("generic", "alias", "async", "generic")

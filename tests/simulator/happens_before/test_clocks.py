@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.races.clocks import Clocks
-from simulator.races.extras import ASYNC
-from simulator.races.shadow import Shadow
+from simulator.happens_before.clocks import Clocks
+from simulator.happens_before.extras import ASYNC
+from simulator.happens_before.shadow import Shadow
 
 
 @pytest.mark.parametrize("has_proxies", [False, True])

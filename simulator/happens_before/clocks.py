@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.races.extras import ALL, ASYNC, NOT_ASYNC, SAME, Extras, Mask, Numbers
+from simulator.happens_before.extras import ALL, ASYNC, NOT_ASYNC, SAME, Extras, Mask, Numbers
 
 Stamps = npt.NDArray[np.int32]
 

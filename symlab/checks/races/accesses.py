@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.races.clocks import (
+from simulator.happens_before.clocks import (
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -20,11 +20,11 @@ from simulator.races.clocks import (
     span_code,
     warps_of_codes,
 )
-from simulator.races.extras import ALIAS, ASYNC, GENERIC, Numbers
-from simulator.races.order import CLUSTER, SYS, Order
-from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
-from simulator.races.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Single
-from simulator.races.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
+from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC, Numbers
+from simulator.happens_before.order import CLUSTER, SYS, Order
+from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Single
+from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
+from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.happens_before.clocks import RANK_SHIFT
+from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC
+from simulator.happens_before.order import SYS, Order
+from simulator.happens_before.running import Actor, Held, Lanes, Many, Running, Single
+from simulator.happens_before.shadow import READ, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
+from simulator.happens_before.spare import Spare
 from simulator.observe.lanes import Clusters, Launched
-from simulator.races.accesses import Accesses
-from simulator.races.clocks import RANK_SHIFT
-from simulator.races.extras import ALIAS, ASYNC, GENERIC
-from simulator.races.order import SYS, Order
-from simulator.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, Findings, Info
-from simulator.races.running import Actor, Held, Lanes, Many, Running, Single
-from simulator.races.shadow import READ, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
-from simulator.races.spare import Spare
-from tests.simulator.races.race_programs import about_data, found, missing, poll
+from symlab.checks.races.accesses import Accesses
+from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, Findings, Info
+from tests.symlab.checks.races.race_programs import about_data, found, missing, poll
 
 LANES = 1024
 AT = "mul.wide.u32 %d1, %r9, 4; add.u64 %d1, {}, %d1;"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.races.race_programs import found, missing
+from tests.symlab.checks.races.race_programs import found, missing
 
-PAGE = Path(__file__).parents[3] / "simulator" / "races" / "README.md"
+PAGE = Path(__file__).parents[4] / "symlab" / "checks" / "races" / "README.md"
 SPIN = "SPIN: ld.relaxed.{scope}.global.b32 %r1, [%data]; setp.eq.u32 %p2, %r1, 0; @%p2 bra SPIN;"
 TWO_RANKS = {
     "two reductions": ("red.relaxed.gpu.global.add.u32 [%peer], 1;", "red.relaxed.gpu.global.add.u32 [%data], 1;"),

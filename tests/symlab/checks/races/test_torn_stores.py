@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
@@ -15,6 +14,7 @@ from simulator.isa import tearing
 from simulator.memory.space import MULTICAST
 from simulator.observe.events import Access, Listener, Stored
 from simulator.world import SimulatedWorld
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 SEEDS = range(12)
 ORDERS = ("random", "adversarial")

@@ -8,6 +8,39 @@ from typing import Any
 import numpy as np
 
 from cases.finding import Finding
+from simulator.happens_before.clocks import (
+    BLOCK_MASK,
+    BLOCK_SHIFT,
+    CODE_MASK,
+    COPY_CODE,
+    HOST_CODE,
+    LOW_MASK,
+    RANK_SHIFT,
+    STAMP_SHIFT,
+    Room,
+    changes_of,
+    distinct,
+    pairs_of,
+)
+from simulator.happens_before.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
+from simulator.happens_before.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
+from simulator.happens_before.running import (
+    COLUMNS,
+    PREVIOUS,
+    ROW,
+    SCOPE,
+    STAMP,
+    Cluster,
+    Held,
+    Lanes,
+    Many,
+    Released,
+    Running,
+    Single,
+)
+from simulator.happens_before.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
+from simulator.happens_before.spare import Spare
+from simulator.happens_before.streams import RankStreams
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import MULTICAST, Space
 from simulator.observe.events import (
@@ -24,32 +57,17 @@ from simulator.observe.events import (
     LaneCopyMoment,
     LaunchBegan,
     LaunchEnded,
-    Listener,
     MbarrierOperation,
     Stored,
 )
 from simulator.observe.lanes import Group, Launched
+from simulator.observe.race_checker import RaceChecker
 from simulator.ptx.dataflow import deciding_loads
 from simulator.ptx.ir import Instruction, Kernel
-from simulator.races import promised
-from simulator.races.accesses import Accesses
-from simulator.races.clocks import (
-    BLOCK_MASK,
-    BLOCK_SHIFT,
-    CODE_MASK,
-    COPY_CODE,
-    HOST_CODE,
-    LOW_MASK,
-    RANK_SHIFT,
-    STAMP_SHIFT,
-    Room,
-    changes_of,
-    distinct,
-    pairs_of,
-)
-from simulator.races.extras import ALIAS, ALL, ASYNC, GENERIC, Numbers
-from simulator.races.order import CLUSTER, CTA, GPU, SCOPES, SYS, Arrived, Mbarrier, Order, Phases
-from simulator.races.report import (
+from simulator.run.nvshmem import STATE
+from symlab.checks.races import promised
+from symlab.checks.races.accesses import Accesses
+from symlab.checks.races.report import (
     ALIAS_PROXY,
     ASYNC_PROXY,
     GENERIC_PROXY,
@@ -60,24 +78,6 @@ from simulator.races.report import (
     Pair,
     Watched,
 )
-from simulator.races.running import (
-    COLUMNS,
-    PREVIOUS,
-    ROW,
-    SCOPE,
-    STAMP,
-    Cluster,
-    Held,
-    Lanes,
-    Many,
-    Released,
-    Running,
-    Single,
-)
-from simulator.races.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
-from simulator.races.spare import Spare
-from simulator.races.streams import RankStreams
-from simulator.run.nvshmem import STATE
 
 _PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -145,7 +145,7 @@ class Moment:
     size_bytes: int
 
 
-class Races(Listener):
+class Races(RaceChecker):
     """Finds races in the one run that it listens to. findings() gives them."""
 
     def __init__(self, space: Space) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 
 def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -> str:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from cases.finding import Finding
 from simulator.fabric import SimulatorFabric
-from simulator.races.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
+from simulator.happens_before.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
 from tests.golden import same_text
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 PARAMETERS = ["u64 data", "u64 peer", "u32 from"]
 STORE = "mov.u32 %r1, 5; st.global.b32 [%data], %r1;"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.races.spare import Spare
+from simulator.happens_before.spare import Spare
 
 Epochs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int64]

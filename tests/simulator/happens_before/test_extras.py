@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.races.clocks import changes_of, pairs_of
-from simulator.races.extras import ALL, ASYNC, FENCED, GENERIC, NOT_ASYNC, SAME, Extras
-from simulator.races.shadow import Shadow, Tiles
+from simulator.happens_before.clocks import changes_of, pairs_of
+from simulator.happens_before.extras import ALL, ASYNC, FENCED, GENERIC, NOT_ASYNC, SAME, Extras
+from simulator.happens_before.shadow import Shadow, Tiles
 
 ROWS, KEYS = 24, 6
 Known = dict[tuple[int, int], int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from simulator.races.clocks import Room
+from simulator.happens_before.clocks import Room
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.observe.lanes import Group
-from simulator.races.clocks import (
+from simulator.happens_before.clocks import (
     BLOCK_SHIFT,
     CODE_MASK,
     COPY_CODE,
@@ -25,9 +24,9 @@ from simulator.races.clocks import (
     pairs_of,
     warps_of_codes,
 )
-from simulator.races.extras import ALIAS, ALL, ASYNC, FAR, GENERIC, SAME, Numbers
-from simulator.races.extras import FENCED as FENCED_EDGE
-from simulator.races.running import (
+from simulator.happens_before.extras import ALIAS, ALL, ASYNC, FAR, GENERIC, SAME, Numbers
+from simulator.happens_before.extras import FENCED as FENCED_EDGE
+from simulator.happens_before.running import (
     ACTOR,
     COLUMNS,
     FENCED,
@@ -48,8 +47,9 @@ from simulator.races.running import (
     as_ids,
     whole_blocks,
 )
-from simulator.races.shadow import Epochs
-from simulator.races.streams import RankStreams
+from simulator.happens_before.shadow import Epochs
+from simulator.happens_before.streams import RankStreams
+from simulator.observe.lanes import Group
 
 CTA, CLUSTER, GPU, SYS = range(4)
 _MOST_OWED = 256

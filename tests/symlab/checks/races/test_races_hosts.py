@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 STORE = "mov.u32 %r1, 5; st.global.b32 [%peer], %r1;"
 PEEK = "ld.global.b32 %r1, [%peer];"

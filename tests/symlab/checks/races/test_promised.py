@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from cases.finding import Finding
-from tests.simulator.races.race_programs import found, missing
+from tests.symlab.checks.races.race_programs import found, missing
 
 DEVICE_CODE = (
     ".visible .const .align 4 .b8 nvshmemi_device_lib_version_d[12] = {3, 0, 0, 0, 8};\n"

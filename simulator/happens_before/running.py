@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from simulator.happens_before.clocks import BLOCK_MASK, BLOCK_SHIFT, RANK_SHIFT
+from simulator.happens_before.extras import GENERIC, Numbers
+from simulator.happens_before.shadow import Shadow
+from simulator.happens_before.spare import Spare
 from simulator.observe.lanes import Group, Launched, ids_of
-from simulator.races.clocks import BLOCK_MASK, BLOCK_SHIFT, RANK_SHIFT
-from simulator.races.extras import GENERIC, Numbers
-from simulator.races.shadow import Shadow
-from simulator.races.spare import Spare
 
 WARP = 32
 NEVER = np.iinfo(np.int64).max >> 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import make_world
 
-from simulator.races.report import WAIT_WRITTEN
+from symlab.checks.races.report import WAIT_WRITTEN
 from tests.golden import same_text
-from tests.simulator.races.race_programs import about_data, found, missing, poll
+from tests.simulator.harness import make_world
+from tests.symlab.checks.races.race_programs import about_data, found, missing, poll
 
 STORE = "st.global.b32 [%peer], %r1;"
 LOAD = "ld.global.b32 %r3, [%data];"

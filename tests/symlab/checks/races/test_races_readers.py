@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cases.finding import Finding
-from simulator.races.clocks import COPY_CODE, HOST_CODE, SPAN_CODE, WARP_CODE, span_code, warps_of_codes
-from tests.simulator.races import race_programs
+from simulator.happens_before.clocks import COPY_CODE, HOST_CODE, SPAN_CODE, WARP_CODE, span_code, warps_of_codes
+from tests.symlab.checks.races import race_programs
 
 SHARED = ".shared .align 16 .b8 buffer[64];\n.shared .align 8 .b64 barrier;"
 BEGIN = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r4, 7; setp.ne.u32 %p1, %r0, 0; @%p1 bra BEGUN;
