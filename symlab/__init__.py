@@ -66,7 +66,12 @@ __all__ = [  # noqa: RUF022  in the order of symlab/README.md
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'symlab' has no attribute '{name}': it has {', '.join(__all__)}")
-    found = getattr(importlib.import_module(_MODULES[name]), name)
+    from symlab.rooms import ROOMS, is_here
+
+    module = _MODULES[name]
+    if (room := module.split(".")[1]) in ROOMS and not is_here(room):
+        raise AttributeError(f"symlab.{name} is of symlab/{room}, which is not installed")
+    found = getattr(importlib.import_module(module), name)
     globals()[name] = found
     return found
 

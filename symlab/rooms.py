@@ -21,10 +21,6 @@ RECORDS, MAINTAIN = (
 """Headings of verbs."""
 
 
-class RoomAbsent(ValueError):
-    """What was asked for is of a room that is not installed: one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class Verb:
     """One verb: its name, the module of its click command, the heading it is listed under, its line there."""
@@ -60,10 +56,7 @@ ROOMS = {
                 "Print the final states of small programs that PTX allows, those that the machine showed, and races.",
             ),
         ),
-        {
-            "symlab.explore": "symlab.checks.exploring:explore",
-            "check.races": "symlab.checks.races.checker:Races",
-        },
+        {"check.races": "symlab.checks.races.checker:Races"},
     ),
     "speed": Room(
         (
@@ -129,18 +122,23 @@ def has(part: str) -> bool:
 
 
 def part_of(name: str) -> Any:
-    """Return a part by its name in the table. RoomAbsent without its room."""
-    room = _room_of(name)
-    check(room, name)
-    module, _, function = ROOMS[room].parts[name].partition(":")
+    """Return a part by its name in the table. RequestError without its room."""
+    check(name)
+    module, _, function = ROOMS[_room_of(name)].parts[name].partition(":")
     return getattr(import_module(module), function)
 
 
-def check(room: str, wanted: str) -> None:
-    """RoomAbsent without a room. wanted: what was asked for, as the user gives it."""
-    if not is_here(room):
-        raise RoomAbsent(f"{wanted} is of symlab/{room}, which is not installed ({wanted}), leave it out")
+def check(wanted: str) -> None:
+    """RequestError for a part or a verb whose room is not installed."""
+    if not is_here(room := _room_of(wanted)):
+        from runner.request_error import RequestError
+
+        raise RequestError(
+            f"{wanted} needs symlab/{room}, which is not installed ({wanted}), leave it out or install it"
+        )
 
 
-def _room_of(part: str) -> str:
-    return next(name for name, room in ROOMS.items() if part in room.parts)
+def _room_of(wanted: str) -> str:
+    return next(
+        name for name, room in ROOMS.items() if wanted in room.parts or any(one.name == wanted for one in room.verbs)
+    )

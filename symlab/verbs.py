@@ -33,7 +33,6 @@ _CORE = (
 )
 
 _ORDER = (RUN, LOOK, MORE, RECORDS, MAINTAIN)
-_ROOM_OF = {verb.name: name for name, room in ROOMS.items() for verb in room.verbs}
 VERBS = {
     verb.name: verb
     for heading in _ORDER
@@ -66,8 +65,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not ctx.resilient_parsing:
-            if args[0] in _ROOM_OF:
-                check(_ROOM_OF[args[0]], args[0])
+            if any(args[0] == verb.name for room in ROOMS.values() for verb in room.verbs):
+                check(args[0])
             from runner.request_error import near
 
             raise click.UsageError(f"unknown command '{args[0]}', {near(args[0], VERBS)}", ctx)

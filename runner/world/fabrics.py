@@ -18,6 +18,7 @@ from runner.request_error import RequestError
 from runner.world.preload import Preloaded
 from simulator.gpu import Gpu
 from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
+from symlab.rooms import check, has
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -163,7 +164,10 @@ def resolve(
     A world of one rank is possible on NVSHMEM as well: it needs one GPU. races is decided, too.
     """
     decided, why = _named(fabric, world_size, machine, outer)
-    return replace(decided, races=decided.simulated if fabric.races is None else fabric.races), why
+    if fabric.races:
+        check("check.races")
+    races = decided.simulated and has("check.races") if fabric.races is None else fabric.races
+    return replace(decided, races=races), why
 
 
 def _named(

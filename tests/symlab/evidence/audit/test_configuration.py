@@ -11,7 +11,9 @@ import pytest
 from cases.record.record import Record, Status
 from reports.record.bundle import read
 from reports.record.seal import seal
+from symlab.evidence.audit.configuration import _code
 from symlab.evidence.audit.items import Outcome
+from tests.reports.table.test_average import timed
 from tests.symlab.evidence.audit.complete_set import (
     audited,
     changed,
@@ -129,3 +131,10 @@ def test_what_changed_before_a_resumption_is_told(tmp_path: Path) -> None:
 
 def test_records_of_a_resumption_without_their_command_json() -> None:
     tells(audited(in_two_parts()), "command", CAPTURED)
+
+
+def test_a_code_that_hides_a_bandwidth_below_the_one_asked_for_is_seen() -> None:
+    slow = [timed("one_shot", 20.0, 75.5), timed("nccl", 25.0, 75.5)]
+    document = {"outcome": "complete"}
+    assert list(_code({**document, "exit_code": 1}, slow)) == []
+    assert list(_code({**document, "exit_code": 0}, slow))

@@ -183,7 +183,7 @@ def test_memory_is_bounded(make: Callable[[Path], None], tmp_path: Path, monkeyp
     folder = tmp_path / "hostile"
     folder.mkdir()
     make(folder)
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder)],
         cwd=root,
