@@ -14,7 +14,7 @@ from symlab.checks.exploring import Exploration
 from tests.golden import refused, same_text
 from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
 
-README = Path(symlab.__file__).parent.parent / "simulator" / "README.md"
+README = Path(symlab.__file__).parent / "checks" / "README.md"
 MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
     "a flag before its data": (handed_over("flag", "data"), HAND_OVER, "wrong output", 3),
     "a lost update": (counted(is_atomic=False), COUNT, "wrong output", 0),

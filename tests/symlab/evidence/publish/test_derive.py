@@ -176,7 +176,11 @@ def test_the_page_has_four_commands() -> None:
         ["symlab", "publish"],
         ["python", "-m"],
     ]
-    said = (ROOT / "runner" / "README.md").read_text(encoding="utf-8").partition("## Publishing a machine's")[2]
+    said = (
+        (ROOT / "symlab" / "evidence" / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("## Publishing a machine's")[2]
+    )
     places = [said.index(f"\n    {line}") for line in ("mv records/h200-x8 ", *COMMANDS[2:4])]
     assert places == sorted(places)
 
