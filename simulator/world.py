@@ -35,7 +35,7 @@ from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of, traits_of
+from simulator.options import Interleaving, Memory, MultimemModel, Schedule, traits_of
 from simulator.ptx.assembler import find_ptxas, version_of
 from simulator.run.choices import Choice
 from simulator.run.machine import Batch, Scratch
@@ -57,44 +57,32 @@ if TYPE_CHECKING:
 MAX_WORLD_SIZE = 72
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatorOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorOptions(Interleaving):
     """How a simulated world is made.
 
-    multimem is of MultimemModel, schedule of Schedule, memory of Memory. step_budget: basic-block steps of all groups
-    of lanes in one run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses
-    that nothing orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the
-    schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such
-    choices to run by, as far as they go (run/replayed.py). clock: what steps cost, of a world that measures its
-    launches (SimulatedWorld.profiles).
+    multimem is of MultimemModel, memory of Memory. step_budget: basic-block steps of all groups of lanes in one run.
+    gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing orders
+    are looked for (SimulatedWorld.findings). records_choices: keep what the schedule chose (World.choices). clock: what
+    steps cost, of a world that measures its launches (SimulatedWorld.profiles).
     """
 
     arch: str = "sm_90a"
     heap_bytes: int = 256 << 20
     multicast: bool = True
     multimem: str = MultimemModel.exact
-    schedule: str = Schedule.fair
-    seed: int = 0
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
     races: bool = False
-    granularity: str | None = None
     records_choices: bool = False
-    follows: tuple[Choice, ...] | None = None
     memory: str = Memory.strong
     clock: Costs | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("multimem", self.multimem, MultimemModel),
-            ("schedule", self.schedule, Schedule),
-            ("memory", self.memory, Memory),
-        ):
+        Interleaving.__post_init__(self)
+        for name, value, known in (("multimem", self.multimem, MultimemModel), ("memory", self.memory, Memory)):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
-        if self.granularity not in (None, *Granularity):
-            raise ValueError(f"granularity is {self.granularity!r}; it must be {' or '.join(Granularity)}")
-        object.__setattr__(self, "granularity", granularity_of(self.schedule, self.granularity))
         if self.clock is not None and (self.schedule != Schedule.fair or self.memory != Memory.strong):
             raise ValueError(
                 f"clock needs schedule=fair and memory=strong, not {self.schedule} and {self.memory}: "
@@ -247,8 +235,7 @@ class SimulatedWorld:
 
     def _scheduler(self) -> Scheduler:
         options = self.options
-        how = (str(options.granularity), options.records_choices, options.follows)
-        return Scheduler(self.space, options.schedule, options.seed, options.step_budget, *how)
+        return Scheduler(self.space, options, options.step_budget, options.records_choices)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -425,7 +412,7 @@ class SimulatedWorld:
         """One batch of equal launches on some ranks."""
         one = queued[0]
         arguments, numbers = [other.arguments for other in queued], [other.number for other in queued]
-        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), str(self.options.granularity))
+        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), self.options.is_by_block)
         return Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
 
     def _places(self, one: Queued, ranks: list[int]) -> Places | None:

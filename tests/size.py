@@ -28,10 +28,10 @@ MADE = ("kernels/matrix/README.md", "reports/published/*/table.md", "reports/pub
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 73_266,
-    "the core, code lines": 73_266,
-    f"loaded by symlab {COMMAND}, code lines": 34_331,
-    "tests, code lines": 74_004,
+    "product, code lines": 73_260,
+    "the core, code lines": 73_260,
+    f"loaded by symlab {COMMAND}, code lines": 34_231,
+    "tests, code lines": 73_918,
     "Markdown, words": 32_110,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
@@ -39,8 +39,8 @@ LIMITS = {
     "keys of symlab run --help": 38,
     "most parameters of a function": 11,
     "most modules of ours that a file imports": 35,
-    "product files that name granularity": 20,
-    "product files that name lead_in_calls": 7,
+    "product files that name granularity": 7,
+    "product files that name lead_in_calls": 4,
 }
 
 _HAS_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -41,7 +41,7 @@ from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, siz
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.preload import nccl_of
-from simulator.options import Granularity, Schedule, granularity_of
+from simulator.options import Interleaving
 
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
 MAX_DEVICE_HEAP_BYTES = 1 << 37
@@ -293,15 +293,15 @@ def _fabric(
         raise RequestError(f"NCCL needs GPUs (library.{given_keys[0]}), leave it out, or use fabric=nvshmem")
     if values["share_gpus"]:
         _check_shared_gpus(values, races, given_keys, timing["mode"])
-    schedule = values["schedule"]
+    turns = _interleaving(values)
     fabric = FabricRequest(
         name=values["name"],
         arch=values["arch"],
         heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
         multicast=values["multicast"],
         multimem=values["multimem"],
-        schedule=schedule,
-        granularity=_granularity(schedule, values["granularity"]),
+        schedule=turns.schedule,
+        granularity=turns.granularity,
         memory=values["memory"],
         seed=values["seed"],
         step_budget=values["step_budget"],
@@ -330,9 +330,9 @@ def _check_shared_gpus(values: dict[str, Any], races: bool | None, library: Sequ
         raise RequestError(f"NCCL needs a GPU for each rank (library.{library[0]}, fabric.share_gpus), leave one out")
 
 
-def _granularity(schedule: Schedule, given: str | None) -> Granularity:
+def _interleaving(values: dict[str, Any]) -> Interleaving:
     try:
-        return granularity_of(schedule, given)
+        return Interleaving(values["schedule"], values["granularity"], values["seed"])
     except ValueError:
         raise RequestError(
             "granularity is access, and schedule is fair, which runs whole blocks (fabric.granularity), give block, or "

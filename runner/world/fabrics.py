@@ -17,7 +17,7 @@ from reports.table.text import counted
 from runner.request_error import RequestError
 from runner.world.preload import Preloaded
 from simulator.gpu import Gpu
-from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
+from simulator.options import Interleaving, Memory, MultimemModel
 from symlab.rooms import check, has
 
 if TYPE_CHECKING:
@@ -43,13 +43,12 @@ class FabricName(StrEnum):
     nvshmem = "nvshmem"
 
 
-@dataclass(frozen=True, slots=True)
-class FabricRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest(Interleaving):
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
     limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races);
     None: it does, and no GPU is passed over for it.
-    granularity None: that of the schedule. nccl: the library that the ranks load in place of torch's. nccl_settings:
-    what NCCL is restricted to.
+    nccl: the library that the ranks load in place of torch's. nccl_settings: what NCCL is restricted to.
     heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto). share_gpus: several
     ranks may have the same GPU, and nothing is timed."""
 
@@ -58,12 +57,9 @@ class FabricRequest:
     heap_given: int | None
     multicast: bool
     multimem: MultimemModel
-    schedule: Schedule
-    seed: int
     step_budget: int | None
     gpu: Gpu | None = None
     races: bool | None = False
-    granularity: Granularity | None = None
     memory: Memory = Memory.strong
     nccl: Preloaded | None = None
     nccl_settings: NcclSettings = OWN_CHOICE
@@ -348,13 +344,10 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
         heap_bytes=fabric.heap_bytes,
         multicast=fabric.multicast,
         multimem=fabric.multimem,
-        schedule=fabric.schedule,
-        seed=fabric.seed,
         gpu=fabric.gpu,
         races=bool(fabric.races),
-        granularity=fabric.granularity,
         memory=fabric.memory,
-    )
+    ).under(fabric)
     if fabric.step_budget is not None:
         options = replace(options, step_budget=fabric.step_budget)
     return options
@@ -364,10 +357,7 @@ def settings(fabric: FabricRequest) -> dict[str, object]:
     """What a record says about how the fabric was set, beside its traits."""
     if fabric.name != FabricName.simulator:
         return {SHARE_GPUS: True} if fabric.share_gpus else {}
-    chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
-    chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
-    chosen["seed"] = fabric.seed
-    chosen["memory"] = str(fabric.memory)
+    chosen = {"multimem": str(fabric.multimem), **fabric.settings, "memory": str(fabric.memory)}
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
     if fabric.gpu is not None:

@@ -210,19 +210,19 @@ def _joined(chain: list[BlockStep]) -> BlockStep:
     )
 
 
-def decode(ptx: str, entry: str, granularity: str = "block") -> Program:
+def decode(ptx: str, entry: str, is_by_block: bool = True) -> Program:
     """Return the kernel ready to run. What it can't run faults when a thread gets there (Program.unsupported lists it).
 
-    granularity: "block", or "access" for one that can stop between any two accesses to memory. Raises PtxSyntaxError
-    naming the PTX line.
+    is_by_block: False for one that can stop between any two accesses to memory. Raises PtxSyntaxError naming the PTX
+    line.
     """
-    return _decoded(ptx, entry, granularity)  # lru_cache tells an argument that is left out from its default
+    return _decoded(ptx, entry, is_by_block)  # lru_cache tells an argument that is left out from its default
 
 
 @lru_cache(maxsize=128)
-def _decoded(ptx: str, entry: str, granularity: str) -> Program:
+def _decoded(ptx: str, entry: str, is_by_block: bool) -> Program:
     kernel = parse_kernel(ptx, entry)
-    return _Decoder(kernel if granularity == "block" else cut_at_accesses(kernel)).program()
+    return _Decoder(kernel if is_by_block else cut_at_accesses(kernel)).program()
 
 
 def unsupported_forms(ptx: str) -> tuple[Unsupported, ...]:

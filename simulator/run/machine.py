@@ -69,7 +69,7 @@ class Batch:
 
     arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
     Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
-    GPUs; None: all blocks are there at once, each on a multiprocessor of its own. granularity: see decode.
+    GPUs; None: all blocks are there at once, each on a multiprocessor of its own. is_by_block: see decode.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Batch:
         multimem: str,
         numbers: list[int],
         places: Places | None = None,
-        granularity: str = "block",
+        is_by_block: bool = True,
     ) -> None:
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
-        self.program: Program = decode(executable.ptx, executable.entry, granularity)
+        self.program: Program = decode(executable.ptx, executable.entry, is_by_block)
         self.launch = launch
         self.ranks, self.grid, self.block = ranks, launch.blocks, launch.threads
         self.threads = self.grid * self.block  # of one rank

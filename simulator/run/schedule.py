@@ -14,9 +14,9 @@ from simulator.memory.chance import Late
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
+from simulator.options import Interleaving, Schedule
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Immediate, Instruction, Register
-from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
 from simulator.run.choices import WHOLE, Began, Choice, Returned
 from simulator.run.machine import Batch
@@ -33,21 +33,16 @@ STEP_NS = 1000
 
 @dataclass(slots=True)
 class Scheduler:
-    """Runs batches until nothing can change. A function of policy, granularity and seed: trace is the same for the same
-    ones.
+    """Runs batches until nothing can change. A function of turns: trace is the same for the same ones.
 
-    policy is of options.Schedule; orders.py says what each chooses. choices: what was chosen, if records says so.
-    follows: choices to follow before anything else (replayed.py). is_launch_due: asked after each step whether another
-    launch is to begin now; then run() returns False.
+    turns: orders.py says what each schedule chooses. choices: what was chosen, if records says so. is_launch_due: asked
+    after each step whether another launch is to begin now; then run() returns False.
     """
 
     space: Space
-    policy: str
-    seed: int
+    turns: Interleaving
     step_budget: int
-    granularity: str = "block"
     records: bool = False
-    follows: tuple[Choice, ...] | None = None
     steps: int = 0
     trace: int = 0
     deadline: float | None = None
@@ -57,9 +52,9 @@ class Scheduler:
     order: Order = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = order_of(self.policy, self.granularity, self.seed)
-        if self.follows is not None:
-            self.order = Replayed([one for one in self.follows if not isinstance(one, Late)])
+        self.order = order_of(self.turns)
+        if self.turns.follows is not None:
+            self.order = Replayed([one for one in self.turns.follows if not isinstance(one, Late)])
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
 
@@ -110,7 +105,7 @@ class Scheduler:
             self.choices.append(turn_of(turn, batch))
         self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)
         self.space.events.step = self.steps
-        if self.granularity == "block":
+        if self.turns.is_by_block:
             batch.run(turn.index, lanes)
         else:
             batch.tear = turn.tear
@@ -154,15 +149,17 @@ class Scheduler:
         raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(texts)}", places=places)
 
 
-def order_of(policy: str, granularity: str, seed: int) -> Order:
-    """Return the order of a policy (options.Schedule)."""
-    if policy == "fair":
+def order_of(turns: Interleaving) -> Order:
+    """Return what chooses who takes the next turn."""
+    if turns.schedule == Schedule.fair:
         return Fair()
-    if policy == "priority":
-        return Priority(seed)
-    if policy == "adversarial":
-        return Adversarial(seed, granularity)
-    return Blocks(seed) if granularity == "block" else Accesses(seed)
+    if turns.schedule == Schedule.priority:
+        return Priority(turns.seed)
+    if turns.schedule == Schedule.adversarial:
+        from simulator.run.adversary import Adversarial
+
+        return Adversarial(turns.seed, turns.is_by_block)
+    return Blocks(turns.seed) if turns.is_by_block else Accesses(turns.seed)
 
 
 def _done(batches: list[Batch]) -> int:

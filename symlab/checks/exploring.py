@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
-from simulator.options import Granularity, Memory, Schedule
+from simulator.options import Granularity, Interleaving, Memory
 from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
 
@@ -30,7 +30,10 @@ __tracebackhide__ = True
 
 DEADLINE_S = 120.0
 
-_OF_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions")
+_OF_LAUNCH = (
+    *("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions"),
+    *("launches", "graph", "dependent"),
+)
 _OF_WORLD = ("arch", "gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
 """Arguments of a launch and of symlab.world that explore() takes beside those that it names itself."""
 
@@ -63,11 +66,11 @@ class BroughtSubject:
 
     @property
     def label(self) -> str:
-        return self.brought.executable.name
+        return self.brought.name
 
     @property
     def digest(self) -> str:
-        return self.brought.executable.digest
+        return self.brought.digest
 
     @property
     def launches(self) -> int:
@@ -111,7 +114,7 @@ def explore(
     grid: int | tuple[int, int, int] | None = None,
     block: int | tuple[int, int, int] | None = None,
     buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
     expected: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     seconds: float | None = None,
@@ -204,20 +207,21 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
     opened = world(ranks, **how)  # before anything is compiled: it refuses what is not possible
     arch = how.get("arch") if how.get("gpu") is None else opened.request.arch
     work = brought_launch(asked, ranks, arch, opened.request.heap_bytes)
-    options = simulator_options(world(ranks, **{**how, "arch": arch or work.executable.arch}).request)
+    options = simulator_options(world(ranks, **{**how, "arch": arch or work.arch}).request)
     return _adapted(work, options), options
 
 
 def _explored(subject: BroughtSubject, how: _How) -> Exploration:
     from runner.launch.workers import usable_cores
-    from symlab.checks.explore.command import SECONDS, schedules_of
+    from symlab.checks.explore.command import SECONDS
     from symlab.checks.explore.found import shrunk
     from symlab.checks.explore.progress import Progress
     from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.verb import orders_of
 
     seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
-    schedules, processes = schedules_of(how.schedule), how.processes or usable_cores()
-    plan = Plan((subject,), schedules, how.granularity, how.first_seed, how.seeds, seconds, processes)
+    orders = orders_of(how.schedule, how.granularity, how.first_seed)
+    plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
     progress = Progress(plan, sys.stderr)
     searched = Search(plan, progress.tell).run()
     progress.end()
@@ -314,7 +318,7 @@ def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
     from runner.world.threads import ThreadWorld
     from runner.world.world import WorldFailure
 
-    plain = replace(subject.options, schedule=Schedule.fair, granularity=None, memory=Memory.strong, races=False)
+    plain = replace(subject.options.under(Interleaving()), memory=Memory.strong, races=False)
     opened = ThreadWorld(subject.world_size, plain)
     try:
         found = opened.run(run_on_rank, subject.brought, subject.deadline_s)

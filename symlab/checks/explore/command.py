@@ -16,6 +16,7 @@ from runner.launch.workers import usable_cores
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, simulator_options
 from simulator.options import Memory
+from symlab.checks.explore.verb import DECIDED
 from symlab.checks.explore.verb import Options as Options
 
 if TYPE_CHECKING:
@@ -23,19 +24,11 @@ if TYPE_CHECKING:
     from runner.command.plan import Command, PreparedJob
     from runner.request.compose import ComposedJob
     from symlab.checks.explore.found import Found
-    from symlab.checks.explore.search import Searched
+    from symlab.checks.explore.search import Plan, Searched
     from symlab.checks.explore.subject import Subject
 
-SCHEDULES = ("random", "adversarial", "both")
 SECONDS = 60.0
 """How long an exploration takes if neither seeds nor seconds are given."""
-
-_OURS = {
-    "fabric.schedule": "--schedule",
-    "fabric.granularity": "--granularity",
-    "fabric.seed": "--first-seed",
-}
-"""Keys that an exploration decides, with the options that say how."""
 
 NOTHING = "this proves no absence of mistakes: other orders were not run"
 
@@ -49,11 +42,6 @@ UNDECIDED = (
     "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
 )
 """What is said where the time or the steps ended all runs."""
-
-
-def schedules_of(word: str) -> tuple[str, ...]:
-    """The schedules that a word of SCHEDULES stands for."""
-    return ("random", "adversarial") if word == "both" else (word,)
 
 
 def explore(options: Options) -> int:
@@ -76,15 +64,8 @@ def _explored(
     from symlab.checks.explore.search import Plan, Search
 
     seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
-    plan = Plan(
-        subjects,
-        schedules_of(options.schedule),
-        options.granularity,
-        options.first_seed,
-        options.seeds,
-        seconds,
-        options.processes or usable_cores(),
-    )
+    orders = options.orders
+    plan = Plan(subjects, orders, options.seeds, seconds, options.processes or usable_cores())
     launch = launcher_of(options.launcher)
     progress = Progress(plan, sys.stderr)
     if launch is None:
@@ -96,7 +77,7 @@ def _explored(
     progress.end()
     for note in dict.fromkeys([*searched.lost, *searched.notes]):
         print(f"symlab: {note}", file=sys.stderr)
-    print(_done(plan.runs_of_a_seed, options, searched), flush=True)
+    print(_done(plan, searched), flush=True)
     if searched.found is None:
         return _nothing(searched, not_tried(subjects))
     trial, failure = searched.found
@@ -145,18 +126,17 @@ def _nothing(searched: Searched, left_out: Sequence[str]) -> int:
     return 0
 
 
-def _done(runs_of_a_seed: int, options: Options, searched: Searched) -> str:
+def _done(plan: Plan, searched: Searched) -> str:
     """Return "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random, by access"."""
-    schedules = schedules_of(options.schedule)
-    cases = runs_of_a_seed // len(schedules)
-    seeds = max(-(-searched.runs // runs_of_a_seed), 1)
-    numbers = f"seeds {options.first_seed} to {options.first_seed + seeds - 1}"
+    cases, schedules = len(plan.subjects), [one.schedule for one in plan.orders]
+    seeds = max(-(-searched.runs // plan.runs_of_a_seed), 1)
+    numbers = f"seeds {plan.first_seed} to {plan.first_seed + seeds - 1}"
     rate = searched.runs / max(searched.seconds, 1e-9)
     text = (
         f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s ({rate:.3g} a "
         "second, "
         f"{searched.processes} process{'es' * (searched.processes > 1)}): {numbers}, {' and '.join(schedules)}, "
-        f"by {options.granularity}"
+        f"by {'block' if plan.orders[0].is_by_block else 'access'}"
     )
     if searched.undecided:
         first = searched.undecided[0].splitlines()[0]
@@ -195,8 +175,8 @@ def jobs_of(overrides: Sequence[str], multirun: bool = False, config_dir: Path |
 
     for line in overrides:
         key = line.lstrip("+~").partition("=")[0]
-        if key in _OURS:
-            raise RequestError(f"an exploration chooses {key} itself ({key}), give {_OURS[key]}")
+        if key in DECIDED:
+            raise RequestError(f"an exploration chooses {key} itself ({key}), give {DECIDED[key]}")
     with hydra_over(config_dir):
         jobs = [_simulated(one) for one in compose_jobs(overrides, multirun)]
     # Without GPUs, "auto" means the simulator.

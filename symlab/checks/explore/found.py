@@ -15,11 +15,11 @@ from cases.documents import decoded, encoded
 from memory.atomic_file import replacing
 from reports.table.text import counted
 from runner.request_error import RequestError
-from simulator.options import Granularity, Schedule
+from simulator.options import Interleaving, Schedule
 from simulator.run.choices import Choice, Turn, choices_of, text_of
 from symlab.checks.explore.reading import MAX_LINES, lines_of, switches_of
 from symlab.checks.explore.shrink import Shrinker
-from symlab.checks.explore.subject import Failure, Order, Ran, Subject, run_once
+from symlab.checks.explore.subject import Failure, Ran, Subject, run_once
 from symlab.checks.explore.trace import Row
 
 FORMAT = "symlab exploration"
@@ -58,7 +58,7 @@ class Found:
 
     label: str
     digest: str
-    order: Order
+    order: Interleaving
     failure: Failure
     rows: tuple[Row, ...]
     cause: str
@@ -167,12 +167,12 @@ def _read(document: dict[str, Any]) -> Found:
     ):
         if not least <= value <= most:
             raise ValueError(f"{name} is {value}")
-    return replace(found, order=replace(order, granularity=Granularity(order.granularity or ""), follows=choices))
+    return replace(found, order=replace(order, follows=choices))
 
 
 def shrunk(
     subject: Subject,
-    order: Order,
+    order: Interleaving,
     failure: Failure,
     seconds: float,
     what: dict[str, Any] | None = None,
@@ -194,7 +194,7 @@ def shrunk(
         left_s = max(ends_s - clock(), 0.1)
         return run_once(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)
 
-    fair = run_once(subject, Order(Schedule.fair.value, None, 0))
+    fair = run_once(subject, Interleaving())
     search = Shrinker(attempt, ends_s, clock)
     try:
         search.shrink(first.tried(failure))
@@ -225,7 +225,7 @@ def shrunk(
     return found, interrupt
 
 
-def _with_fewer_launches(subject: Subject, order: Order, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
+def _with_fewer_launches(subject: Subject, order: Interleaving, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
     """The subject with as few launches as still fail in the same way, of one and those up to the wrong one."""
     for launches in dict.fromkeys((1, failure.launch + 1)):
         if launches < subject.launches:

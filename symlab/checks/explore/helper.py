@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 
 from memory.pickling import dumps
 from memory.worker_process import start_worker
-from symlab.checks.explore.subject import Order, Ran, Subject, run_once
+from simulator.options import Interleaving
+from symlab.checks.explore.subject import Ran, Subject, run_once
 
 
 class HelperEnded(RuntimeError):
@@ -36,7 +37,7 @@ class Helper:
         self._process, self._connection = start_worker(__name__)
         self._connection.send_bytes(dumps(tuple(subjects)))
 
-    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+    def ran(self, subject: int, order: Interleaving, deadline_s: float) -> Ran:
         """Return how a run ended there. Raises HelperEnded, and ValueError as run_once does."""
         try:
             self._connection.send((subject, order, deadline_s))

@@ -12,10 +12,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from simulator.options import Interleaving
 from symlab.checks.explore.helper import Helper, HelperEnded, can_send
-from symlab.checks.explore.subject import Failure, Order, Ran, Subject, run_once
+from symlab.checks.explore.subject import Failure, Ran, Subject, run_once
 
 HELP_AFTER_S = 1.0
 """Seconds of search before helpers are started: each takes some to import what it needs."""
@@ -31,20 +32,23 @@ class Trial:
 
     number: int
     subject: int
-    order: Order
+    order: Interleaving
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is searched: seeds (None: without end) from first_seed on, each under all schedules for all subjects."""
+    """What is searched: the orders of one seed, and of those after it (seeds: their number; None: without end), each
+    for all subjects."""
 
     subjects: Sequence[Subject]
-    schedules: Sequence[str]
-    granularity: str | None
-    first_seed: int
+    orders: Sequence[Interleaving]
     seeds: int | None
     seconds: float | None
     processes: int
+
+    @property
+    def first_seed(self) -> int:
+        return self.orders[0].seed
 
     @property
     def runs(self) -> int | None:
@@ -53,16 +57,15 @@ class Plan:
 
     @property
     def runs_of_a_seed(self) -> int:
-        return len(self.subjects) * len(self.schedules)
+        return len(self.subjects) * len(self.orders)
 
     def trials(self) -> Iterator[Trial]:
         """All trials, seed by seed."""
-        last = None if self.seeds is None else self.first_seed + self.seeds
-        seeds = itertools.count(self.first_seed) if last is None else iter(range(self.first_seed, last))
+        seeds = itertools.count() if self.seeds is None else range(self.seeds)
         numbers = itertools.count()
         for seed in seeds:
-            for schedule, subject in itertools.product(self.schedules, range(len(self.subjects))):
-                yield Trial(next(numbers), subject, Order(schedule, self.granularity, seed))
+            for order, subject in itertools.product(self.orders, range(len(self.subjects))):
+                yield Trial(next(numbers), subject, replace(order, seed=order.seed + seed))
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
+from simulator.options import Interleaving
 from simulator.run.choices import Choice
 from simulator.world import SimulatedWorld, SimulatorOptions
 from symlab.checks.explore.blame import Wrong, blame, blame_race
@@ -62,19 +63,6 @@ class Failure:
         if self.kind != other.kind:
             return False
         return self.kind == WRONG or self.lines == other.lines or bool(set(self.lines) & set(other.lines))
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """An order of threads: schedule, granularity and seed of the simulator, and choices that come before."""
-
-    schedule: str
-    granularity: str | None
-    seed: int
-    follows: tuple[Choice, ...] | None = None
-
-    def __str__(self) -> str:
-        return f"schedule={self.schedule}, seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +119,13 @@ class Subject(Protocol):
 
 
 def run_once(
-    subject: Subject, order: Order, deadline_s: float = math.inf, *, records: bool = False, traces: bool = False
+    subject: Subject, order: Interleaving, deadline_s: float = math.inf, *, records: bool = False, traces: bool = False
 ) -> Ran:
     """Run a subject in a world of its own. records: keep the choices; traces: keep what happened, too.
 
     Raises ValueError for what can't run in any order, such as buffers that don't fit.
     """
-    options = replace(
-        subject.options,
-        schedule=order.schedule,
-        granularity=order.granularity,
-        seed=order.seed,
-        records_choices=records or traces,
-        follows=order.follows,
-    )
+    options = replace(subject.options.under(order), records_choices=records or traces)
     machine = SimulatedWorld(subject.world_size, options)
     for listener in (machine.tally, machine.printer):  # neither counts nor prints: this is one of many runs
         machine.space.events.remove(listener)

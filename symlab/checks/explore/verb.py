@@ -11,7 +11,7 @@ import click
 from runner.request.options import Overrides
 from runner.request_error import RequestError
 from runner.verb import Seconds, called, option, verb
-from simulator.options import Granularity, Memory
+from simulator.options import Granularity, Interleaving, Memory, Schedule
 
 EPILOG = """\
 A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
@@ -21,6 +21,19 @@ printed as an interleaving, and kept in a file. Nothing found proves no absence.
 Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails again); 2 the request is wrong;
 130 Ctrl-C, with what was done.
 """
+
+DECIDED = {
+    "fabric.schedule": "--schedule",
+    "fabric.granularity": "--granularity",
+    "fabric.seed": "--first-seed",
+}
+"""Keys that an exploration decides, with the options that say how."""
+
+
+def orders_of(schedule: str, granularity: str, seed: int) -> tuple[Interleaving, ...]:
+    """Return the orders that a seed stands for; schedule: that of the simulator, or both."""
+    schedules = (Schedule.random, Schedule.adversarial) if schedule == "both" else (Schedule(schedule),)
+    return tuple(Interleaving(one, granularity, seed) for one in schedules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,11 @@ class Options(Overrides):
         default=(),
         metavar="NAME",
     )
+
+    @property
+    def orders(self) -> tuple[Interleaving, ...]:
+        """The orders that are tried, of the first seed."""
+        return orders_of(self.schedule, self.granularity, self.first_seed)
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from simulator.memory.order import Order
 from simulator.memory.space import Space
 from simulator.memory.weak import WeakSpace
 from simulator.observe.events import LaunchBegan, tell
-from simulator.options import MultimemModel, Schedule
+from simulator.options import Granularity, Interleaving, MultimemModel, Schedule
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler
 from symlab.checks.litmus.compile import ENTRY, LOCATION_BYTES, SLOT_BYTES, Kernel, NotCompiled, kernel_of
@@ -54,7 +54,7 @@ class Machine:
         ranks = list(range(kernel.world_size))
         launch = Launch(kernel.grid, kernel.block, cluster=(kernel.cluster, 1, 1))
         arguments = [self._arguments(rank) for rank in ranks]
-        scheduler = Scheduler(self.space, Schedule.random, seed, STEP_BUDGET)
+        scheduler = Scheduler(self.space, Interleaving(Schedule.random, Granularity.block, seed), STEP_BUDGET)
         batch = Batch(
             self.space, Scratch(), self.executable, ranks, launch, arguments, MultimemModel.exact, [0] * len(ranks)
         )

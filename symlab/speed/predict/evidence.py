@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from cases.case import Case
 from cases.record.record import Record
+from cases.record.timing import is_led_in
 from reports.table.text import counted
 from runner.gpu.reading import type_of_device
 from symlab.speed.predict.case_work import CaseWork
@@ -49,13 +50,12 @@ def profile_key(record: Record) -> str:
 def is_evidence(record: Record) -> bool:
     """Whether the model is fitted to a record, or scored by it: our own kernels, timed by graphs of calls alone, on
     buffers in turn, without calls before a sample."""
-    timing, configuration = record.timing, record.request.configuration or {}
-    asked = configuration.get("timing")
+    timing = record.timing
     return (
         timing is not None
         and record.kernel is not None
         and (timing.mode, timing.window, timing.l2) == ("graph", "kernel", "rotate")
-        and not (isinstance(asked, dict) and asked.get("lead_in_calls"))
+        and not is_led_in(record.request.configuration)
         and gpu_of(record) != ""
     )
 

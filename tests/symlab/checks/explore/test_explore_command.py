@@ -15,11 +15,12 @@ import pytest
 
 import symlab
 from kernels import sources
+from simulator.options import Interleaving
 from simulator.run.choices import text_of
 from symlab.checks.explore.command import jobs_of, subject_of
 from symlab.checks.explore.found import read
 from symlab.checks.explore.search import Searched
-from symlab.checks.explore.subject import Order, run_once
+from symlab.checks.explore.subject import run_once
 from symlab.checks.explore.trace import MAX_NOTED
 from symlab.command import main
 from tests.golden import same_text
@@ -105,11 +106,11 @@ def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
     words = ["op=send_recv", "algorithms=[push]", "world_size=2", "sizes=[64]", "stress=no_host_barrier", "track=none"]
     (job,) = jobs_of(words).jobs
     subject = subject_of(job, job.cases[0])
-    runs = [run_once(subject, Order("random", "access", seed), records=True) for seed in (1, 2, 1)]
+    runs = [run_once(subject, Interleaving("random", "access", seed), records=True) for seed in (1, 2, 1)]
     assert [one.failure for one in runs] == [None] * 3
     assert text_of(runs[0].choices) == text_of(runs[2].choices) != text_of(runs[1].choices)
     assert {"input 0", "output 0", "output 2"} <= set(subject.layouts)
-    again = run_once(subject, Order("random", "access", 5, runs[0].choices), records=True)
+    again = run_once(subject, Interleaving("random", "access", 5, runs[0].choices), records=True)
     assert text_of(again.choices) == text_of(runs[0].choices)
 
 

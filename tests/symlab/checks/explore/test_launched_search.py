@@ -37,7 +37,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("bad", [(), (3,), (29,), (17, 20, 5)])
 def test_it_finds_what_one_machine_finds(bad: tuple[int, ...], tmp_path: Path) -> None:
-    wanted = plan(Seeded(), Seeded(bad=bad), schedules=("random", "adversarial"))
+    wanted = plan(Seeded(), Seeded(bad=bad), schedule="both")
     told: list[int] = []
     spread = search_on(TWO, wanted, lambda done: told.append(done.runs), tmp_path / "tasks")
     alone = Search(wanted).run()

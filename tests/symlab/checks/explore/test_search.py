@@ -22,12 +22,14 @@ from runner.case.contestant import Contestant
 from runner.interrupt import Interrupted, interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
+from simulator.options import Interleaving
 from simulator.world import SimulatorOptions
 from symlab.checks.explore.helper import HelperEnded
 from symlab.checks.explore.progress import progress_text
 from symlab.checks.explore.search import Plan, Search, Searched
-from symlab.checks.explore.subject import CaseSubject, Judgement, Order, Ran, run_once
+from symlab.checks.explore.subject import CaseSubject, Judgement, Ran, run_once
 from symlab.checks.explore.trace import Layout
+from symlab.checks.explore.verb import orders_of
 
 
 def seed_of(fabric: Fabric, _: object) -> int:
@@ -70,12 +72,12 @@ class Seeded:
 
 
 def plan(*subjects: Seeded, **more: Any) -> Plan:
-    usual: dict[str, Any] = {"schedules": ("random",), "granularity": "access", "first_seed": 0, "seeds": 30}
-    return Plan(subjects=subjects, **{**usual, "seconds": None, "processes": 1, **more})
+    orders = orders_of(more.pop("schedule", "random"), "access", more.pop("first_seed", 0))
+    return Plan(subjects, orders, **{"seeds": 30, "seconds": None, "processes": 1, **more})
 
 
 def test_nothing_is_found_in_a_right_subject() -> None:
-    done = Search(plan(Seeded(), Seeded(), schedules=("random", "adversarial"))).run()
+    done = Search(plan(Seeded(), Seeded(), schedule="both")).run()
     assert (done.found, done.runs, done.interrupt) == (None, 120, None)
 
 
@@ -105,7 +107,7 @@ def test_the_only_run_counts_though_the_end_of_the_time_cut_it_short(monkeypatch
     """Without that the search would go on for ever: each of its runs has a second, and none would be the last one."""
     begun: list[int] = []
 
-    def slow(subject: Seeded, order: Order, deadline_s: float) -> Ran:
+    def slow(subject: Seeded, order: Interleaving, deadline_s: float) -> Ran:
         begun.append(order.seed)
         assert len(begun) < 5, "the search does not end"
         return Ran(None, "the deadline of 1 s passed")
@@ -135,7 +137,7 @@ class Late:
     def __init__(self, subjects: Sequence[Seeded]) -> None:
         self.subjects = subjects
 
-    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+    def ran(self, subject: int, order: Interleaving, deadline_s: float) -> Ran:
         time.sleep(0.3)
         return run_once(self.subjects[subject], order, deadline_s)
 
@@ -144,7 +146,7 @@ class Late:
 
 
 class Ended(Late):
-    def ran(self, subject: int, order: Order, deadline_s: float) -> Ran:
+    def ran(self, subject: int, order: Interleaving, deadline_s: float) -> Ran:
         raise HelperEnded("a helper process ended early; the others went on")
 
 
@@ -221,7 +223,7 @@ def test_a_subject_that_can_not_be_sent_runs_in_one_process() -> None:
 )
 def test_progress_says_how_far_it_is(more: dict[str, Any], text: str) -> None:
     searched = Searched(runs=40, seconds=10.0)
-    assert progress_text(plan(Seeded(), schedules=("random", "adversarial"), **more), searched) == text
+    assert progress_text(plan(Seeded(), schedule="both", **more), searched) == text
 
 
 @pytest.mark.parametrize(("size_bytes", "between"), [(64, 3), (16 << 20, 1)])

@@ -11,7 +11,7 @@ import pytest
 
 from cases.record.record import Check
 from runner.custom.description import CustomJob, custom_job
-from runner.custom.running import judged_by, outcomes_of_custom
+from runner.custom.running import CompiledJob
 from runner.gpu.gpu_type import FLOOR_NAMES
 from runner.request.configured import configured
 from runner.request.validate import validate
@@ -54,8 +54,9 @@ class Bench:
             self.close(ranks)
             self._worlds[ranks] = make_world(request.fabric, ranks, lambda line: None)
         world = self._worlds[ranks]
-        outcomes = outcomes_of_custom(world, job, compiled, request)
-        return job, compiled, judged_by(job, outcomes).check, tuple(world.findings() or ())
+        ran = CompiledJob(job, compiled)
+        outcomes = ran.outcomes(world, request)
+        return job, compiled, ran.judged(outcomes).check, tuple(world.findings() or ())
 
     def close(self, ranks: int) -> None:
         if ranks in self._worlds:

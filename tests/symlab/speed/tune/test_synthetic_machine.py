@@ -208,7 +208,7 @@ def test_a_model_with_one_rate_of_a_link_prefers_few_blocks(tmp_path: Path, kind
 @pytest.mark.parametrize("kind", ["knowing", "blind", "liar"])
 def test_the_search_on_a_machine_whose_law_is_known(tmp_path: Path, kind: str) -> None:
     table, bench, finals = searched(tmp_path, kind)
-    between = [int(1.3 * (1 << power)) // 256 * 256 for power in range(11, 29, 2)]
+    between = [(int(1.3 * (1 << power)) // 128 - 1 | 1) * 128 for power in range(11, 29, 2)]
     assert {*SIZES, *between} <= {one.size_bytes for one in table.entries}
     for size in SIZES:
         names = {one.algorithm for one in own(size)}

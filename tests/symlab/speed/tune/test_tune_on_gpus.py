@@ -31,7 +31,7 @@ TURNS = (1.0, 1.0, 1.001, 1.001, 0.999, 0.999)
 """Times of turns over the median: those that choose and those that judge have the same ones."""
 
 
-BETWEEN = [int(1.3 * (1 << power)) // 256 * 256 for power in range(11, 29, 2)]
+BETWEEN = [(int(1.3 * (1 << power)) // 128 - 1 | 1) * 128 for power in range(11, 29, 2)]
 FINALS = sorted([*BETWEEN, *(1 << power for power in range(10, 29, 2))])
 """Sizes that are searched, and those between them."""
 
