@@ -51,6 +51,19 @@ def test_modules_are_counted_not_names() -> None:
     assert size.imported(NODES) == {"runner.case", "kernels.spec", "kernels"}
 
 
+@pytest.mark.parametrize(
+    ("line", "enters"),
+    [
+        ("from symlab.speed.best import chooser_for", True),
+        ("def f():\n    import symlab.checks", True),
+        ("from symlab.rooms import part_of", False),
+        ("import symlab.speedy", False),
+    ],
+)
+def test_an_import_of_a_room_is_seen(line: str, enters: bool) -> None:
+    assert size.enters_a_room([*ast.walk(ast.parse(line))]) == enters
+
+
 @pytest.mark.parametrize(("first", "runs"), [("symlab/command.py", 1), ("kernels/dsl/frame.py", 2)])
 def test_what_compiles_kernels_is_not_counted(first: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = iter([f"\nloaded\n{size.ROOT / name}" for name in (first, "symlab/command.py")])
