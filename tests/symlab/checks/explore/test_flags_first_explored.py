@@ -14,6 +14,7 @@ from symlab.checks.explore.found import replayed, shrunk
 from symlab.checks.explore.reading import switches_of
 from symlab.checks.explore.search import Plan, Search
 from symlab.checks.explore.subject import CaseSubject
+from symlab.checks.explore.verb import orders_of
 
 STORE = re.compile(r"st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
 MOST_SWITCHES, MOST_NEEDED = 8, 4
@@ -57,7 +58,7 @@ def without_releases(ptx: str) -> str:
 def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> None:
     words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
     subject = broken(without_releases, *words)
-    done = Search(Plan([subject], ("random", "adversarial"), "access", 0, 10, None, 1)).run()
+    done = Search(Plan([subject], orders_of("both", "access", 0), 10, None, 1)).run()
     assert done.found is not None
     trial, failure = done.found
     found, _ = shrunk(subject, trial.order, failure, 60.0)
@@ -73,7 +74,7 @@ def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> N
 @pytest.mark.slow
 def test_flags_before_their_words_are_shrunk_to_few_switches() -> None:
     subject = broken(flags_first, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
-    plan = Plan([subject], ("random", "adversarial"), "access", 0, 100, None, 1)
+    plan = Plan([subject], orders_of("both", "access", 0), 100, None, 1)
     done = Search(plan).run()
     assert done.found is not None
     trial, failure = done.found
