@@ -26,19 +26,3 @@ def replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-
-
-@contextlib.contextmanager
-def creating(path: Path) -> Iterator[Path]:
-    """Yield the name of a hidden, unused file beside path, which becomes path when the block ends, unless path exists.
-
-    Raises FileExistsError then: of several writers at the same time the first one wins. Another OSError comes from a
-    file system without hard links. However the block ends, the file beside path is removed.
-    """
-    beside = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        yield beside
-        os.link(beside, path)
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()

@@ -209,12 +209,12 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
 
 
 def _explored(subject: BroughtSubject, how: _How) -> Exploration:
+    from runner.environment.host import usable_cores
     from runner.explore.command import SECONDS
     from runner.explore.found import shrunk
     from runner.explore.progress import Progress
     from runner.explore.search import Plan, Search
     from runner.explore.verb import orders_of
-    from runner.launch.workers import usable_cores
 
     seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
     orders = orders_of(how.schedule, how.granularity, how.first_seed)

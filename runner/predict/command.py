@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reports.record.bundle import can_be_written, read, write_file
 from reports.table.sheet import room_here
-from runner.launch.workers import usable_cores
+from runner.environment.host import usable_cores
 from runner.predict import on_records, published, ranges
 from runner.predict.asking import asked_jobs, series_of
 from runner.predict.score import scored

@@ -14,7 +14,7 @@ from kernels.ahead import Compiler
 from memory.fabric import Traits
 from runner.case.best import gpu_name
 from runner.command.plan import PreparedJob
-from runner.launch.workers import usable_cores
+from runner.environment.host import usable_cores
 from runner.predict.profiles import Profiles
 from runner.request.compose import ComposedJob
 from runner.tune.candidates import Candidates

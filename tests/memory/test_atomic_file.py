@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.atomic_file import creating, replacing
+from memory.atomic_file import replacing
 
 
 def test_new_content_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -59,21 +59,3 @@ def test_writers_at_the_same_time_have_files_of_their_own(tmp_path: Path) -> Non
             second.write_text("second")
         first.write_text("first")
     assert path.read_text() == "first"
-
-
-def test_a_file_is_created_once(tmp_path: Path) -> None:
-    """Of two writers at the same time the one that ends first is kept, and nothing is left beside it."""
-    path = tmp_path / "kept.json"
-    with pytest.raises(FileExistsError), creating(path) as late:  # noqa: PT012
-        with creating(path) as early:
-            early.write_text("early")
-        late.write_text("late")
-    assert path.read_text() == "early"
-    assert os.listdir(tmp_path) == ["kept.json"]
-
-
-def test_a_file_whose_block_fails_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), creating(tmp_path / "kept.json") as beside:  # noqa: PT012
-        beside.write_text("half")
-        raise KeyboardInterrupt
-    assert os.listdir(tmp_path) == []
