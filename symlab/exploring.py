@@ -30,7 +30,10 @@ __tracebackhide__ = True
 
 DEADLINE_S = 120.0
 
-_OF_LAUNCH = ("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions")
+_OF_LAUNCH = (
+    *("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions"),
+    *("launches", "graph", "dependent"),
+)
 _OF_WORLD = ("arch", "gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
 """Arguments of a launch and of symlab.world that explore() takes beside those that it names itself."""
 
@@ -63,11 +66,11 @@ class BroughtSubject:
 
     @property
     def label(self) -> str:
-        return self.brought.executable.name
+        return self.brought.name
 
     @property
     def digest(self) -> str:
-        return self.brought.executable.digest
+        return self.brought.digest
 
     @property
     def launches(self) -> int:
@@ -111,7 +114,7 @@ def explore(
     grid: int | tuple[int, int, int] | None = None,
     block: int | tuple[int, int, int] | None = None,
     buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
     expected: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     seconds: float | None = None,
@@ -204,7 +207,7 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
     opened = world(ranks, **how)  # before anything is compiled: it refuses what is not possible
     arch = how.get("arch") if how.get("gpu") is None else opened.request.arch
     work = brought_launch(asked, ranks, arch, opened.request.heap_bytes)
-    options = simulator_options(world(ranks, **{**how, "arch": arch or work.executable.arch}).request)
+    options = simulator_options(world(ranks, **{**how, "arch": arch or work.arch}).request)
     return _adapted(work, options), options
 
 

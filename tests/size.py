@@ -23,7 +23,14 @@ PACKAGES = ("symlab", "cases", "runner", "kernels", "memory", "reports", "simula
 ROOMS = ("symlab/checks/", "symlab/speed/", "symlab/evidence/")
 """Folders beside the core, which each answer one further question."""
 
-MADE = ("kernels/matrix/README.md", "reports/published/*/table.md", "reports/published/accepted.md")
+MADE = (
+    "kernels/matrix/README.md",
+    "reports/published/*/table.md",
+    "reports/published/accepted.md",
+    "runner/KEYS.md",
+    "tests/foreign/table.md",
+    "tests/museum/table.md",
+)
 """Pages that only programs write."""
 
 COMMAND = "run +exp=allreduce_bf16"
@@ -32,7 +39,7 @@ LIMITS = {
     "the core, code lines": 73_260,
     f"loaded by symlab {COMMAND}, code lines": 34_231,
     "tests, code lines": 73_918,
-    "Markdown, words": 32_110,
+    "Markdown, words": 30_000,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
     "verbs of symlab --help": 14,

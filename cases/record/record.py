@@ -458,7 +458,7 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
     return record
 
 
-_ALIKE: dict[str, Any] = {"fabric": FabricInfo, "kernel": KernelInfo, "case": Case}
+_ALIKE: dict[str, Any] = {"fabric": FabricInfo, "kernel": KernelInfo, "case": Case, "check": Check, "counters": Plain}
 """Parts that are the same in many records: of one kernel at one size, in all worlds."""
 
 
@@ -470,15 +470,12 @@ def _known_once(document: dict[str, Any], known: Known) -> None:
     timing = document.get("timing")
     devices = timing.get("devices") if isinstance(timing, dict) else None
     if isinstance(timing, dict) and isinstance(devices, list):
-        timing["devices"] = [known.once("device", one, _reading) if isinstance(one, dict) else one for one in devices]
+        read = partial(_part, Plain, "timing.devices")
+        timing["devices"] = [known.once("device", one, read) if isinstance(one, dict) else one for one in devices]
 
 
 def _part(kind: Any, name: str, value: dict[str, Any]) -> Any:
-    return decoded(kind, value, f"record.{name}")
-
-
-def _reading(value: dict[str, Any]) -> Plain:
-    return Plain(plain(value, "timing.devices"))
+    return Plain(plain(value, name)) if kind is Plain else decoded(kind, value, f"record.{name}")
 
 
 def _on_one_line(text: str) -> str:

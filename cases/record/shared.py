@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -157,35 +157,39 @@ def line(digest: str, text: str) -> str:
     return json.dumps({"schema": SINCE, SHARED: digest, "content": content}, separators=(",", ":"))
 
 
-def of_lines(lines: Mapping[int, str], path: Path | str) -> tuple[Find, dict[int, str]]:
-    """Divide the numbered lines of a bundle: return what finds the contents among them, and the lines of records.
+def of_lines(lines: Iterable[tuple[int, str]], path: Path | str) -> tuple[Find, Iterator[tuple[int, str]]]:
+    """Divide the numbered lines of a bundle: return what finds the contents among those that were taken so far, and the
+    lines of records, which refer to lines before them.
 
-    Raises ValueError, naming the line, for a content that is not valid or does not have its digest.
+    Taking them raises ValueError, naming the line, for a content that is not valid or does not have its digest.
     """
     contents: dict[str, dict[str, Any]] = {}
-    records = {}
-    for number, one in lines.items():
-        if not one.startswith(f'{{"schema":{SINCE},"{SHARED}":'):
-            records[number] = one
-            continue
-        where = f"{path}, line {number}"
-        try:
-            document = parsed(one)
-        except ValueError as error:
-            raise ValueError(f"{where}: not JSON ({error})") from None
-        content = document.get("content")
-        if set(document) != {"schema", SHARED, "content"} or not isinstance(content, dict):
-            raise ValueError(f"{where}: neither a record nor what records refer to")
-        if digest_of(_text(content)) != document[SHARED]:
-            raise ValueError(f"{where}: was changed: its content does not have the digest by which records refer to it")
-        contents[document[SHARED]] = content
+
+    def records() -> Iterator[tuple[int, str]]:
+        for number, one in lines:
+            if not one.startswith(f'{{"schema":{SINCE},"{SHARED}":'):
+                yield number, one
+                continue
+            where = f"{path}, line {number}"
+            try:
+                document = parsed(one)
+            except ValueError as error:
+                raise ValueError(f"{where}: not JSON ({error})") from None
+            content, digest = document.get("content"), document[SHARED]
+            if set(document) != {"schema", SHARED, "content"} or not isinstance(content, dict):
+                raise ValueError(f"{where}: neither a record nor what records refer to")
+            if digest_of(_text(content)) != digest:
+                raise ValueError(
+                    f"{where}: was changed: its content does not have the digest by which records refer to it"
+                )
+            contents[digest] = content
 
     def find(digest: str) -> dict[str, Any]:
         if digest not in contents:
             raise SharedError(f"{path} lacks {digest}, to which it refers; make the bundle again")
         return contents[digest]
 
-    return find, records
+    return find, records()
 
 
 def _text(content: Mapping[str, Any]) -> str:

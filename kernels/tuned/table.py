@@ -173,7 +173,7 @@ class Table:
 
     def _differences(self, entry: Entry, case: Case, gpu: str) -> Iterator[str]:
         """In what an entry is not of a case."""
-        if gpu != self.gpu:
+        if slug_of(gpu) != slug_of(self.gpu):
             yield f"searched on {self.gpu}, not on {gpu or 'a simulated GPU of no type'}"
         for name, there, here in (
             ("ranks", entry.ranks, case.world_size),

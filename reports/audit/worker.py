@@ -23,7 +23,7 @@ from cases.record.record import Record
 from reports.audit.items import Point
 from reports.audit.level import Recomputed
 from reports.audit.material import Answer, Material, name_of
-from reports.record.bundle import lines_of
+from reports.record.bundle import unsorted_lines
 from reports.second_process import PROJECT, module_command
 
 MODULE = "runner.audit_worker"
@@ -76,7 +76,7 @@ def ask(
         patience_s = PATIENCE_S + (_NO_LIMIT_S if wanted.rerun.patience_s is None else wanted.rerun.patience_s)
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile("w+") as complaints:
         asked.write(f"{json.dumps(_question(material, wanted))}\n".encode())
-        asked.write(lines_of(map(_untimed, material.records)))
+        asked.writelines(unsorted_lines(map(_untimed, material.records)))
         asked.seek(0)
         try:
             process = subprocess.Popen(
@@ -85,6 +85,7 @@ def ask(
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 cwd=PROJECT,
+                env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # ranks are threads, and each would keep memory of its own
                 encoding="utf-8",
                 start_new_session=True,  # a terminal's Ctrl-C comes once, from here
             )

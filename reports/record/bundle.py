@@ -121,15 +121,15 @@ def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
 def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
     """Return the records of a bundle with the numbers of their lines, from 1."""
     lines = enumerate(_unpacked_lines(path), start=1)
-    find, left = shared.of_lines({number: line for number, line in lines if not line.startswith(LINE)}, path)
-    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left.items()]
+    find, left = shared.of_lines(((number, line) for number, line in lines if not line.startswith(LINE)), path)
+    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left]
 
 
 def of_lines(lines: Iterable[str], where: str) -> list[Record]:
     """Return the records of the lines that lines_of gives. where: what to name in a ValueError."""
-    find, left = shared.of_lines(dict(enumerate(lines, start=1)), where)
+    find, left = shared.of_lines(enumerate(lines, start=1), where)
     known = Known()
-    return [from_json(line, f"{where}, line {number}", find, known) for number, line in left.items()]
+    return [from_json(line, f"{where}, line {number}", find, known) for number, line in left]
 
 
 def signed_in(path: Path | str) -> list[Signed]:
@@ -211,6 +211,16 @@ def lines_of(records: Iterable[Record]) -> bytes:
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def unsorted_lines(records: Iterable[Record]) -> Iterator[bytes]:
+    """Yield such lines in the order of the records, none of which is kept."""
+    references = References()
+    for record in records:
+        line = _COMPACT(record.document(references))
+        while references.texts:
+            yield f"{shared.line(*references.texts.popitem())}\n".encode()
+        yield f"{line}\n".encode()
 
 
 def _order(record: Record) -> tuple[Any, ...]:

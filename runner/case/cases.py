@@ -112,14 +112,10 @@ def _algorithms(asked: tuple[str, ...] | str, specs: Sequence[KernelSpec], fabri
 
 
 def _with_dependent_launch(algorithm: str, op: str) -> str:
-    """The name of the kernel with dependent launches; a library's own. RequestError for what can't have them."""
-    if algorithm in names_for(op):
+    """The name of the kernel with dependent launches; a library's own, and best, whose table says which launches are
+    dependent. RequestError for what can't have them."""
+    if algorithm == BEST or algorithm in names_for(op):
         return algorithm
-    if algorithm == BEST:
-        raise RequestError(
-            "a table of choices says itself which launches are dependent (timing.dependent_launch), leave it false "
-            "with algorithms=best"
-        )
     if not has_tuning(algorithm) and not is_known(f"{op}/{algorithm}"):
         raise RequestError(
             f"'{algorithm}' is no kernel of the catalogue, and only those have dependent launches "

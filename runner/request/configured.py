@@ -47,7 +47,13 @@ def configured(values: Mapping[str, Any]) -> DictConfig:
 
 
 def plain_configuration(config: DictConfig) -> dict[str, Any]:
-    """Return a configuration as a record holds it: plain values, words as text."""
-    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    """Return a configuration as a record holds it: plain values, words and keys (offsets of structs) as text."""
+    container = _with_text_keys(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+    return container
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(one) for key, one in value.items()}
+    return [_with_text_keys(one) for one in value] if isinstance(value, list) else value

@@ -50,7 +50,7 @@ from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.tune.candidates import Candidates
 from runner.tune.entries import Kept, kept_in, merged, ranges_in, series_of
-from runner.tune.finals import Final, Point, finals_of, parts, points_of
+from runner.tune.finals import ROUNDS, Final, Point, crossings, finals_of, parts, points_of
 from runner.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from runner.tune.open_bench import OpenBench, Seams
 from runner.tune.regret import WORLDS, regrets, report, unseen_sizes
@@ -157,15 +157,26 @@ class _Tuning:
         points = list(points_of(self.jobs))
         self._say_begin(state, points)
         try:
-            found = self._search(points, state)
-            finals = finals_of(points, found)
-            folders = self._finals(finals, state)
+            finals, more = [], finals_of(points, self._search(points, state))
+            folders: list[Path] = []
+            kept: dict[int, list[Kept]] = {}
+            made: list[Entry | None] = []
+            for _ in range(1 + ROUNDS):
+                finals += more
+                ran = self._finals(finals, len(finals) - len(more), state)
+                folders += ran
+                kept |= {number: records for folder in ran for number, records in kept_in(folder).items()}
+                made = _entries(finals, kept, (state.earlier_s + self.seams.now() - self.begun) / len(finals))
+                if not (more := crossings(finals, made)):
+                    break
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)
             return exit_code_of(interrupt)
-        spent_s = state.earlier_s + self.seams.now() - self.begun
-        kept = {number: records for folder in folders for number, records in kept_in(folder).items()}
-        entries = _entries(finals, kept, spent_s / len(finals))
+        for final, entry in zip(finals, made, strict=True):
+            if entry is None:
+                text = f"{final.point.label}: no finalist passed, so that it has no entry"
+                print(f"symlab: {text}", file=sys.stderr, flush=True)
+        entries = sorted(filter(None, made), key=lambda one: (one.key, one.size_bytes))
         if not entries:
             raise RequestError(f"no finalist passed, see {folders[0]} (algorithms), nothing is written")
         print(_text(entries))
@@ -319,7 +330,6 @@ class _Tuning:
         return {
             "best": list(done.best),
             "own": own,
-            "close": [name for name in own if name in done.close],
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
@@ -348,11 +358,11 @@ class _Tuning:
 
     # The finalists
 
-    def _finals(self, finals: Sequence[Final], state: State) -> list[Path]:
-        """Run the finals, in some commands; the folders of their records. Of those that a command ran which was
-        interrupted later the records are taken."""
+    def _finals(self, finals: Sequence[Final], begin: int, state: State) -> list[Path]:
+        """Run the finals from a place on, in some commands; the folders of their records. Of those that a command ran
+        which was interrupted later the records are taken."""
         folders = []
-        for part in parts(finals):
+        for part in parts(begin, len(finals)):
             key = state_key([[finals[at].point.case.id, list(finals[at].names)] for at in part])
             folder = Path(state.finals.get(key, ""))
             if not (key in state.finals and folder.is_dir()):
@@ -524,25 +534,20 @@ def _among(search: Search, own: Sequence[str], guesses: Sequence[Guess], ranking
         return None
 
 
-def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry]:
-    """The entries of the finals of which a finalist passed. seconds: what finding took, of each."""
-    entries = []
+def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry | None]:
+    """The entry of each final; None for one of which no finalist passed. seconds: what finding took, of each."""
+    entries: list[Entry | None] = [None] * len(finals)
     for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
         cases = [finals[place].point.case for place in places]
         found = [searched_in(finals[place].found, seconds) for place in places]
-        ran = [kept.get(place, ()) for place in places]
-        for place, one in zip(places, series_of(cases, ran, found), strict=True):
-            if one is None:
-                label = finals[place].point.label
-                print(f"symlab: {label}: no finalist passed, so that it has no entry", file=sys.stderr, flush=True)
-            else:
-                entries.append(one)
+        for place, one in zip(places, series_of(cases, [kept.get(at, ()) for at in places], found), strict=True):
+            entries[place] = one
     return entries
 
 
-FINALS_USUAL = {"launches": 1, "deadline_s": 30, "timing.samples": 30}
-"""What finals take unless it is given: results were checked before, a library that does not finish waits less, and of
-the turns fifteen choose and fifteen judge."""
+FINALS_USUAL = {"launches": 1, "deadline_s": 10, "timing.samples": 30}
+"""What finals take unless it is given: results were checked before, a library that does not end costs 10 s (NVSHMEM's
+all_to_all from 16M on 2 H200), and of the turns fifteen choose and fifteen judge."""
 
 
 def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:

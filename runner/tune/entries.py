@@ -2,11 +2,11 @@
 
 One half of the turns chooses, and a figure is of the other half (halves.py): the median of its samples, of each the
 maximum over ranks, with the 95 % interval that order statistics give, whatever the distribution is. It is of one world:
-another world, or another day, differs by more than such an interval. Among candidates that are as quick the choice is
-made for a whole series of sizes (ties.py).
+another world, or another day, differs by more than such an interval.
 
-The catalogue's own tunings are the rivals that every other tuning has to beat, in both halves: what lost to one of them
-is no choice, nor is a pair of neighbouring choices that would lose to one where the two cross (loses_between).
+The catalogue's own tunings are the rivals that every other tuning has to beat, in both halves. What wins at one size
+may owe it to that size, such as a power of two, which its blocks divide: another tuning is a choice from the first to
+the last of the sizes in a row at which it wins, and between two sizes otherwise the catalogue's own is.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from kernels.tuning import ANY_SIZE
 from reports.record.bundle import located
 from reports.record.intervals import median_interval
 from runner.tune.halves import choosing, judging
-from runner.tune.model_first import blocks_of
-from runner.tune.ties import Option, chosen
 
 GAIN = 0.01
 """How much quicker than the catalogue's own a tuning has to be to take its place, as a share: a smaller gain may be
@@ -44,28 +42,25 @@ class Kept:
     digest: str
 
 
-def options_of(case: Case, finalists: Sequence[Kept]) -> list[Option]:
-    """Return what can be chosen at a case, whose algorithm does not matter, by the turns that choose; the quickest
-    first. What is not quicker by GAIN than all tunings of the catalogue's own is none, in the turns that choose and in
-    those that judge; then it is the best of these."""
+def options_of(case: Case, finalists: Sequence[Kept]) -> list[str]:
+    """Return the names that can be chosen at a case, whose algorithm does not matter, the quickest first: tunings that
+    are quicker by GAIN than all of the catalogue's own, in the turns that choose and in those that judge, and the best
+    of the catalogue's own by the turns that choose."""
     scores = {
         one.record.case.algorithm: (choosing_us, figure.value)
         for one in finalists
         if (choosing_us := score_of(one.record)) is not None and (figure := figure_of(one.record)) is not None
     }
     ours = {name: both for name, both in scores.items() if is_known(f"{case.op}/{name}")}
-    if own := [name for name in ours if is_own(name)]:
-        limits = [min(ours[name][half] for name in own) for half in range(2)]
-        least = {name: 0.0 if name in own else GAIN for name in ours}
-        better = {
-            name
-            for name, both in ours.items()
-            if all(us <= limit * (1 - least[name]) for us, limit in zip(both, limits, strict=True))
-        }
-        left = better or {min(own, key=lambda name: ours[name])}
-        ours = {name: both for name, both in ours.items() if name in left}
-    options = [Option(name, both[0], blocks_of(case, name)) for name, both in ours.items()]
-    return sorted(options, key=lambda option: option.value)
+    own = [both for name, both in ours.items() if is_own(name)]
+    limits = [min((both[half] for both in own), default=math.inf) * (1 - GAIN) for half in range(2)]
+    better = [
+        name
+        for name, both in ours.items()
+        if not is_own(name) and all(us <= limit for us, limit in zip(both, limits, strict=True))
+    ]
+    best = sorted((name for name in ours if is_own(name)), key=lambda name: ours[name])[:1]
+    return [*sorted(better, key=lambda name: ours[name]), *best]
 
 
 def is_own(name: str) -> bool:
@@ -133,33 +128,11 @@ def series_of(
     options = [options_of(case, ran) for case, ran in zip(cases, measured, strict=True)]
     places = sorted((place for place, one in enumerate(options) if one), key=lambda place: cases[place].size_bytes)
     values = [_values(measured[place]) for place in places]
-
-    def loses(at: int, one: Option, other: Option) -> bool:
-        return loses_between(values[at], values[at + 1], one.name, other.name)
-
-    picked = chosen([options[place] for place in places], loses=loses) if places else []
-    made = [
-        entry_of(cases[place], measured[place], found[place], one.name)
-        for place, one in zip(places, picked, strict=True)
-    ]
+    made = [entry_of(cases[place], measured[place], found[place], options[place][0]) for place in places]
     entries: list[Entry | None] = [None] * len(cases)
     for place, one in zip(places, crossed(made, values), strict=True):
         entries[place] = one
     return entries
-
-
-def loses_between(before: Mapping[str, float], after: Mapping[str, float], one: str, other: str) -> bool:
-    """Return whether two choices of neighbouring sizes lose to a tuning of the catalogue's own somewhere between.
-
-    before, after: times of what was measured at each size, linear in bytes between them. Where the two choices cross
-    they are furthest behind. A choice that was not measured at both sizes counts as lost: its time is unknown.
-    """
-    if not {one, other} <= set(before) or not {one, other} <= set(after):
-        return True
-    share = _crossing(before, after, one, other)
-    mine = before[one] + share * (after[one] - before[one])
-    own = [name for name in before if name in after and is_own(name) and name not in (one, other)]
-    return any(before[name] + share * (after[name] - before[name]) < mine for name in own)
 
 
 def _crossing(before: Mapping[str, float], after: Mapping[str, float], one: str, other: str) -> float:
@@ -176,14 +149,25 @@ def _values(finalists: Sequence[Kept]) -> dict[str, float]:
 def crossed(entries: Sequence[Entry], values: Sequence[Mapping[str, float]]) -> list[Entry]:
     """Return the entries of a series; those whose neighbours' choices were measured at both sizes with the size at
     which the two cross. values: the finalists' figures of each entry, by name. Between two sizes times are taken to be
-    linear in bytes."""
+    linear in bytes. A choice that is for its own sizes alone goes no further: another tuning than the catalogue's, and
+    one between two sizes that agree on another."""
     found = list(entries)
+    names = [one.choice.name for one in entries]
+    bound = [
+        not is_own(name) or (0 < at < len(names) - 1 and names[at - 1] == names[at + 1] != name)
+        for at, name in enumerate(names)
+    ]
     for at, (one, other) in enumerate(itertools.pairwise(entries)):
-        names = one.choice.name, other.choice.name
-        if names[0] == names[1] or not all(set(names) <= set(values[place]) for place in (at, at + 1)):
+        both = names[at], names[at + 1]
+        if both[0] == both[1]:
             continue
-        share = _crossing(values[at], values[at + 1], *names)
-        end = min(one.size_bytes + int(share * (other.size_bytes - one.size_bytes)), other.size_bytes - 1)
+        if bound[at] != bound[at + 1]:
+            end = one.size_bytes if bound[at] else other.size_bytes - 1
+        elif all(set(both) <= set(values[place]) for place in (at, at + 1)):
+            share = _crossing(values[at], values[at + 1], *both)
+            end = min(one.size_bytes + int(share * (other.size_bytes - one.size_bytes)), other.size_bytes - 1)
+        else:
+            continue
         found[at] = replace(found[at], up_to_bytes=end)
         found[at + 1] = replace(found[at + 1], from_bytes=end + 1)
     return found

@@ -1,23 +1,27 @@
 """What is searched, and what is then run side by side for the table: points, and the finals at them and between them.
 
-At each searched size its best run beside those of the sizes next to it, the catalogue's own tunings and the libraries.
-Half way to the next size both sizes' best run once more beside those of the catalogue's own that were close to them, so
-that the table knows what is best between two sizes that are a factor of four apart, too.
+At each searched size its best run beside those of the sizes next to it, the catalogue's own tunings and the libraries,
+and between two sizes both sizes' best beside the catalogue's own: a table knows what is best between two sizes that are
+a factor of four apart, too. Where two neighbours' choices are different ones of the catalogue's own, all of these run
+between them, twice, so that it knows where the two cross.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cases.case import Case
 from kernels.catalogue import find
+from kernels.tuned.table import Entry
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
+from runner.tune.entries import is_own
 
 OWN_FINALISTS = 2
 """How many of a size's best are run again for the table, at this size and at those next to it."""
@@ -25,8 +29,18 @@ OWN_FINALISTS = 2
 APART = 3
 """Sizes that are further apart than by this factor have a final between them."""
 
-STEP_BYTES = 128
-"""Sizes between two others are multiples of it for each rank."""
+STEP_BYTES = 64
+"""Sizes between two others are odd multiples of it for each rank: a share then begins off a cache line of 128 bytes,
+which costs some tunings 5 % (reduce_scatter's pull on 2 H200, 27 November 2026)."""
+
+BEYOND = 1.3
+"""A size between two is this many times their geometric mean: no power of two, which divides into blocks best."""
+
+ROUNDS = 2
+"""How many times the sizes between two choices that cross are halved."""
+
+CROSSING = 1.1
+"""Where two choices cross is close enough if the sizes about it are no further apart than by this factor."""
 
 PART = 48
 """Number of finals that one command runs: what was run before an interrupt is not run again."""
@@ -74,38 +88,60 @@ def points_of(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
 
 
 def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> list[Final]:
-    """Return the finals of searched points and of those half way to the next, in the order of the points."""
+    """Return the finals of searched points and of those between them and the next, in the order of the points."""
     finals = []
     for number, point in enumerate(points):
         near = [at for at in (number - 1, number + 1) if 0 <= at < len(points) and points[at].series == point.series]
         finals.append(Final(point, _names(point.case, [found[at] for at in (number, *near)]), found[number], True))
         if number + 1 in near:
-            size = _middle(point.case, points[number + 1].case)
-            if size is not None:
+            following = points[number + 1].case
+            size = _between(point.case, following, BEYOND)
+            if size is not None and following.size_bytes >= APART * point.case.size_bytes:
                 case = dataclasses.replace(point.case, size_bytes=size)
-                names = _names(case, [found[number], found[number + 1]], "close")
+                names = _names(case, [found[number], found[number + 1]])
                 finals.append(Final(Point(point.job, case), names, found[number], False))
     return finals
 
 
-def parts(finals: Sequence[Final]) -> list[range]:
+def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[Final]:
+    """Return the finals between neighbours whose choices are different ones of the catalogue's own.
+
+    finals: those that ran; entries: theirs, in the same order, None for one without a choice."""
+    by_series: dict[tuple[object, ...], list[tuple[Final, str]]] = {}
+    for final, entry in sorted(zip(finals, entries, strict=True), key=lambda pair: pair[0].point.case.size_bytes):
+        if entry is not None:
+            by_series.setdefault(final.point.series, []).append((final, entry.choice.name))
+    found = []
+    for (one, name), (other, following) in itertools.chain(*map(itertools.pairwise, by_series.values())):
+        low, high = one.point.case, other.point.case
+        size = _between(low, high)
+        is_open = name != following and is_own(name) and is_own(following)
+        if is_open and size is not None and high.size_bytes > CROSSING * low.size_bytes:
+            case = dataclasses.replace(low, size_bytes=size)
+            names = dict.fromkeys([name, following, *one.found["own"]])
+            found.append(Final(Point(one.point.job, case), _taking(case, names), one.found, False))
+    return found
+
+
+def parts(begin: int, end: int) -> list[range]:
     """Return the places of the finals that one command runs, for each command."""
-    return [range(at, min(at + PART, len(finals))) for at in range(0, len(finals), PART)]
+    return [range(at, min(at + PART, end)) for at in range(begin, end, PART)]
 
 
-def _names(case: Case, found: Sequence[Mapping[str, Any]], which: str = "own") -> tuple[str, ...]:
-    """The best of each search, and then the catalogue's own tunings, all ("own") or those close to the best ("close"),
-    as far as they take the size."""
+def _names(case: Case, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The best of each search, and then the catalogue's own tunings, as far as they take the size."""
     best = [name for one in found for name in one["best"][:OWN_FINALISTS]]
-    names = dict.fromkeys([*best, *(name for one in found for name in one[which])])
+    return _taking(case, dict.fromkeys([*best, *(name for one in found for name in one["own"])]))
+
+
+def _taking(case: Case, names: Iterable[str]) -> tuple[str, ...]:
+    """Those names whose kernels take the size."""
     most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 
-def _middle(one: Case, other: Case) -> int | None:
-    """The size half way between two, by the geometric mean; None if they are not far enough apart."""
-    if other.size_bytes < APART * one.size_bytes:
-        return None
+def _between(one: Case, other: Case, beyond: float = 1.0) -> int | None:
+    """The size at beyond times the geometric mean of two; None if there is none between them."""
     unit = STEP_BYTES * one.world_size
-    size = math.isqrt(one.size_bytes * other.size_bytes) // unit * unit
+    size = (int(beyond * math.isqrt(one.size_bytes * other.size_bytes)) // unit - 1 | 1) * unit
     return size if one.size_bytes < size < other.size_bytes else None

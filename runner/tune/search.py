@@ -27,9 +27,6 @@ SAMPLES = (3, 8, 16)
 KEPT = (1 / 4, 1 / 3)
 """The share of candidates that goes on: from the first rung, from all others."""
 
-CLOSE = 1.3
-"""How many times as long as the best a candidate may take that may still be the best at the next size."""
-
 FINALISTS = 3
 BEST_OF_A_RUNG = 2
 """How many of the first rung's best have their neighbours tried."""
@@ -68,12 +65,10 @@ class NothingPassed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found for a case: names by score, the best first; close, those that took at most CLOSE times as
-    long as the best; the number that was measured; why each of the others failed; the number that there was no time
-    for."""
+    """What a search found for a case: names by score, the best first; the number that was measured; why each of the
+    others failed; the number that there was no time for."""
 
     best: tuple[str, ...]
-    close: tuple[str, ...]
     timed: int
     failed: dict[str, str]
     left_out: int
@@ -124,9 +119,7 @@ class Search:
         return self._found(scores)
 
     def _found(self, scores: dict[str, float]) -> Found:
-        best = tuple(list(scores)[:FINALISTS])
-        close = tuple(name for name, score in scores.items() if score <= CLOSE * scores[best[0]])
-        return Found(best, close, len(self._timed), dict(self._failed), self._left_out)
+        return Found(tuple(list(scores)[:FINALISTS]), len(self._timed), dict(self._failed), self._left_out)
 
     def _is_over(self, rung: int) -> bool:
         """Whether time ends it: what was measured in an earlier part of the search is still looked up."""

@@ -14,12 +14,12 @@ from typing import Any
 from kernels.tuned.table import WAYS, Guess, Searched
 from memory.atomic_file import replacing
 
-VERSION = 3
+VERSION = 4
 
-FOUND = ("best", "own", "close", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
+FOUND = ("best", "own", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
 """What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
-the case and did not fail; close, those of them that are close to the best; and what a table says of the search
-(kernels.tuned.table.Searched; predicted: names and microseconds)."""
+the case and did not fail; and what a table says of the search (kernels.tuned.table.Searched; predicted: names and
+microseconds)."""
 
 
 class State:

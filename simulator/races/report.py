@@ -29,8 +29,12 @@ ASSUMPTIONS = {
     "vector_8": "a vector store of 8 bytes arrives whole: who reads one part of it has the other part, too",
     "vector_16": "a vector store of 16 bytes arrives whole: who reads one part of it has the other parts, too",
     "warp_128": "128 bytes that a warp stores in one instruction arrive whole",
+    "gpu_atomics": "an atomic operation of .gpu scope is carried out where the memory is, on whatever GPU",
 }
 """What a spec may declare about hardware beyond PTX."""
+
+GPU_SCOPE = 2
+"""Info.scope of .gpu."""
 
 SHARED_MEMORY = "shared memory"
 """What findings name as the tensor of accesses to shared memory."""
@@ -125,6 +129,14 @@ class Pair:
         return one.is_strong and one.scope >= (0 if len(blocks) == 1 else 2 if self.is_of_one_rank else 3)
 
     @property
+    def is_wide_atomic(self) -> bool:
+        """Whether both are strong, for a GPU at least, and one is an atomic operation for no more: were it for all
+        GPUs, the two would not race."""
+        sides = (self.first, self.second)
+        strong = all(one.is_strong and one.scope >= GPU_SCOPE and one.proxy != ASYNC_PROXY for one in sides)
+        return strong and not self.is_size_only and any(one.is_atomic and one.scope == GPU_SCOPE for one in sides)
+
+    @property
     def is_of_one_stream(self) -> bool:
         """Whether both are by launches on streams of one name; of a host's accesses, too."""
         runs = (self.first.launched, self.second.launched)
@@ -204,6 +216,8 @@ class Findings:
 
     def _explaining(self, pair: Pair, declared: Collection[str]) -> str:
         """Which of some assumptions explains a pair; "" if none does."""
+        if "gpu_atomics" in declared and pair.is_wide_atomic:
+            return "gpu_atomics"
         if not declared or (pair.is_read_first and not pair.is_poll):
             return ""
         read = pair.first if pair.is_read_first else pair.second

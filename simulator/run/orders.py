@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.run.decode import WHOLE
 from simulator.run.groups import compact, merge
-from simulator.run.machine import Batch
+from simulator.run.machine import SPIN_PATIENCE, Batch
 
 if TYPE_CHECKING:
     from simulator.run.copies import UnderWay
@@ -46,6 +46,7 @@ PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
 TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
 """Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
+TEAMS_IN = [tuple(1 << one for one in range(TEAMS) if bits >> one & 1) for bits in range(1 << TEAMS)]
 MOST_LOOKS = 4
 """Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
@@ -170,11 +171,9 @@ class Blocks:
         return Step(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
 
     def moves(self, batches: list[Batch]) -> list[CopyStep]:
-        found = []
-        for number, batch in enumerate(batches):
-            if batch.copies.under_way and self.random.random() < COPY_HASTE[self.seed % len(COPY_HASTE)]:
-                found.append(self._some_copies(number, batch))
-        return found
+        haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
+        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
 
     def idle_move(self, batches: list[Batch]) -> CopyStep:
         able = [(number, batch) for number, batch in enumerate(batches) if batch.copies.under_way]
@@ -299,8 +298,8 @@ class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
     again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them.
 
-    teams: by a launch's ranks and numbers, each block's team, 0 is the first. looked: who has polled since the last
-    signal. signals: by program and place, whether lanes signal there.
+    teams: by a launch's ranks and numbers, each block's team: 1 is the first, then 2, 4 and 8. looked: who has polled
+    since the last signal. signals: by program and place, whether lanes signal there.
     """
 
     def __init__(self, seed: int) -> None:
@@ -320,6 +319,8 @@ class Priority(Blocks):
         if self.is_idle:
             self.looked.clear()
             waiting = places
+            for spin in (one for batch in batches for one in batch.spins.values()):
+                spin.visits = SPIN_PATIENCE  # who looks in vain twice more sleeps
         team, number, index = min(waiting)
         batch = batches[number]
         group = batch.take(index)
@@ -336,13 +337,11 @@ class Priority(Blocks):
         """Some now and then, and of each launch when all threads have polled in vain."""
         if not self.is_idle:
             return super().moves(batches)
-        found = []
-        for number, batch in enumerate(batches):
-            if batch.copies.under_way and _has_few_blocks(batch):
-                found.append(self._some_copies(number, batch))
-            elif batch.copies.under_way:
-                found.append(CopyStep(number, tuple(range(len(batch.copies.under_way)))))
-        return found
+        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+        return [
+            self._some_copies(n, one) if _has_few_blocks(one) else CopyStep(n, tuple(range(len(one.copies.under_way))))
+            for n, one in able
+        ]
 
     def _signals(self, batch: Batch, index: int) -> bool:
         """Whether a step stores what another thread may poll."""
@@ -360,38 +359,37 @@ class Priority(Blocks):
             (team, number, index)
             for number, batch in enumerate(batches)
             for index, groups in batch.ready.items()
-            for team in {int(one) for group in groups for one in self._teams_in(batch, group)}
+            for team in {one for group in groups for one in self._teams_in(batch, group)}
         ]
 
-    def _teams_in(self, batch: Batch, group: Group) -> Ids:
-        teams = self._teams_of(batch)
+    def _teams_in(self, batch: Batch, group: Group) -> tuple[int, ...]:
+        of, block = self._teams_of(batch), batch.block
         if isinstance(group, range):
-            return np.unique(teams[group.start // batch.block : (group.stop - 1) // batch.block + 1])
-        return np.unique(teams[ids_of(group) // batch.block])
+            return TEAMS_IN[np.bitwise_or.reduce(of[group.start // block : (group.stop - 1) // block + 1])]
+        return TEAMS_IN[np.bitwise_or.reduce(of[ids_of(group) // block])]
 
     def _teams_of(self, batch: Batch) -> Ids:
         key = (batch.launched.ranks, batch.launched.numbers)
         if key not in self.teams:
-            self.teams[key] = self._drawn(batch.lanes // batch.block, batch.grid)
+            self.teams[key] = self._drawn(batch)
         return self.teams[key]
 
-    def _drawn(self, blocks: int, grid: int) -> Ids:
+    def _drawn(self, batch: Batch) -> Ids:
         """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
         any."""
+        blocks, most = batch.lanes // batch.block, TEAMS if _has_few_blocks(batch) else TEAMS_OF_MANY
         numbers = np.arange(blocks)
         if not self.seed:
             order = numbers[::-1]
         else:
-            kind = int(self.random.integers(3))
-            keys = (numbers // grid, numbers % grid, numbers)[kind]
+            keys = (numbers // batch.grid, numbers % batch.grid, numbers)[int(self.random.integers(3))]
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
-        teams = np.empty(blocks, np.int64)
-        teams[order] = numbers * min(TEAMS if blocks <= MANY_BLOCKS else TEAMS_OF_MANY, blocks) // blocks
-        return teams
+        return (1 << numbers * min(most, blocks) // blocks)[np.argsort(order)]
 
 
 def _has_few_blocks(batch: Batch) -> bool:
-    return batch.lanes <= MANY_BLOCKS * batch.block
+    """Whether launches as this one of all ranks have few, however many ranks began together."""
+    return batch.grid * batch.space.world_size <= MANY_BLOCKS
 
 
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,11 +49,20 @@ def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Forei
         assert any(_is_wrong(kernel, seed, schedule=schedule, memory=memory) for seed in range(40)), (schedule, memory)
 
 
-def _is_wrong(kernel: Foreign, seed: int, **order: str) -> bool:
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [one for one in KERNELS if one.assumption], ids=str)
+def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel: Foreign) -> None:
+    if kernel.absent:
+        pytest.skip(kernel.absent)
+    assert f"\n- {kernel.assumption}: " in README
+    assert any(_is_wrong(kernel, seed, memory="weak") for seed in range(4))
+    assert not any(_is_wrong(kernel, seed, memory="weak", assumptions=[kernel.assumption]) for seed in range(4))
+
+
+def _is_wrong(kernel: Foreign, seed: int, **order: Any) -> bool:
     case = kernel.case(2)
-    how = {"entry": case.module.facts.get("entry"), **case.launch, **order}
     try:
-        case.check(symlab.simulate(case.module.ptx, ranks=2, seeds=[seed], **how).outputs)
+        case.check(case.simulated(2, seeds=[seed], **order).outputs)
     except (AssertionError, symlab.WorldFailure):
         return True
     return False

@@ -72,7 +72,6 @@ def test_sizes_outside_algorithms_inside() -> None:
         "fabric=nvshmem sizes=[256M] fabric.heap_bytes=512M",
         "algorithms=[ncl]",
         "algorithms=[one_shoot] timing.dependent_launch=true",
-        "algorithms=best timing.dependent_launch=true",
         "baselines=[torch/oneshot]",
         "baselines=[one_shot]",
         "op=all_to_all placement=in_place sizes=[4K] algorithms=auto",

@@ -31,6 +31,13 @@ from tests.reports.audit.complete_set import asked
 from tests.reports.synthetic import with_request
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
+BAD_STRUCTS: list[Any] = [
+    *([], {"size": 8}, {0: "output", 4: "rank"}, {"a": 5}, {40_000: 5}, {0: 5}, {0: "output", "size": 4}),
+    *({0: "outptu"}, {0: {"peer": ["input", 4]}}, {0: {"addresses": ["input", 3]}}, {0: "output+4000"}),
+    *({0: {"u8": 300}}, {0: {"struct": {4: {"u32": "ranks"}}}}, ["output"], {0: {"tensor": "output"}}),
+]
+"""What is given for the struct of add_struct.ptx:add_struct."""
+
 Run = Callable[..., int]
 Said = Callable[[], str]
 
@@ -92,9 +99,11 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
         ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}),
         (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}),
         ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}),
+        ([], {"kernel": "limits.ptx:most_threads"}),
+        ([], {"kernel": "limits.ptx:most_bytes"}),
     ],
 )
-def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
+def test_a_block_that_the_kernel_or_the_gpu_can_not_have_is_refused_before_the_start(
     run: Run, said: Said, tmp_path: Path, lines: list[str], given: dict[str, Any]
 ) -> None:
     assert run(*lines, **given) == 2
@@ -112,6 +121,18 @@ def test_races_are_looked_for_unless_it_is_said_otherwise(
     assert capsys.readouterr().out.count("1 case: 1 passed; races: not looked for\n") == 1
     assert record_in(tmp_path / "others").findings is None
     assert record_in(tmp_path / "records").findings is not None
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_struct_by_value_has_fields_at_offsets(run: Run, tmp_path: Path, ranks: int) -> None:
+    """Addresses of all ranks' inputs, of the own output, and numbers, as records keep them, too."""
+    given = {"struct": {0: {"addresses": ["input", 8]}, 64: "output", 72: {"u16": "world_size"}, 76: {"s32": 1000}}}
+    assert run(f"world_size={ranks}", kernel="add_struct.ptx:add_struct", arguments=[given]) == 0
+    record = record_in(tmp_path / "records")
+    assert record.verified
+    custom = record.request.configuration["custom"]
+    assert list(custom["arguments"][0]["struct"]) == ["0", "64", "72", "76"]
+    assert run("records=again", kernel="add_struct.ptx:add_struct", arguments=custom["arguments"]) == 0
 
 
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
@@ -260,6 +281,7 @@ MISUSE: list[dict[str, Any]] = [
     {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
     {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
     {"arguments": ["ranks"]},
+    *({"kernel": "add_struct.ptx:add_struct", "arguments": [{"struct": one}]} for one in BAD_STRUCTS),
     {"arguments": [{"bytes": "0g"}]},
     {"buffers": None},
     {"buffers": {**BUFFERS, "input": 7}},

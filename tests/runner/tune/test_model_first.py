@@ -122,6 +122,13 @@ def test_only_the_models_best_and_the_catalogues_own_are_measured(
     assert "model's no. 1 of" in said
 
 
+def test_dependent_launches_are_searched_and_named_in_the_table(tmp_path: Path) -> None:
+    code, bench, _ = ranked(tmp_path, "timing.dependent_launch=true")
+    assert code == 0
+    assert all(name.endswith("d") for names in bench.names.values() for name in names)
+    assert all(one.choice.name.endswith("d") for one in read(tmp_path / "t.json").entries)
+
+
 def test_the_exhaustive_search_measures_all(tmp_path: Path) -> None:
     code, bench, invented = ranked(tmp_path, "sizes=[16K]", exhaustive=True)
     assert code == 0

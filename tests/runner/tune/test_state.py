@@ -14,7 +14,6 @@ KEY = {"gpu": "NVIDIA H200", "kernels": "abc", "jobs": [{"algorithms": ["two_sho
 FOUND = {
     "best": ["two_shot@t512b64l8p"],
     "own": ["two_shot", "lamport"],
-    "close": ["two_shot"],
     "timed": 4,
     "failed": 0,
     "left_out": 0,

@@ -19,6 +19,7 @@ from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
 from runner.tune import finals as finals_module
 from runner.tune.command import SIZES, Options, Seams, tune
+from runner.tune.entries import is_own
 from runner.tune.regret import SIZES as UNSEEN
 from runner.tune.search import Measured
 from runner.world.fabrics import HostOffer
@@ -30,13 +31,14 @@ TURNS = (1.0, 1.0, 1.001, 1.001, 0.999, 0.999)
 """Times of turns over the median: those that choose and those that judge have the same ones."""
 
 
-FINALS = [1 << power for power in range(10, 29)]
-"""Sizes that are searched, and those half way between."""
+BETWEEN = [(int(1.3 * (1 << power)) // 128 - 1 | 1) * 128 for power in range(11, 29, 2)]
+FINALS = sorted([*BETWEEN, *(1 << power for power in range(10, 29, 2))])
+"""Sizes that are searched, and those between them."""
 
 
 def true_us(name: str, size_bytes: int) -> float:
     """An invented time: lamport is quicker up to 16 KiB, two_shot with many threads beyond; fewer blocks are better."""
-    step = step_of(name) if "@" in name else step_of("x@t256b64l8")
+    step = step_of("x@t256b64l8" if is_own(name) else name)
     small = base_of(name) == "lamport"
     of_step = abs(step.threads - 256) / 512 + step.blocks / 256
     return (2.0 if small else 4.0) + size_bytes / (6e3 if small else 3e5) + of_step

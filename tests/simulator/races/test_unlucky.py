@@ -86,6 +86,27 @@ def test_a_race_names_the_assumption_that_would_explain_it(name: str) -> None:
     assert (granted.severity, granted.assumption, granted.granting) == ("advisory", name, None)
 
 
+@pytest.mark.parametrize(
+    ("add", "poll", "is_race", "is_granted"),
+    [
+        ("red.global.add", "ld.relaxed.sys", True, True),
+        ("atom.relaxed.gpu.global.add", "ld.volatile", True, True),
+        ("red.relaxed.sys.global.add", "ld.relaxed.sys", False, False),
+        ("red.relaxed.cta.global.add", "ld.relaxed.sys", True, False),
+        ("red.global.add", "ld", True, False),
+    ],
+)
+def test_atomics_of_one_gpu_on_another_ones_memory(add: str, poll: str, is_race: bool, is_granted: bool) -> None:
+    target = "%r6, " if add.startswith("atom") else ""
+    body = f"""mov.u32 %r4, 3; {add}.u32 {target}[%peer], %r4;
+        WAIT: {poll}.global.u32 %r7, [%data]; setp.eq.u32 %p2, %r7, 0; @%p2 bra WAIT;"""
+    plain = found(body, block=1)
+    assert {one.severity for one in plain} == ({"race"} if is_race else set())
+    assert all((one.granting == "gpu_atomics") == is_granted for one in plain)
+    granted = found(body, block=1, assumptions=("gpu_atomics",))
+    assert any(one.fails for one in granted) == (is_race and not is_granted)
+
+
 @pytest.mark.parametrize("name", PACKETS)
 def test_an_assumption_covers_only_what_was_looked_at(name: str) -> None:
     """A second packet is loaded with the first, and its flag ignored."""

@@ -15,6 +15,7 @@ from simulator.run import schedule
 from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 
+STORE = module("st.global.b32 [%out], %block;", ["u64 out"])
 FILES = '.file 1 "kernels/example.py"\n'
 
 RING = module(
@@ -88,11 +89,22 @@ class TestSeeds:
         traces = {succeed(make_world(3, seed=seed), ring).counters["trace"] for seed in range(3)}
         assert len(traces) == 1
 
+    def test_launches_of_many_blocks_have_two_teams_however_ranks_begin(self) -> None:
+        """12 blocks a rank: those of two ranks are many, though each is launched alone."""
+
+        def program(fabric: SimulatorFabric) -> None:
+            out = put(fabric, "out", np.zeros(1, np.uint32))
+            for rank in range(2):
+                if rank == fabric.rank:
+                    start(fabric, executable(STORE), 12, 32, [out.address])
+                    fabric.synchronize()
+                fabric.barrier()
+
+        assert succeed(make_world(2, schedule="priority"), program).counters["steps"] == 2 * 2
+
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
-        ptx = module("st.global.b32 [%out], %block;", ["u64 out"])
-
-        program = launching(ptx, 8, 32, [np.zeros(1, np.uint32)], at=0)
+        program = launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
 
         found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
         assert len(found) > 1
