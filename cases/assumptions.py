@@ -38,6 +38,11 @@ ASSUMPTIONS = MappingProxyType(
                 "a warp's store of 128 aligned bytes is a single one: a reader sees all of it or nothing",
                 "PTX orders no threads of a warp; NCCL's LL128 protocol relies on it over NVLink",
             ),
+            Assumption(
+                "gpu_atomics",
+                "an atomic operation of .gpu scope on memory of another GPU is one for the threads of all GPUs",
+                "PTX asks for .sys, and atom without a scope has .gpu; SGLang's all_reduce relies on it over NVLink",
+            ),
         )
     }
 )

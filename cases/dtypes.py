@@ -25,6 +25,7 @@ ITEMSIZES: dict[str, int] = {
     "uint32": 4,
     "uint64": 8,
     "uint8": 1,
+    "int8": 1,
 }
 """Bytes of an element, by the names that configurations and records use: PyTorch's."""
 
@@ -32,7 +33,7 @@ FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = ("float64", "float32", "float16", "bfloat16", *FLOAT8)
 INTEGERS = ("int32", "int64", "uint32", "uint64")
 ARITHMETIC = (*FLOATS, *INTEGERS)
-"""What can be reduced; uint8 is for pure data movement."""
+"""What can be reduced; uint8 is for pure data movement, int8 for buffers of one's own kernels."""
 
 SIGNIFICAND_BITS = {
     "float64": 53,
@@ -44,7 +45,7 @@ SIGNIFICAND_BITS = {
 }
 """Of a normal number, with the one that is not stored. u, the unit roundoff, is 2 to the minus that."""
 
-ALL = tuple(ITEMSIZES)
+ALL = (*ARITHMETIC, "uint8")
 
 NONE = "none"
 """The reduction and the accumulator of an op that only moves data."""

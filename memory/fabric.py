@@ -159,6 +159,9 @@ Dimensions = tuple[int, int, int]
 MAX_GRID: Dimensions = ((1 << 31) - 1, 65_535, 65_535)
 MAX_BLOCK: Dimensions = (1024, 1024, 64)
 MAX_THREADS_PER_BLOCK = 1024
+MAX_STATIC_BYTES = 49_152
+"""Shared memory that a kernel can declare itself, unless its PTX is for one architecture alone (sm_90a): so says ptxas
+13.5, which takes no more for sm_75 to sm_120, and for sm_90a, sm_100a and sm_120a as much as a block can have."""
 MAX_CLUSTER_BLOCKS = 8
 """Blocks of a cluster on every GPU that has clusters (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 FIRST_ARCH_WITH_CLUSTERS = 90
@@ -258,18 +261,24 @@ def check_dependent(launch: Launch, executable: Executable) -> None:
         )
 
 
-def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int) -> None:
+def check_shared_bytes(name: str, launch: Launch, static_bytes: int, most_bytes: int, target: str = "") -> None:
     """Raise ValueError if a block of the kernel called name needs more shared memory than a block can have.
 
-    static_bytes is what the kernel declares itself, most_bytes what the GPU gives a block at most.
+    static_bytes is what the kernel declares itself, most_bytes what the GPU gives a block at most, target that of PTX
+    which no assembler has seen.
     """
-    if unfit := refuses_shared_bytes(name, launch.shared_bytes, static_bytes, most_bytes):
+    if unfit := refuses_shared_bytes(name, launch.shared_bytes, static_bytes, most_bytes, target):
         raise ValueError(f"{unfit[0]} (shared_bytes), {unfit[1]}")
 
 
-def refuses_shared_bytes(name: str, dynamic_bytes: int, static_bytes: int, most_bytes: int) -> tuple[str, str] | None:
+def refuses_shared_bytes(
+    name: str, dynamic_bytes: int, static_bytes: int, most_bytes: int, target: str = ""
+) -> tuple[str, str] | None:
     """Return why a block of the kernel called name can't have its shared memory, and what would be right; None if it
     can. dynamic_bytes is what a launch asks for; the others: see check_shared_bytes."""
+    if target and not target.endswith("a") and static_bytes > MAX_STATIC_BYTES:
+        reason = f"{name} declares {static_bytes:,} bytes of shared memory; PTX for {target} has {MAX_STATIC_BYTES:,}"
+        return reason, "declare it as .extern .shared and give shared_bytes"
     if static_bytes + dynamic_bytes <= most_bytes:
         return None
     if static_bytes > most_bytes:
@@ -282,7 +291,7 @@ def refuses_shared_bytes(name: str, dynamic_bytes: int, static_bytes: int, most_
     return reason, f"give at most {most_bytes - static_bytes}"
 
 
-ArgumentKind = Literal["u32", "u64", "f32", "f64", "address", "bytes"]
+ArgumentKind = Literal["u8", "u16", "u32", "u64", "f32", "f64", "address", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +323,8 @@ def _unchanging(value: Any) -> bytes:
 
 PACKINGS: Mapping[str, _Packing] = MappingProxyType(
     {
+        "u8": _Packing(1, 1, partial(_packed_integer, 1, -(1 << 7)), "-2^7 to 2^8 - 1"),
+        "u16": _Packing(2, 2, partial(_packed_integer, 2, -(1 << 15)), "-2^15 to 2^16 - 1"),
         "u32": _Packing(4, 4, partial(_packed_integer, 4, -(1 << 31)), "-2^31 to 2^32 - 1"),
         "u64": _Packing(8, 8, partial(_packed_integer, 8, -(1 << 63)), "-2^63 to 2^64 - 1"),
         "f32": _Packing(4, 4, struct.Struct("<f").pack, "numbers in the range of float32"),
@@ -329,7 +340,7 @@ PACKINGS: Mapping[str, _Packing] = MappingProxyType(
 class Argument:
     """The value of one kernel parameter.
 
-    kind: "u32" and "u64" (negative values as two's complement: a register has no sign, the instructions have one),
+    kind: "u8" to "u64" (negative values as two's complement: a register has no sign, the instructions have one),
     "f32", "f64", "address" (8 bytes, never negative), or "bytes" (a struct by value: `.param .align N .b8 name[M]`).
     """
 

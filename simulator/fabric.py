@@ -211,11 +211,9 @@ class SimulatorFabric:
         kernel = self._kernel(executable)
         _check_cluster(name, arch, kernel, launch)
         check_dependent(launch, executable)
-        if kernel.required_block not in (None, launch.block):
-            raise ValueError(
-                f"{name} is compiled for blocks of {kernel.required_block} threads, not {launch.block} (.reqntid)"
-            )
-        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, self.traits.block_shared_bytes)
+        if unfit := kernel.refuses_block(name, launch.block):
+            raise ValueError(unfit)
+        check_shared_bytes(name, launch, kernel.dynamic_offset_bytes, self.traits.block_shared_bytes, kernel.target)
         with self._world.turn:  # so that one rank asks ptxas, and the others find its answer
             self._world.resident(executable, launch)
         sizes = [parameter.size_bytes for parameter in kernel.parameters]

@@ -5,7 +5,9 @@ Members are named as they are written: OmegaConf reads an enum by its members' n
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Any, Self
 
 from memory.fabric import Traits
 from simulator.gpu import Gpu, block_shared_bytes
@@ -41,16 +43,49 @@ class Granularity(StrEnum):
     """A basic block."""
 
 
-def granularity_of(schedule: str, given: str | None) -> Granularity:
-    """Return the granularity of a schedule, given the one that was asked for; None: access, and of fair and priority
-    block. Raises ValueError for these by access."""
-    is_by_block = schedule in (Schedule.fair, Schedule.priority)
-    if given is None:
-        return Granularity.block if is_by_block else Granularity.access
-    if is_by_block and given == Granularity.access:
-        what = f"schedule is {schedule}, which runs whole blocks"
-        raise ValueError(f"granularity is access, and {what}; it must be block")
-    return Granularity(given)
+@dataclass(frozen=True, slots=True)
+class Interleaving:
+    """How the threads of a simulated run take turns; a run is a function of it.
+
+    schedule is of Schedule, granularity of Granularity; None becomes access, and of fair and priority, which have no
+    other, block. follows: choices (run/choices.py) to run by, as far as they go. Raises ValueError.
+    """
+
+    schedule: str = Schedule.fair
+    granularity: str | None = None
+    seed: int = 0
+    follows: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        has_blocks = self.schedule in (Schedule.fair, Schedule.priority)
+        given = self.granularity or (Granularity.block if has_blocks else Granularity.access)
+        for name, value, known in (("schedule", self.schedule, Schedule), ("granularity", given, Granularity)):
+            if value not in tuple(known):
+                raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
+        if has_blocks and given == Granularity.access:
+            what = f"schedule is {self.schedule}, which runs whole blocks"
+            raise ValueError(f"granularity is access, and {what}; it must be block")
+        object.__setattr__(self, "granularity", Granularity(given))
+
+    @property
+    def is_by_block(self) -> bool:
+        return self.granularity == Granularity.block
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What a record says of it."""
+        return {name: str(getattr(self, name)) for name in ("schedule", "granularity")} | {"seed": self.seed}
+
+    def under(self, other: Interleaving) -> Self:
+        """The same with the turns of another."""
+        return replace(self, **{one.name: getattr(other, one.name) for one in fields(Interleaving)})
+
+    def __str__(self) -> str:
+        return f"schedule={self.schedule}, seed {self.seed}"
+
+
+BEFORE = {"granularity": "block"}
+"""What the fabric of a record means that was written before there was a choice."""
 
 
 class Memory(StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -29,21 +29,17 @@ from memory.fabric import (
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
-from simulator.memory.chance import Chance, Late
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of, traits_of
-from simulator.ptx.assembler import find_ptxas, version_of
-from simulator.run.choices import Choice
+from simulator.options import Interleaving, Memory, MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
-from simulator.run.replayed import Replayed
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
-from simulator.run.waiting import waiting_places
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.finding import Finding
@@ -51,49 +47,39 @@ if TYPE_CHECKING:
     from simulator.clock.costs import Costs
     from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
-    from simulator.races.checker import Races
+    from simulator.observe.race_checker import RaceChecker
+    from simulator.run.choices import Choice
+    from simulator.run.replayed import Replayed
 
 MAX_WORLD_SIZE = 72
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatorOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorOptions(Interleaving):
     """How a simulated world is made.
 
-    multimem is of MultimemModel, schedule of Schedule, memory of Memory. step_budget: basic-block steps of all groups
-    of lanes in one run. gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses
-    that nothing orders are looked for (SimulatedWorld.findings). granularity is of Granularity; None: that of the
-    schedule (options.granularity_of). records_choices: keep what the schedule chose (World.choices); follows: such
-    choices to run by, as far as they go (run/replayed.py). clock: what steps cost, of a world that measures its
-    launches (SimulatedWorld.profiles).
+    multimem is of MultimemModel, memory of Memory. step_budget: basic-block steps of all groups of lanes in one run.
+    gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing orders
+    are looked for (SimulatedWorld.findings). records_choices: keep what the schedule chose (World.choices). clock: what
+    steps cost, of a world that measures its launches (SimulatedWorld.profiles).
     """
 
     arch: str = "sm_90a"
     heap_bytes: int = 256 << 20
     multicast: bool = True
     multimem: str = MultimemModel.exact
-    schedule: str = Schedule.fair
-    seed: int = 0
     step_budget: int = 2_000_000
     gpu: Gpu | None = None
     races: bool = False
-    granularity: str | None = None
     records_choices: bool = False
-    follows: tuple[Choice, ...] | None = None
     memory: str = Memory.strong
     clock: Costs | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("multimem", self.multimem, MultimemModel),
-            ("schedule", self.schedule, Schedule),
-            ("memory", self.memory, Memory),
-        ):
+        Interleaving.__post_init__(self)
+        for name, value, known in (("multimem", self.multimem, MultimemModel), ("memory", self.memory, Memory)):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
-        if self.granularity not in (None, *Granularity):
-            raise ValueError(f"granularity is {self.granularity!r}; it must be {' or '.join(Granularity)}")
-        object.__setattr__(self, "granularity", granularity_of(self.schedule, self.granularity))
         if self.clock is not None and (self.schedule != Schedule.fair or self.memory != Memory.strong):
             raise ValueError(
                 f"clock needs schedule=fair and memory=strong, not {self.schedule} and {self.memory}: "
@@ -142,6 +128,7 @@ class SimulatedWorld:
         size = (self.world_size, options.heap_bytes, options.multicast)
         if options.memory == Memory.strong:
             return Space(*size)
+        from simulator.memory.chance import Chance, Late
         from simulator.memory.order import Order
         from simulator.memory.weak import WeakSpace
 
@@ -152,12 +139,11 @@ class SimulatedWorld:
         space.events.add(self.order)
         return space
 
-    def _made_races(self) -> Races | None:
+    def _made_races(self) -> RaceChecker | None:
         if not self.options.races:
             return None
-        from simulator.races.checker import Races
-
-        return Races(self.space)
+        found: RaceChecker = part_of("check.races")(self.space)
+        return found
 
     def _made_clock(self) -> Clock | None:
         if self.options.clock is None:
@@ -182,6 +168,8 @@ class SimulatedWorld:
     @cached_property
     def _registers(self) -> str:
         """Who counts registers."""
+        from simulator.ptx.assembler import find_ptxas, version_of
+
         ptxas = find_ptxas()
         return "unknown (no ptxas): no limit" if ptxas is None else f"as ptxas {version_of(ptxas)} counts them"
 
@@ -233,7 +221,7 @@ class SimulatedWorld:
             options.seed,
             together=options.schedule == Schedule.fair,
             alone=options.gpu is not None,
-            follows=order if isinstance(order, Replayed) else None,
+            follows=None if options.follows is None else cast("Replayed", order),
         )
 
     def _is_launch_due(self) -> bool:
@@ -247,8 +235,7 @@ class SimulatedWorld:
 
     def _scheduler(self) -> Scheduler:
         options = self.options
-        how = (str(options.granularity), options.records_choices, options.follows)
-        return Scheduler(self.space, options.schedule, options.seed, options.step_budget, *how)
+        return Scheduler(self.space, options, options.step_budget, options.records_choices)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -425,7 +412,7 @@ class SimulatedWorld:
         """One batch of equal launches on some ranks."""
         one = queued[0]
         arguments, numbers = [other.arguments for other in queued], [other.number for other in queued]
-        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), str(self.options.granularity))
+        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), self.options.is_by_block)
         return Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
 
     def _places(self, one: Queued, ranks: list[int]) -> Places | None:
@@ -473,6 +460,8 @@ class SimulatedWorld:
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
         hosts += [f"rank {rank} has left" for rank in gone]
         if self.batches:
+            from simulator.run.waiting import waiting_places
+
             places = waiting_places(self.batches)
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])

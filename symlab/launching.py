@@ -9,46 +9,43 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
-from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
+from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
-from runner.custom.functions import FunctionLaunch, Input, compiled_function, function_call
-from runner.custom.nouns import ArgumentSpec, BufferSpec, Fill
-from runner.custom.parameters import PtxParameter, refuses_values
-from runner.custom.program import CustomMemory, address_of, allocate_buffers, publish
-from runner.request.sizes import format_bytes
-from simulator.ptx.parse import check_start, entries_of, parse_kernel
-from symlab.arguments import (
+from runner.case.binding import device_of
+from runner.case.stress import captured
+from runner.custom.arguments import (
+    ArgumentSpec,
     BroughtArgument,
-    PeerArgument,
-    PointerArgument,
-    StructArgument,
-    Variables,
-    VariableValue,
     argument_of,
-    buffers_of,
-    check_buffers,
     check_of_ptx,
-    layout,
     of_rank,
-    size_bytes_of,
+    parts_of,
     type_of,
-    variable_values,
 )
+from runner.custom.functions import FunctionLaunch, compiled_function, function_call
+from runner.custom.nouns import BufferSpec, Fill, check_buffers
+from runner.custom.parameters import PtxParameter, refuses_values
+from runner.custom.program import CustomMemory, address_of, allocate_buffers, bound, packed_argument, publish
+from runner.request.sizes import format_bytes
+from runner.request_error import near
+from simulator.ptx.parse import check_start, entries_of, parse_kernel
 from symlab.compiling import Compiled
+from symlab.variables import Variables, VariableValue, variable_values
 
 if TYPE_CHECKING:
     import torch
 
-Kernel = str | Path | Compiled | Executable | Callable[..., Any]
-"""PTX text, the path of a PTX file, a compiled kernel, or a CuTe DSL function."""
+Kernel = str | Path | Compiled | Executable | Callable[..., Any] | Sequence[Mapping[str, Any]]
+"""PTX text, the path of a PTX file, a compiled kernel, a CuTe DSL function, or several in a row: see World.launch."""
 
 
 Extents = int | tuple[int, int, int]
@@ -56,11 +53,11 @@ Extents = int | tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A launch as a user gives it: see World.launch. grid and block None: left out."""
+    """Launches as a user gives them: see World.launch. grid and block None: left out."""
 
     kernel: Kernel
     buffers: Mapping[str, Any]
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]]
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = ()
     grid: Extents | None = None
     block: Extents | None = None
     local: Sequence[str] = ()
@@ -70,53 +67,108 @@ class Asked:
     cluster: Extents = 1
     cooperative: bool = False
     assumptions: Sequence[str] = ()
+    launches: int = 1
+    graph: bool = False
+    stream: int | None = None
+    dependent: bool = False
+
+
+OF_STEP = (
+    *("kernel", "arguments", "grid", "block", "variables", "entry", "shared_bytes", "cluster", "cooperative"),
+    *("assumptions", "stream", "dependent"),
+)
+"""What a kernel of several in a row says itself; what it leaves out is that of the whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """A launch on every rank of a world: the kernel, its shape, its buffers with what they hold, and its arguments.
+class Step:
+    """A launch on every rank of a world: the kernel, its shape, and its arguments.
 
-    contents: by buffer name and rank, None for poison. arguments: by rank, empty for a CuTe DSL function, whose
-    launches are in `function`. variables: by rank; empty: none is set.
+    arguments: by rank, empty for a CuTe DSL function, whose launches are in `function`. variables: by rank.
     """
 
     executable: Executable
     launch: Launch
-    buffers: tuple[BufferSpec, ...]
-    contents: Mapping[str, tuple[torch.Tensor | None, ...]]
     arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
     function: FunctionLaunch | None = None
     variables: tuple[tuple[VariableValue, ...], ...] = ()
+
+    def given(self, rank: int) -> tuple[BroughtArgument, ...]:
+        """Return what a rank needs memory for: its arguments, of a function what its host code gets, and variables."""
+        own: Sequence[BroughtArgument] = self.arguments[rank] if self.function is None else ()
+        if self.function is not None:
+            own = [one.argument for one in self.function.inputs[rank]]
+        return (*own, *(one.value for one in self.variables[rank]))
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """Launches on every rank of a world, on buffers that keep what they hold in between: steps in order, all of them
+    many times. contents: by buffer name and rank, None for poison. graph: the steps are captured once and replayed."""
+
+    buffers: tuple[BufferSpec, ...]
+    contents: Mapping[str, tuple[torch.Tensor | None, ...]]
+    steps: tuple[Step, ...]
+    launches: int = 1
+    graph: bool = False
+
+    @property
+    def name(self) -> str:
+        return " + ".join(dict.fromkeys(one.executable.name for one in self.steps))
+
+    @property
+    def digest(self) -> str:
+        """Of the kernel's PTX, or of all kernels'."""
+        found = tuple(dict.fromkeys(one.executable.digest for one in self.steps))
+        return found[0] if len(found) == 1 else f"sha256:{hashlib.sha256(' '.join(found).encode()).hexdigest()}"
+
+    @property
+    def arch(self) -> str:
+        return self.steps[0].executable.arch
 
 
 # From what the user gives
 
 
 def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes: int | None = None) -> Brought:
-    """Return the launch that is asked for. arch: to compile for; None: what the PTX says, sm_90a for a function.
+    """Return the launches that are asked for. arch: to compile for; None: what the PTX says, sm_90a for a function.
     heap_bytes: one rank's memory, which the buffers must fit; None: they are not compared. ValueError for whatever
     can't be."""
-    kernel, buffers, arguments = asked.kernel, asked.buffers, asked.arguments
+    buffers = asked.buffers
     if not isinstance(buffers, Mapping):
         raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
-    if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
-        raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
+    if type(asked.launches) is not int or asked.launches < 1:
+        raise ValueError(f"launches is {asked.launches!r} (launches), give their number, 1 or more")
     if heap_bytes is not None:
         _check_fit(buffers, heap_bytes)
     specs, contents = _buffers(buffers, ranks, asked.local)
-    given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
-    if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
-        raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
-    parsed = tuple(tuple(argument_of(f"argument {number}", one) for number, one in enumerate(each)) for each in given)
-    for each in parsed:
-        for number, one in enumerate(each):
-            check_buffers(f"argument {number}", one, {spec.name: spec for spec in specs}, ranks)
-    if len({tuple(map(type_of, each)) for each in parsed}) > 1:
-        raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
-    values = variable_values(asked.variables or {}, ranks, {spec.name: spec for spec in specs})
+    steps = tuple(_step(one, ranks, arch, specs) for one in _asked_steps(asked))
+    return Brought(specs, contents, steps, asked.launches, asked.graph)
+
+
+def _asked_steps(asked: Asked) -> Iterator[Asked]:
+    """What is asked for each kernel in a row."""
+    if isinstance(asked.kernel, (str, Path)) or not isinstance(asked.kernel, Sequence):
+        yield asked
+        return
+    if not asked.kernel:
+        raise ValueError("the list of kernels is empty (kernel), give one or more")
+    for number, one in enumerate(asked.kernel):
+        if not isinstance(one, Mapping) or "kernel" not in one:
+            what = f"has {', '.join(one) or 'nothing'}" if isinstance(one, Mapping) else f"is a {type(one).__name__}"
+            raise ValueError(f"kernel {number} {what} (kernel), give {{'kernel': .., 'arguments': [..]}}")
+        if wrong := [name for name in one if name not in OF_STEP]:
+            raise ValueError(f"kernel {number} has {wrong[0]!r} (kernel), {near(str(wrong[0]), OF_STEP)}")
+        yield replace(asked, **one)
+
+
+def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, ...]) -> Step:
+    kernel, by_name = asked.kernel, {spec.name: spec for spec in specs}
+    parsed = _parsed(asked, ranks, by_name)
+    values = variable_values(asked.variables or {}, ranks, by_name)
     granted = checked_assumptions(asked.assumptions)
     if is_function(kernel):
-        made = _of_function(asked, arch, specs, contents, parsed)
+        made = _of_function(asked, arch, specs, parsed)
         return replace(made, executable=replace(made.executable, assumptions=granted), variables=values)
     executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
@@ -124,16 +176,36 @@ def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)
         _check_fitting(executable, each)
-    return Brought(executable, _launch(asked, executable), specs, contents, parsed, variables=values)
+    return Step(executable, _launch(asked, executable), parsed, variables=values)
+
+
+def _parsed(asked: Asked, ranks: int, by_name: Mapping[str, BufferSpec]) -> tuple[tuple[BroughtArgument, ...], ...]:
+    """The arguments by rank."""
+    arguments = asked.arguments
+    if isinstance(arguments, str) or not (callable(arguments) or isinstance(arguments, Sequence)):
+        raise ValueError(f"the arguments are of type {type(arguments).__name__} (arguments), give a list of them")
+    given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
+    if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
+        raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
+    parsed = tuple(
+        tuple(argument_of(f"argument {number}", one, ranks) for number, one in enumerate(each)) for each in given
+    )
+    for each in parsed:
+        for number, one in enumerate(each):
+            check_buffers(f"argument {number}", one, by_name)
+            if asked.graph and any(isinstance(part, ArgumentSpec) and part.value == "launch" for part in parts_of(one)):
+                raise ValueError(f"argument {number} is launch: a graph's launches have the same arguments (arguments)")
+    if len({tuple(map(type_of, each)) for each in parsed}) > 1:
+        raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
+    return parsed
 
 
 def _of_function(
     asked: Asked,
     arch: str | None,
     specs: tuple[BufferSpec, ...],
-    contents: Mapping[str, tuple[torch.Tensor | None, ...]],
     parsed: Sequence[Sequence[BroughtArgument]],
-) -> Brought:
+) -> Step:
     """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
     function: Any = asked.kernel
     if asked.entry is not None:
@@ -143,23 +215,13 @@ def _of_function(
     usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1}
     given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
-        calls = [
-            function_call(function, [_for_function(name, one) for one in each], by_name, len(parsed)) for each in parsed
-        ]
+        calls = [function_call(function, each, by_name, len(parsed)) for each in parsed]
     except ValueError as error:
         raise ValueError(f"{name}: {error} (arguments)") from error
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
     executable, made = compiled_function(function, name, calls, given, arch or "sm_90a")
-    return Brought(executable, made.launch, specs, contents, function=made)
-
-
-def _for_function(name: str, argument: BroughtArgument) -> ArgumentSpec | Input:
-    if isinstance(argument, (StructArgument, PointerArgument)):
-        raise ValueError("a CuTe DSL function takes no structs, give buffers and numbers")
-    if isinstance(argument, PeerArgument):
-        return Input(ArgumentSpec("address", argument.buffer), argument.rank)
-    return argument
+    return Step(executable, made.launch, function=made)
 
 
 def _launch(asked: Asked, executable: Executable) -> Launch:
@@ -172,23 +234,41 @@ def _launch(asked: Asked, executable: Executable) -> Launch:
         block = parse_kernel(executable.ptx, executable.entry).required_block
     if grid is None or block is None:
         raise ValueError(f"no grid or block for {executable.name} (grid, block), give numbers of blocks and threads")
-    return Launch(grid, block, asked.shared_bytes, asked.cluster, cooperative=asked.cooperative)
+    return Launch(
+        grid,
+        block,
+        asked.shared_bytes,
+        asked.cluster,
+        stream=asked.stream,
+        cooperative=asked.cooperative,
+        dependent=asked.dependent,
+    )
 
 
 def check_block(brought: Brought, most_bytes: int) -> None:
-    """Raise ValueError if a block needs more shared memory than it can have (most_bytes), before anything starts."""
-    made, function = brought.executable, brought.function
-    static = parse_kernel(made.ptx, made.entry).dynamic_offset_bytes
-    for launch in (brought.launch,) if function is None else (one.launch for one in function.by_rank):
-        check_shared_bytes(made.name, launch, static, most_bytes)
+    """Raise ValueError for blocks that a kernel can't have, and for more shared memory than a block can have
+    (most_bytes), before anything starts."""
+    for step in brought.steps:
+        made, function = step.executable, step.function
+        kernel = parse_kernel(made.ptx, made.entry)
+        for launch in (step.launch,) if function is None else (one.launch for one in function.by_rank):
+            if unfit := kernel.refuses_block(made.name, launch.block):
+                raise ValueError(f"{unfit}, give such a block")
+            check_shared_bytes(made.name, launch, kernel.dynamic_offset_bytes, most_bytes, kernel.target)
 
 
 def adapted(brought: Brought, traits: Traits) -> Brought:
-    """The launch for GPUs of another architecture: PTX of an older one that is not bound to its features runs on it."""
-    made = brought.executable
+    """The launches for GPUs of another architecture: PTX of an older one that is not bound to its features runs on
+    it."""
+    return replace(
+        brought, steps=tuple(replace(one, executable=_adapted(one.executable, traits)) for one in brought.steps)
+    )
+
+
+def _adapted(made: Executable, traits: Traits) -> Executable:
     if made.arch == traits.arch or made.arch[-1] in "af" or _generation(made.arch) > _generation(traits.arch):
-        return brought
-    return replace(brought, executable=replace(made, arch=traits.arch))
+        return made
+    return replace(made, arch=traits.arch)
 
 
 def _generation(arch: str) -> int:
@@ -319,7 +399,7 @@ def _dtype_name(name: str, dtype: Any) -> str:
 def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
     """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
     parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    values = [(one.kind if isinstance(one, ArgumentSpec) else "bytes", size_bytes_of(one)) for one in given]
+    values = [(one.kind, one.size_bytes) for one in given]
     wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
     if unfit := refuses_values(executable.name, wanted, values):
         raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
@@ -328,12 +408,14 @@ def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> 
 # The kernel
 
 
-def is_function(kernel: Kernel) -> bool:
-    """Return whether a kernel is a CuTe DSL function, which is still to be compiled."""
+def is_function(kernel: object) -> bool:
+    """Return whether a kernel, or one of a list, is a CuTe DSL function, which is still to be compiled."""
+    if isinstance(kernel, (list, tuple)):
+        return any(is_function(one.get("kernel")) for one in kernel if isinstance(one, Mapping))
     return callable(kernel) and not isinstance(kernel, (Compiled, Executable))
 
 
-def _executable(kernel: Kernel, entry: str | None) -> Executable:
+def _executable(kernel: object, entry: str | None) -> Executable:
     """What is launched of a kernel that is no function."""
     if isinstance(kernel, (Compiled, Executable)):
         if entry is not None:
@@ -388,31 +470,21 @@ class OnRank:
 
 
 def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
-    """Launch once on this rank, together with all others."""
-    work, function = adapted(brought, fabric.traits), brought.function
-    variables = work.variables[fabric.rank] if work.variables else ()
-    own: Sequence[BroughtArgument] = work.arguments[fabric.rank] if function is None else ()
-    if function is not None:
-        own = tuple(one.argument for one in function.inputs[fabric.rank])
-    named = [buffer for one in [*own, *(one.value for one in variables)] for buffer in buffers_of(one)]
-    tables = dict.fromkeys(name for kind, name in named if kind == "peers")
+    """Carry out the launches on this rank, together with all others."""
+    work, rank = adapted(brought, fabric.traits), fabric.rank
     with SymmetricPool(fabric) as pool:
-        memory = allocate_buffers(pool, work.buffers, tables, fabric.world_size, 0)
+        given = [one for step in work.steps for one in step.given(rank)]
+        memory = allocate_buffers(pool, work.buffers, given, fabric.world_size, 0)
         for name, placed in memory.buffers.items():
-            if (content := work.contents[name][fabric.rank]) is not None:
+            if (content := work.contents[name][rank]) is not None:
                 placed.write(fabric, content)
         publish(fabric, work.buffers, memory)
-        bound = _Bound(fabric, pool, memory)
-        launch = work.launch if function is None else function.by_rank[fabric.rank].launch
-        if function is None:
-            arguments = tuple(map(bound.argument, own))
-        else:
-            arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        for one in variables:
-            fabric.set_variable(work.executable, one.name, one.offset_bytes, _packed(bound.argument(one.value)))
+        values = [bound(fabric, given, memory, number) for number in range(work.launches)]
+        _set_variables(fabric, work.steps, values[0])
+        queue = _queue(fabric, work, memory, values)
         fabric.synchronize()
         fabric.barrier()
-        fabric.launch(work.executable, launch, arguments)
+        queue()
         fabric.synchronize()
         fabric.barrier()  # the others' kernels may have written here until now
         outputs, unwritten = {}, {}
@@ -425,42 +497,64 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
         return OnRank(outputs, unwritten)
 
 
-def _packed(argument: Argument) -> bytes:
-    return PACKINGS[argument.kind].pack(argument.value)
+def _set_variables(fabric: Fabric, steps: Sequence[Step], values: Sequence[Argument]) -> None:
+    """Write the modules' variables; values are those of all that the steps are given."""
+    left = iter(values)
+    for step in steps:
+        variables = step.variables[fabric.rank]
+        mine = list(islice(left, len(step.given(fabric.rank))))
+        for one, value in zip(variables, mine[len(mine) - len(variables) :], strict=True):
+            fabric.set_variable(step.executable, one.name, one.offset_bytes, packed_argument(value))
 
 
-@dataclass(slots=True)
-class _Bound:
-    """Values of arguments on this rank; structs that pointers lead to are counted."""
+def _queue(
+    fabric: Fabric, work: Brought, memory: CustomMemory, values: Sequence[Sequence[Argument]]
+) -> Callable[[], None]:
+    """What queues all launches. values: by launch, of all that the steps are given.
 
-    fabric: Fabric
-    pool: SymmetricPool
-    memory: CustomMemory
-    structs: int = 0
+    A graph begins and ends with all of its streams, and its replays follow one another."""
+    streams = {one.launch.stream: _stream(fabric, one.launch.stream) for one in work.steps}
 
-    def argument(self, given: BroughtArgument) -> Argument:
-        """Return the value of an argument. Collective where it is a pointer: all ranks allocate as much."""
-        if isinstance(given, PeerArgument):
-            one = Input(ArgumentSpec("address", given.buffer), given.rank)
-            return Argument("address", address_of(one, self.memory))
-        if isinstance(given, StructArgument):
-            offsets, size_bytes = layout(given)
-            content = bytearray(size_bytes)
-            for offset, member in zip(offsets, given.members, strict=True):
-                raw = _packed(self.argument(member))
-                content[offset : offset + len(raw)] = raw
-            return Argument("bytes", bytes(content))
-        if isinstance(given, PointerArgument):
-            return Argument("address", self._pointed(_packed(self.argument(given.target))))
-        address = address_of(Input(given), self.memory)
-        return given.bound(self.fabric.rank, self.fabric.world_size, address)
+    def steps(number: int) -> None:
+        left = iter(values[number])
+        for step in work.steps:
+            launch, arguments = step.launch, tuple(islice(left, len(step.given(fabric.rank))))
+            if step.function is None:
+                arguments = arguments[: len(step.arguments[fabric.rank])]
+            else:
+                launch = replace(step.function.by_rank[fabric.rank].launch, dependent=launch.dependent)
+                arguments = step.function.arguments(fabric.rank, lambda one: address_of(one, memory))
+            fabric.launch(step.executable, replace(launch, stream=_handle(streams[step.launch.stream])), arguments)
 
-    def _pointed(self, content: bytes) -> int:
-        """The address of bytes in memory that only this rank reaches."""
-        import torch
+    def together() -> None:
+        apart = [_handle(one) for one in streams.values() if one is not None]
+        for one in apart:
+            fabric.wait_stream(one, None)
+        steps(0)
+        for one in apart:
+            fabric.wait_stream(None, one)
 
-        self.structs += 1
-        made = self.pool.bytes(len(content), name=f"struct {self.structs} of the arguments")
-        made.write(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        self.fabric.declare_local(made.region)
-        return made.address
+    replay = captured(fabric, together) if work.graph else None
+
+    def queue() -> None:
+        for number in range(work.launches):
+            if replay is None:
+                steps(number)
+            else:
+                replay()
+
+    return queue
+
+
+def _stream(fabric: Fabric, number: int | None) -> Any:
+    """A stream of the rank: None for the default one, torch's on a GPU, the number itself in the simulator."""
+    import torch
+
+    device = device_of(fabric)
+    if number is None or device.type != "cuda":
+        return number
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _handle(stream: Any) -> int | None:
+    return stream if stream is None or isinstance(stream, int) else int(stream.cuda_stream)

@@ -11,9 +11,9 @@ from memory.tensor import flat_bytes
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
-from symlab.arguments import Variables
 from symlab.launching import Asked, Brought, Kernel, brought_launch
 from symlab.seeds import told
+from symlab.variables import Variables
 from symlab.worlds import Launched, world
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def simulate(
     grid: int | tuple[int, int, int] | None = None,
     block: int | tuple[int, int, int] | None = None,
     buffers: Mapping[str, Any],
-    arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
     local: Sequence[str] = (),
     variables: Variables | Callable[[int], Variables] | None = None,
     schedule: str = "random",
@@ -93,6 +93,9 @@ def simulate(
     cluster: int | tuple[int, int, int] = 1,
     cooperative: bool = False,
     assumptions: Sequence[str] = (),
+    launches: int = 1,
+    graph: bool = False,
+    dependent: bool = False,
     arch: str | None = None,
     gpu: str | Mapping[str, Any] | None = None,
     multicast: bool = True,
@@ -102,15 +105,16 @@ def simulate(
     deadline_s: float | None = None,
     memory: str = "strong",
 ) -> Simulation:
-    """Launch a kernel once on every rank of a simulated world, for each seed in a world of its own.
+    """Launch a kernel on every rank of a simulated world, for each seed in a world of its own.
 
     kernel: PTX text, the path of a PTX file, a compiled kernel (symlab.compile), or a CuTe DSL function that is then
     compiled. ranks: number of virtual GPUs. arch: theirs; None: what the PTX is for, or that of gpu. grid and block:
     numbers of blocks and of threads of a block, in x or in (x, y, z); a kernel may state its block, and a CuTe DSL
-    function computes both. buffers, arguments, local, variables, entry, shared_bytes, cluster, cooperative and
-    assumptions: see World.launch. schedule: "random", "adversarial" or "priority" (another order for each seed), or
-    "fair" (one run, unless memory is "weak"). seeds: number, from 0, or a list. step_budget, deadline_s: most steps and
-    seconds of a run. gpu, granularity, memory, races, multicast, heap_bytes: see symlab.world.
+    function computes both. Other arguments of the launch (buffers, arguments, local, variables, entry, shared_bytes,
+    cluster, cooperative, assumptions, launches, graph, dependent), and several kernels in a row: see World.launch.
+    schedule: "random", "adversarial" or "priority" (another order for each seed), or "fair" (one run, unless memory is
+    "weak"). seeds: number, from 0, or a list. step_budget, deadline_s: most steps and seconds of a run. gpu,
+    granularity, memory, races, multicast, heap_bytes: see symlab.world.
 
     Returns a Simulation: `outputs`, `unwritten`, `counts`, `findings`, `runs` say all. Raises WorldFailure with seed,
     rank, block, thread, ptx_line and source; ValueError for what can't be launched.
@@ -144,9 +148,12 @@ def simulate(
         cluster,
         cooperative,
         assumptions,
+        launches,
+        graph,
+        dependent=dependent,
     )
     work = brought_launch(asked, ranks, arch, made.heap_bytes)
-    how |= {"arch": arch or work.executable.arch}
+    how |= {"arch": arch or work.arch}
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
 
 

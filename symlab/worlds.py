@@ -28,10 +28,10 @@ from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
-from symlab.arguments import Variables
 from symlab.compiling import Compiled
 from symlab.launching import Asked, Brought, Kernel, brought_launch, check_block, is_function, run_on_rank
 from symlab.requests import checked, naming_arguments, with_arguments
+from symlab.variables import Variables
 
 if TYPE_CHECKING:
     import torch
@@ -167,7 +167,7 @@ class World:
         grid: int | tuple[int, int, int] | None = None,
         block: int | tuple[int, int, int] | None = None,
         buffers: Mapping[str, Any],
-        arguments: Sequence[Any] | Callable[[int], Sequence[Any]],
+        arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
         local: Sequence[str] = (),
         variables: Variables | Callable[[int], Variables] | None = None,
         entry: str | None = None,
@@ -175,6 +175,9 @@ class World:
         cluster: int | tuple[int, int, int] = 1,
         cooperative: bool = False,
         assumptions: Sequence[str] = (),
+        launches: int = 1,
+        graph: bool = False,
+        dependent: bool = False,
         deadline_s: float | None = None,
     ) -> Launched:
         """Launch a kernel once on every rank, and return what its buffers hold afterwards.
@@ -182,7 +185,13 @@ class World:
         kernel, grid and block: see symlab.simulate. entry: the kernel's name in PTX that has several. shared_bytes:
         dynamic shared memory of a block. cluster: blocks of a cluster. cooperative: refuse a launch whose blocks do not
         fit on the GPU at once. assumptions: what the kernel relies on beyond PTX, such as ["vector_8"]: names of
-        cases/assumptions.py, which the simulator then grants.
+        cases/assumptions.py, which the simulator then grants. dependent: it may begin before the launch before it ends.
+
+        launches: number of launches in a row, with nothing between them; buffers keep what they hold, and the word
+        "launch" among the arguments counts from 0. kernel may also be a list of kernels, launched in this order each
+        time: [{"kernel": ptx, "grid": 4, "arguments": [..], "stream": 1}, ..]; what one leaves out is that of the call.
+        Kernels of one stream (a number; None: the default one) run one after another, those of two side by side.
+        graph: all of them are captured as one graph, replayed once a launch. outputs are those of the last.
 
         buffers: by name, what each rank has. A tensor or an array (its content on every rank), a list of them (one a
         rank), (shape, dtype) (never written), or (shape, dtype, fill), where fill is a number, "zeros", "rank",
@@ -190,10 +199,12 @@ class World:
         all, but for those named in local.
 
         arguments: one for each parameter, or a function that returns them for a rank. An argument is the name of a
-        buffer (its address), ("peer", name, rank) (the address of another rank's), ("peers", name) (the address of a
-        table of all ranks' addresses, 64 bits each), ("multicast", name), a number ("u32", 5), also of s32, u64, s64,
-        f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."), ("struct", [..]), its members laid out as
-        in C, or ("pointer", [..]), the address of such a struct in memory of this rank.
+        buffer (its address; "name+16": from that byte on), ("peer", name, rank) (the address of another rank's),
+        ("peers", name) (the address of a table of all ranks' addresses, 64 bits each), ("multicast", name), a number
+        ("u32", 5), of u8 to u64, s8 to s64, f32 and f64, ("u32", "rank"), ("u32", "world_size"), ("bytes", b".."),
+        ("addresses", name, 8) (those of all ranks, by value, and zeros up to 8), ("struct", [..]), its members laid out
+        as in C, or ("struct", {0: name, 16: ("u32", 5), "size": 24}), by offset in bytes, and ("pointer", ..), the
+        address of such a struct in memory of this rank. {"u32": 5} is ("u32", 5), as in the YAML of op=custom.
 
         A CuTe DSL function takes one for each of its parameters: pointers, numbers, and cute.Tensors. ("tensor", name)
         is a tensor of a buffer (so is its bare name, for a parameter annotated cute.Tensor), ("tensors", name) a list
@@ -221,6 +232,9 @@ class World:
             cluster,
             cooperative,
             assumptions,
+            launches,
+            graph,
+            dependent=dependent,
         )
         work = brought_launch(asked, self.ranks, arch, self.request.heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from cases.case import UNIFORM
 from cases.record.record import Record, Status
-from cases.record.timing import LinkLimit, Timing
+from cases.record.timing import SAMPLING, LinkLimit, Timing
 from reports.table.text import counted, place_text
 
 LIMIT_LABEL = "limit of the link (peer copy, measured)"
@@ -45,8 +45,8 @@ _NO_BEARING = (
 )
 """Keys that tell no timings apart, beyond what headings and captions say of them."""
 
-_TELLING = ("timing.calls", "timing.samples", "timing.warmup", "timing.lead_in_calls", "timing.precision")
-"""Keys of a section with no bearing that have one: what a time is a mean of, and how many of them there are."""
+_TELLING = tuple(f"timing.{name}" for name in SAMPLING)
+"""Keys of a section with no bearing that have one."""
 
 
 @dataclass(frozen=True)

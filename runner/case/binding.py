@@ -222,10 +222,10 @@ def open_kernel(
         yield BoundKernel(fabric, memory, spec, [case] * slots, [contestant.executable] * slots, patience_s)
 
 
-def write_peers(fabric: Fabric, table: Buffer, buffers: Sequence[Buffer]) -> None:
-    """Write a table of peers: a row for each buffer, of world_size int64 addresses."""
+def write_peers(fabric: Fabric, table: Buffer, buffers: Sequence[Buffer], offset_bytes: int = 0) -> None:
+    """Write a table of peers: a row for each buffer, of world_size int64 addresses, from offset_bytes on."""
     rows = torch.tensor([buffer.peer_addresses() for buffer in buffers], dtype=torch.int64)
-    table.write(fabric, rows.view(-1))
+    table.write(fabric, rows.view(-1) + offset_bytes)
 
 
 def device_of(fabric: Fabric) -> torch.device:

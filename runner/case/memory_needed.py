@@ -66,12 +66,13 @@ def measured_in_turns(
     """
     turns: list[list[int]] = []
     for place, case in enumerate(cases):
-        takes_none = not heap_bytes_to_measure([case], brought)
-        together = [cases[one] for one in turns[-1]] if turns else []
-        if turns and (takes_none or heap_bytes_to_measure([*together, case], brought) <= heap_bytes):
-            turns[-1].append(place)
-        else:
-            turns.append([place])
+        if turns:
+            together = [cases[one] for one in turns[-1]]
+            takes_none = not heap_bytes_to_measure([case], brought)
+            if takes_none or heap_bytes_to_measure([*together, case], brought) <= heap_bytes:
+                turns[-1].append(place)
+                continue
+        turns.append([place])
     return [tuple(turn) for turn in turns]
 
 

@@ -200,7 +200,7 @@ def _graphs(instance: Instance, is_late: bool) -> str:
     is_late each launch has a rank that is late with the replay that it is in."""
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     whole = [slots] if fabric.rank % 2 == 0 else [(slot,) for slot in slots]
-    replays = [_captured(fabric, partial(_launch_all, instance, some)) for some in whole]
+    replays = [captured(fabric, partial(_launch_all, instance, some)) for some in whole]
     for number in _rounds(instance, slots):
         for place, replay in enumerate(replays):
             turns = [number] if place == len(replays) // 2 else []
@@ -267,7 +267,7 @@ def _handle(stream: Any) -> int:
     return stream if isinstance(stream, int) else int(stream.cuda_stream)
 
 
-def _captured(fabric: Fabric, queue: Callable[[], None]) -> Callable[[], None]:
+def captured(fabric: Fabric, queue: Callable[[], None]) -> Callable[[], None]:
     """A graph of what queue() queues, as what replays it. In the simulator a replay queues it again."""
     device = device_of(fabric)
     if device.type != "cuda":

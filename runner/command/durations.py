@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -21,8 +21,9 @@ from cases.record.request import as_today
 from cases.record.shared import SHARED, Known
 from cases.stress import NO_STRESS
 from reports.record.bundle import NOT_RECORDS
+from runner.request.schema import TimingRequest
 from runner.request.validate import ResolvedRequest
-from simulator.options import Granularity, granularity_of
+from simulator.options import BEFORE
 
 MAX_RECORDS = 20_000
 """Number of records that are read at most, from the newest command on: some seconds."""
@@ -44,9 +45,8 @@ _OF_THE_CASE = (
     "placement",
     "inputs",
 )
-_OF_THE_TIMING = ("mode", "window", "l2", "warmup", "samples", "calls", "lead_in_calls", "limit", "precision")
-_LATER = {"lead_in_calls": 0}
-"""What older configurations mean that do not have the key."""
+_OF_THE_TIMING = {one.name: one.default for one in fields(TimingRequest)}
+"""Keys, with what older configurations mean that do not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,8 @@ def kind_of(case: Case, request: ResolvedRequest) -> Kind:
             "simulated": fabric.simulated,
             "arch": fabric.arch,
             "multimem": fabric.multimem,
-            "schedule": fabric.schedule,
-            "granularity": granularity_of(fabric.schedule, fabric.granularity),
             "memory": fabric.memory,
+            **fabric.settings,
         },
     )
 
@@ -142,14 +141,12 @@ def _kind_of_record(document: Mapping[str, Any]) -> Kind:
 
 def _kind(case: Mapping[str, Any], configuration: Mapping[str, Any], fabric: Mapping[str, Any]) -> Kind:
     if fabric["simulated"]:
-        world: tuple[object, ...] = (
-            *(str(fabric.get(name)) for name in ("arch", "multimem", "schedule")),
-            str(fabric.get("granularity", Granularity.block)),
-            str(fabric.get("memory", "strong")),
-        )
+        known = {"memory": "strong", **BEFORE, **fabric}
+        world: tuple[object, ...] = tuple(str(known.get(name)) for name in ("arch", "multimem", "schedule", "memory"))
+        world += tuple(str(known[name]) for name in BEFORE)
     else:
         timing = configuration["timing"]
-        world = ("nvshmem", *(str(timing.get(name, _LATER.get(name))) for name in _OF_THE_TIMING))
+        world = ("nvshmem", *(str(timing.get(name, default)) for name, default in _OF_THE_TIMING.items()))
     values = [case[name] if isinstance(case[name], int) else str(case[name]) for name in _OF_THE_CASE]
     counts = str(case.get("counts", UNIFORM))  # only some ops have others
     stress = str(case.get("stress", NO_STRESS))  # records of schema 4 have none

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cases.case import Case
 from cases.finding import Finding, gravest_first, verdict_of
-from cases.ops import collective
 from cases.record.prediction import INTERRUPTED as NOT_PREDICTED
 from cases.record.prediction import RecordedPrediction
 from cases.record.record import (
@@ -28,7 +27,6 @@ from cases.record.record import (
     INTERRUPTED,
     Check,
     FabricInfo,
-    KernelInfo,
     LinkLimit,
     Record,
     Status,
@@ -36,32 +34,24 @@ from cases.record.record import (
 )
 from cases.refusal import Refusal
 from cases.stress import Stress
-from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
+from kernels.baselines import Baseline
 from kernels.compile_error import CompilationError
-from kernels.tuned_name import has_tuning, values_of
 from memory.fabric import Executable, FabricError, Traits
 from reports.table.text import counted, size_text
-from runner.case.contestant import Contestant, spec_for
+from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
-from runner.case.nccl_settings import refuses_settings
-from runner.command.kernel_info import custom_kernel_info, kernel_info
-from runner.command.means import Job, Means, patience_s, read_traits, usual_means
-from runner.command.without_hanging import Ended, timed_without_hanging
+from runner.command.means import Job, Means, read_traits, usual_means
+from runner.command.subjects import subject_of
 from runner.interrupt import shielded
 from runner.request.schema import TimingMode
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
     from runner.case.library_modules import Brought
-    from runner.custom.description import CustomJob
-    from runner.custom.program import CompiledCustom
+    from runner.command.without_hanging import Ended
+    from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
     from runner.world.preload import Preloaded
-
-_LAUNCHED_AGAIN = (
-    "a kernel that is timed is launched again on what its last launch left in its buffers: timing.mode=none leaves "
-    "timing out"
-)
 
 
 class Keeper(Protocol):
@@ -145,7 +135,7 @@ class _Run:
                 self._traits = _traits(world, self._job.request.deadline_s)
             attempt.traits = self._traits
             _refuse_other_nccl(self._job.request.fabric.nccl, self._traits)
-            module = self._module_for(case, world)
+            module = self._brought(attempt.subject.module(self._traits), world)
             if self._means.prepared is not None:
                 self._means.prepared(self._traits)
             attempt.begin()
@@ -155,15 +145,6 @@ class _Run:
         except Exception as error:
             attempt.fail(Status.FAILED, _described(error))
         return attempt
-
-    def _module_for(self, case: Case, world: World) -> Brought | None:
-        """Bring the module that a case's library needs onto the ranks, before the case's time begins; None if it needs
-        none, or is refused anyway."""
-        spec = spec_for(case, self._job.brought) if self._job.custom is None else None
-        assert self._traits is not None
-        if not isinstance(spec, Baseline) or refuses_baseline(spec, case, self._traits):
-            return None
-        return self._brought(spec.module, world)
 
     def _brought(self, module: str, world: World) -> Brought | None:
         """What came of bringing a module onto the ranks of this world; an unavailable module is tried once."""
@@ -184,8 +165,7 @@ class _Run:
 
     def _is_to_be_timed(self, attempt: _Attempt) -> bool:
         traits = attempt.traits
-        means = self._means.measured if self._job.custom is None else self._means.measured_custom
-        if means is None or traits is None or traits.simulated:
+        if self._means.measured is None or traits is None or traits.simulated:
             return False
         is_plain = self._job.request.stress == Stress.none
         return is_plain and self._job.request.timing.mode != TimingMode.none and attempt.verified
@@ -194,15 +174,15 @@ class _Run:
         """Time what passed, together. What breaks here breaks all of it: no time is honest then. Only
         what hangs costs itself alone."""
         try:
-            ended = self._timed_custom(attempts) if self._job.custom is not None else self._timed(attempts)
+            ended = self._timed(attempts)
         except Exception as error:
             for attempt in attempts:
-                attempt.fail(Status.FAILED, f"while timing: {_described(error)}{self._hint}")
+                attempt.fail(Status.FAILED, f"while timing: {_described(error)}{attempt.subject.hint}")
             return
         for attempt, one in zip(attempts, ended, strict=True):
             if isinstance(one.found, WorldFailure):
-                after = f"; {one.note}" if one.note else ""
-                attempt.fail(Status(one.found.status), f"while timing: {one.found.message}{after}{self._hint}")
+                after = (f"; {one.note}" if one.note else "") + attempt.subject.hint
+                attempt.fail(Status(one.found.status), f"while timing: {one.found.message}{after}")
                 continue
             attempt.take(one.found)
             if attempt.status is Status.PASSED and one.note:
@@ -218,38 +198,18 @@ class _Run:
         timed = [attempt for attempt in attempts if attempt.timing is not None]
         if not timed or not self._predicts:
             return
-        assert self._means.predicted is not None
         size = size_text(timed[0].case.size_bytes)
         with self._keeper.preparing(f"predicting {counted(len(timed), 'case')} of {size} in the simulator"):
             for attempt in timed:
-                if attempt.contestant is None:
-                    attempt.prediction = RecordedPrediction(reason="a custom kernel has no collective to predict")
-                else:
-                    assert attempt.timing is not None
-                    attempt.prediction = self._means.predicted(attempt.contestant, attempt.timing, self._job)
-
-    @property
-    def _hint(self) -> str:
-        return f"; {_LAUNCHED_AGAIN}" if self._job.custom is not None else ""
-
-    def _timed_custom(self, attempts: Sequence[_Attempt]) -> list[Ended]:
-        """What timing found of the one attempt of a custom kernel."""
-        (attempt,) = attempts
-        assert self._means.measured_custom is not None
-        assert self._job.custom is not None
-        assert attempt.custom is not None
-        try:
-            timed, self._limit = self._means.measured_custom(
-                self._keeper.world(), self._job.custom, attempt.custom, self._job.request, self._limit
-            )
-        except WorldFailure as failure:
-            return [Ended(failure)]
-        return [Ended(timed)]
+                assert attempt.timing is not None
+                attempt.prediction = attempt.subject.predicted(self._means, attempt.timing)
 
     def _timed(self, attempts: Sequence[_Attempt]) -> list[Ended]:
         """What timing found of each attempt. Where not all fit the heap they take turns, and each one's timing names
         those that it was interleaved with."""
-        contestants = [attempt.contestant for attempt in attempts if attempt.contestant is not None]
+        from runner.command.without_hanging import timed_without_hanging
+
+        contestants = [one for attempt in attempts if (one := attempt.subject.contestant) is not None]
         assert self._traits is not None
         cases = [contestant.case for contestant in contestants]
         ended: list[Ended] = []
@@ -257,12 +217,12 @@ class _Run:
             ended += timed_without_hanging([contestants[place] for place in turn], self._measured)
         return ended
 
-    def _measured(self, contestants: Sequence[Contestant]) -> list[TimedResult]:
+    def _measured(self, contestants: Sequence[Contestant | CompiledJob]) -> list[TimedResult]:
         """Time contestants together, on a healthy world."""
         assert self._means.measured is not None
         world = self._keeper.world()
         for contestant in contestants:
-            if isinstance(contestant.spec, Baseline):
+            if isinstance(contestant, Contestant) and isinstance(contestant.spec, Baseline):
                 self._brought(contestant.spec.module, world)
         found, self._limit = self._means.measured(world, contestants, self._job.request, self._limit)
         return found
@@ -276,13 +236,11 @@ class _Attempt:
         self.case = case
         self.status = Status.FAILED
         self.reason = "it was not run"
+        self.subject = subject_of(job, case)
         self.traits: Traits | None = None
-        self.contestant: Contestant | None = None
         self.timing: Timing | None = None
         self.prediction: RecordedPrediction | None = None
         self.refusal: Refusal | None = None
-        self.library = ""
-        self.custom: CompiledCustom | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
         self._findings: tuple[Finding, ...] | None = None
@@ -299,7 +257,7 @@ class _Attempt:
     @property
     def executable(self) -> Executable | None:
         """What was compiled for it; None of a baseline, and of what did not get so far."""
-        return self.contestant.executable if self.contestant else self.custom.executable if self.custom else None
+        return self.subject.contestant.executable if self.subject.contestant else None
 
     @property
     def verified(self) -> bool:
@@ -319,57 +277,19 @@ class _Attempt:
     def run(self, world: World, means: Means, module: Brought | None = None) -> None:
         """Refuse, or compile, run and judge. Raises WorldFailure, or whatever our own code gets wrong.
 
-        module: what came of bringing what the case's library needs onto the ranks.
+        module: what came of bringing what the subject needs onto the ranks.
         """
         assert self.traits is not None
-        request = self.job.request
-        if self.job.custom is not None:
-            self._run_custom(self.job.custom, world)
+        if refusal := self.subject.refusal(means, self.traits, module):
+            self.fail(Status.REFUSED, str(refusal))
+            self.refusal = refusal
             return
-        spec = spec_for(self.case, self.job.brought)
-        if isinstance(spec, Baseline):
-            refusal = refuses_baseline(spec, self.case, self.traits) or refuses_settings(
-                request.fabric.nccl_settings, self.case, self.traits
-            )
-            if refusal is None and module is not None and module.problem:
-                refusal = Refusal("baselines", f"{spec.name} is unavailable", module.problem)
-        else:
-            refusal = means.refuses(spec, collective(self.case.op), self.case, self.traits)
-        if refusal:
-            self._refuse(refusal)
-            return
-        if isinstance(spec, Baseline):
-            self.library = library_of(spec.name, self.traits, module.compiled_with if module is not None else "")
-            if spec.name in (NCCL, NCCL_SYMMETRIC):
-                self.library = request.fabric.nccl_settings.named(self.library)
-            self.contestant = Contestant(self.case, spec)
-        else:
-            compiled = means.compiled(spec, self.case, self.traits.arch, request.cache_dir)
-            self.contestant = Contestant(self.case, spec, compiled)
+        self.subject.make(means, self.traits)
         try:
-            check = means.ran(world, self.contestant, request)
+            check, where = self.subject.ran(world, means)
         finally:
             self._observe(world)
-        self._judge(check)
-
-    def _run_custom(self, custom: CustomJob, world: World) -> None:
-        """The same for a custom kernel."""
-        from runner.custom.running import judged_by, outcomes_of_custom
-
-        assert self.traits is not None
-        request = self.job.request
-        if refusal := custom.refusal(self.traits):
-            self._refuse(refusal)
-            return
-        self.custom = custom.kernel.compiled(custom.spec, custom.case.world_size, self.traits.arch)
-        try:
-            outcomes = outcomes_of_custom(world, custom, self.custom, request)
-        finally:
-            self._observe(world)
-        judged = judged_by(custom, outcomes) if request.check else None
-        self._judge(judged.check if judged else None)
-        if judged and judged.buffer:
-            self.reason = f"buffer {judged.buffer}: {self.reason}"
+        self._judge(check, where)
 
     def _observe(self, world: World) -> None:
         """Take what the world counted and found during the run, also of one that failed."""
@@ -378,12 +298,8 @@ class _Attempt:
             found = world.findings()
             self._findings = None if found is None else gravest_first(found)
 
-    def _refuse(self, refusal: Refusal) -> None:
-        self.fail(Status.REFUSED, str(refusal))
-        self.refusal = refusal
-
-    def _judge(self, check: Check | None) -> None:
-        """Let the check (None: it was off) and the race checker decide how it ended."""
+    def _judge(self, check: Check | None, where: str) -> None:
+        """Let the check (None: it was off) and the race checker decide how it ended. where: what faults are of."""
         if "of" in self._counters:  # which launches they are sums of
             self._counters["of"]["checked"] = self.job.request.launches if self.job.request.check else 0
         if self.job.request.fabric.races and self._findings is None:
@@ -392,7 +308,7 @@ class _Attempt:
         self._check = check
         faults = [*(check.faults if check is not None else ()), *verdict_of(self._findings or ())]
         if faults:
-            self.status, self.reason = Status.WRONG, "; ".join(faults)
+            self.status, self.reason = Status.WRONG, where + "; ".join(faults)
         else:
             self.status, self.reason = Status.PASSED, CHECK_WAS_OFF if check is None else ""
 
@@ -408,38 +324,16 @@ class _Attempt:
             reason=self.reason,
             refusal=self.refusal,
             fabric=_fabric_info(self.traits, self.job.fabric_settings) if self.traits else None,
-            kernel=self._kernel_info(),
+            kernel=self.subject.info(),
             check=self._check,
             findings=self._findings,
             counters=self._counters,
             timing=self.timing,
             prediction=self.prediction,
-            library=self.library,
+            library=self.subject.library,
             environment=self.job.environment(),
-            request=dataclasses.replace(self.job.asked, kernel=self._given()),
+            request=dataclasses.replace(self.job.asked, kernel=self.subject.given()),
         )
-
-    def _kernel_info(self) -> KernelInfo | None:
-        one = self.contestant
-        if self.custom is not None and self.job.custom is not None:
-            return custom_kernel_info(self.job.custom, self.custom)
-        if one is None or one.executable is None or isinstance(one.spec, Baseline):
-            return None
-        return kernel_info(one.spec, one.case, one.executable)
-
-    def _given(self) -> dict[str, Any] | None:
-        """What our kernel was given that its case does not say: the choices it was compiled with, its patience, a
-        tuning on trial, and the table that chose it."""
-        if self.contestant is None or isinstance(self.contestant.spec, Baseline):
-            return None
-        choices = {name: _plain(value) for name, value in self.contestant.spec.choices(self.case).items()}
-        given: dict[str, Any] = {"choices": choices, "patience_s": patience_s(self.job.request)}
-        if has_tuning(self.case.algorithm):
-            given["tuning"] = values_of(self.case.algorithm)
-        chooser = self.job.request.chooser
-        if chooser is not None and (chosen := chooser.described(self.case)) is not None:
-            given["chosen"] = dict(chosen)
-        return given
 
 
 def _traits(world: World, deadline_s: float) -> Traits:
@@ -467,18 +361,5 @@ def _described(error: Exception) -> str:
 
 
 def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
-    return FabricInfo(
-        name=traits.name,
-        arch=traits.arch,
-        world_size=traits.world_size,
-        heap_bytes=traits.heap_bytes,
-        multicast=traits.multicast,
-        multicast_reason=traits.multicast_reason,
-        simulated=traits.simulated,
-        description=traits.description,
-        settings=settings,
-    )
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+    names = {one.name for one in dataclasses.fields(FabricInfo)} - {"settings"}
+    return FabricInfo(**{name: getattr(traits, name) for name in names}, settings=settings)

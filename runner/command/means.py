@@ -22,8 +22,8 @@ from runner.case.contestant import Contestant
 from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.schema import Limit
 from runner.request.validate import ResolvedRequest
-from runner.request_error import RequestError
 from runner.world.world import World
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runner.case.library_modules import Brought
     from runner.case.program import RankOutcome
     from runner.custom.description import CustomJob
-    from runner.custom.program import CompiledCustom
+    from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
     from runner.timing.custom import CustomContestant
 
@@ -46,11 +46,11 @@ SLOWER = 10
 class Means:
     """How a job does its work; tests put their own in.
 
-    measured times contestants of one size together; its last argument is the links' limit if it is known already, and
-    it gives that back beside one TimedResult a contestant. measured_custom does so for the kernel of op=custom. Without
-    them nothing is timed. brought brings a module that a library's baseline needs onto the ranks of a world. predicted
-    gives the prediction beside a timing (timing.predict), and raises nothing; without it there is none. prepared is
-    called, with what the fabric can do, before a case's time begins.
+    measured times contestants of one size together; its last argument is the links' limit if it is known already,
+    and it gives that back beside one TimedResult a contestant. Without it nothing is timed. brought brings a module
+    that a library's baseline needs onto the ranks of a world. predicted gives the prediction beside a timing
+    (timing.predict), and raises nothing; without it there is none. prepared is called, with what the fabric can do,
+    before a case's time begins.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -58,13 +58,8 @@ class Means:
     ran: Callable[[World, Contestant, ResolvedRequest], Check | None]
     measured: (
         Callable[
-            [World, Sequence[Contestant], ResolvedRequest, LinkLimit | None], tuple[list[TimedResult], LinkLimit | None]
-        ]
-        | None
-    ) = None
-    measured_custom: (
-        Callable[
-            [World, CustomJob, CompiledCustom, ResolvedRequest, LinkLimit | None], tuple[TimedResult, LinkLimit | None]
+            [World, Sequence[Contestant | CompiledJob], ResolvedRequest, LinkLimit | None],
+            tuple[list[TimedResult], LinkLimit | None],
         ]
         | None
     ) = None
@@ -111,7 +106,6 @@ def usual_means() -> Means:
         compiled=executable,
         ran=ran,
         measured=_measured,
-        measured_custom=_measured_custom,
         brought=_brought,
         predicted=_predicted,
     )
@@ -165,36 +159,32 @@ def check_of(contestant: Contestant, outcomes: Sequence[RankOutcome], request: R
 
 def _measured(
     world: World,
-    contestants: Sequence[Contestant | CustomContestant],
+    contestants: Sequence[Contestant | CompiledJob],
     request: ResolvedRequest,
     limit: LinkLimit | None,
-    custom: CustomJob | None = None,
 ) -> tuple[list[TimedResult], LinkLimit | None]:
     """Time contestants of one size together. The deadline: deadline_s and SLOWER times what the samples should take."""
     from runner.timing.combine import combine
     from runner.timing.measure import MeasurePlan, expected_s, measure
 
     plan = MeasurePlan(
-        tuple(contestants),
+        tuple(one if isinstance(one, Contestant) else _of_custom(one, request.seed) for one in contestants),
         request.timing,
         patience_s=patience_s(request),
         link=limit is None and request.timing.limit == Limit.measured,
     )
     ranks = world.run(measure, plan, request.deadline_s + SLOWER * expected_s(plan))
+    custom = next((one.job for one in contestants if not isinstance(one, Contestant)), None)
     return combine(plan, ranks, limit, custom)
 
 
-def _measured_custom(
-    world: World, custom: CustomJob, compiled: CompiledCustom, request: ResolvedRequest, limit: LinkLimit | None
-) -> tuple[TimedResult, LinkLimit | None]:
-    """Time a custom kernel alone."""
+def _of_custom(one: CompiledJob, seed: int) -> CustomContestant:
+    """What ranks time of a custom job."""
     from runner.custom.running import plan_of
     from runner.timing.custom import CustomContestant
 
-    assert custom.expected is not None
-    run = plan_of(custom, compiled, seed=request.seed, launches=1, is_checked=True)
-    (timed,), limit = _measured(world, [CustomContestant(run, custom.expected)], request, limit, custom)
-    return timed, limit
+    assert one.job.expected is not None
+    return CustomContestant(plan_of(one.job, one.compiled, seed=seed, launches=1, is_checked=True), one.job.expected)
 
 
 def _brought(world: World, module: str) -> Brought:
@@ -208,18 +198,8 @@ def _brought(world: World, module: str) -> Brought:
 
 def _predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
     """The model's word on a timed case, or the reason why it has none."""
-    from runner.predict.beside import beside_measured, unpredicted
-    from runner.predict.of_request import type_beside
-
-    if any(spec is contestant.spec for spec in job.brought):
-        return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
-    try:
-        type_ = type_beside(job.request.fabric.gpu, job.gpu, job.environment().devices)
-    except RequestError as error:
-        return RecordedPrediction(reason=str(error))
-    except Exception as error:  # a measurement is kept, whatever goes wrong with its prediction
-        return unpredicted(error)
-    return beside_measured(contestant, timing, type_, job.request.cache_dir)
+    found: RecordedPrediction = part_of("timing.predict, of a timed case")(contestant, timing, job)
+    return found
 
 
 def patience_s(request: ResolvedRequest) -> float:

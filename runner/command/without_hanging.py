@@ -20,6 +20,9 @@ from runner.world.world import WorldFailure
 
 if TYPE_CHECKING:
     from runner.case.contestant import Contestant
+    from runner.custom.running import CompiledJob
+
+    Contestants = Sequence[Contestant | CompiledJob]
     from runner.timing.combine import TimedResult
 
 HANGS = (Status.TIMEOUT, Status.DEADLOCK)
@@ -45,9 +48,7 @@ class _Group:
     note: str = ""
 
 
-def timed_without_hanging(
-    contestants: Sequence[Contestant], time: Callable[[Sequence[Contestant]], list[TimedResult]]
-) -> list[Ended]:
+def timed_without_hanging(contestants: Contestants, time: Callable[[Contestants], list[TimedResult]]) -> list[Ended]:
     """Return what became of each contestant. time times some together, and raises WorldFailure; each time it is called
     it has a healthy world.
 
@@ -80,9 +81,7 @@ def timed_without_hanging(
     return [ended[place] for place in range(len(contestants))]
 
 
-def _parted(
-    contestants: Sequence[Contestant], group: _Group, failure: WorldFailure
-) -> tuple[tuple[int, ...], list[_Group]]:
+def _parted(contestants: Contestants, group: _Group, failure: WorldFailure) -> tuple[tuple[int, ...], list[_Group]]:
     """Which of a group have failed with it, and the groups in which the others are timed again."""
     places = group.places
     if failure.status not in HANGS or len(places) == 1:
@@ -99,7 +98,7 @@ def _parted(
     return (), [_Group(one, note) for one in [*together, *alone]]
 
 
-def _ours(contestants: Sequence[Contestant], places: Sequence[int]) -> tuple[int, ...]:
+def _ours(contestants: Contestants, places: Sequence[int]) -> tuple[int, ...]:
     """Those of these places that are kernels and no libraries."""
     return tuple(place for place in places if contestants[place].executable is not None)
 

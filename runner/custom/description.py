@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -26,19 +26,9 @@ from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_s
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
+from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx
 from runner.custom.functions import FunctionCall, compiled_function, function_call
-from runner.custom.nouns import (
-    BUFFER_KINDS,
-    FUNCTION_KINDS,
-    NUMBER_KINDS,
-    WORDS,
-    ArgumentSpec,
-    BufferSpec,
-    CustomSpec,
-    Fill,
-    FillFunction,
-    Tolerance,
-)
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers
 from runner.custom.parameters import entry_of, refuses_entry, refuses_target
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
@@ -106,9 +96,6 @@ class CustomKernel:
     def refuses_arguments(self, spec: CustomSpec, world_size: int) -> str:
         """Return why the kernel can't take the arguments, as far as it is known before it is compiled; "" if it may."""
         if self.ptx is not None:
-            named = [one.kind for one in spec.arguments if one.kind in FUNCTION_KINDS]
-            if named:
-                return f"PTX takes no {named[0]}, that is for functions of CuTe DSL; it takes addresses and numbers"
             return refuses_entry(spec, entry_of(self.text, self.entry))
         assert self.function is not None
         try:
@@ -159,25 +146,29 @@ class CustomJob:
             target = entry_of(self.kernel.text, self.kernel.entry).target
             if reason := refuses_target(target, traits.arch):
                 return Refusal("fabric.arch", f"{name} can't run: {reason}")
-        if unfit := self._refuses_shared_bytes(name, traits):
+        if unfit := self._refuses_block(name, traits):
             return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
-    def _refuses_shared_bytes(self, name: str, traits: Traits) -> Refusal | None:
-        """Return the refusal of more shared memory than a block can have. Of a function, only the section is known."""
+    def _refuses_block(self, name: str, traits: Traits) -> Refusal | None:
+        """Return the refusal of a block that the kernel can't have, and of more shared memory than a block can have.
+
+        Of a function, only the section is known.
+        """
         from simulator.ptx.parse import parse_kernel
 
-        if not traits.block_shared_bytes:
-            return None
-        asked, static = self.kernel.asked.get("shared_bytes", 0), 0
+        asked, static, target = self.kernel.asked.get("shared_bytes", 0), 0, ""
         if self.kernel.ptx is not None:
             assert self.spec.launch is not None
             asked = self.spec.launch.shared_bytes
-            try:
-                static = parse_kernel(self.kernel.text, self.kernel.entry).dynamic_offset_bytes
-            except ValueError:  # said where it runs
-                static = 0
-        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes)
+            with suppress(ValueError):  # said where it runs
+                kernel = parse_kernel(self.kernel.text, self.kernel.entry)
+                static, target = kernel.dynamic_offset_bytes, kernel.target
+                if reason := kernel.refuses_block(name, self.spec.launch.block):
+                    return Refusal("custom.launch.block", reason, "give such a block")
+        if not traits.block_shared_bytes:
+            return None
+        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes, target)
         return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
 
 
@@ -213,7 +204,7 @@ def custom_job(
             name=_name(kernel.entry),
             launch=launch,
             buffers=buffers,
-            arguments=_arguments(section.get("arguments")),
+            arguments=_arguments(section.get("arguments"), buffers, world_size, kernel),
             reference=reference.call if reference is not None and is_checked else None,
             tolerance=_tolerance(section.get("tolerance")),
         )
@@ -395,32 +386,26 @@ def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
     raise RequestError(f"unknown fill {given!r} ({key}), give {', '.join(Fill)}, or file.py:NAME of a function")
 
 
-def _arguments(given: object) -> tuple[ArgumentSpec, ...]:
-    """The arguments: each a mapping of one kind to its value, or a word, of 32 bits."""
+def _arguments(
+    given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel
+) -> tuple[BroughtArgument, ...]:
+    """The arguments, as runner/custom/arguments.py reads them. RequestError naming the one that is wrong."""
     if given is None:
         return ()
     if not isinstance(given, (list, tuple)):
         raise RequestError("arguments are no list (custom.arguments), give [{peers: input}, {u32: 1024}, rank]")
-    return tuple(_argument(number, one) for number, one in enumerate(given))
-
-
-def _argument(number: int, given: object) -> ArgumentSpec:
-    key = f"custom.arguments[{number}]"
-    if given in WORDS:
-        return ArgumentSpec("u32", str(given))
-    if not isinstance(given, Mapping) or len(given) != 1:
-        kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes", "constexpr"))
-        raise RequestError(
-            f"{given!r} is no argument ({key}), give {' or '.join(WORDS)}, or one of {kinds} with its value: {{u32: 7}}"
-        )
-    ((kind, value),) = given.items()
-    try:
-        if kind == "bytes":
-            value = bytes.fromhex(value) if isinstance(value, str) else value
-        return ArgumentSpec(kind, value)
-    except ValueError as error:
-        hint = " in hexadecimal" if kind == "bytes" else ""
-        raise RequestError(f"{error}{hint} ({key})") from error
+    by_name = {one.name: one for one in buffers}
+    found = []
+    for number, value in enumerate(given):
+        place, key = f"argument {number}", f"custom.arguments[{number}]"
+        try:
+            found.append(argument_of(place, value, world_size, key))
+            check_buffers(place, found[-1], by_name, key)
+            if kernel.ptx is not None:
+                check_of_ptx(place, found[-1], key)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+    return tuple(found)
 
 
 def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, Any]]:

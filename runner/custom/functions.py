@@ -16,7 +16,8 @@ from typing import Any
 from kernels.compile import CallArgument, CompiledFunction, compiled_apart, compiled_callable
 from kernels.hosting import HostLaunch
 from memory.fabric import PACKINGS, Argument, Executable, Launch
-from runner.custom.nouns import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BufferSpec
+from runner.custom.arguments import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BroughtArgument, PeerArgument
+from runner.custom.nouns import BufferSpec
 
 _TENSOR = re.compile(r"(\w+\.)*Tensor")
 _TENSORS = re.compile(r"(\w+\.)*(list|List|tuple|Tuple|Sequence)\[(\w+\.)*Tensor\b.*\]")
@@ -115,14 +116,9 @@ def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: 
 
 
 def function_call(
-    function: Any, arguments: Sequence[ArgumentSpec | Input], buffers: Mapping[str, BufferSpec], world_size: int
+    function: Any, arguments: Sequence[BroughtArgument], buffers: Mapping[str, BufferSpec], world_size: int
 ) -> FunctionCall:
-    """Return a function's call. An Input among the arguments is an address with a peer.
-
-    Raises ValueError, in one line, for what a function can't take.
-    """
-    if any(isinstance(one, ArgumentSpec) and one.kind == "bytes" for one in arguments):
-        raise ValueError("a CuTe DSL function takes no bytes by value")
+    """Return a function's call. Raises ValueError, in one line, for what a function can't take."""
     told, inputs = [], []
     for number, (argument, wanted) in enumerate(zip(arguments, wanted_kinds(function, len(arguments)), strict=True)):
         one, made = _called(number, argument, wanted, buffers, world_size)
@@ -153,11 +149,15 @@ def _annotated(annotation: Any) -> str:
 
 
 def _called(
-    number: int, given: ArgumentSpec | Input, wanted: str, buffers: Mapping[str, BufferSpec], world_size: int
+    number: int, given: BroughtArgument, wanted: str, buffers: Mapping[str, BufferSpec], world_size: int
 ) -> tuple[CallArgument, list[Input]]:
     """An argument for the compiler, and its inputs."""
-    made = given if isinstance(given, Input) else Input(given)
+    if not isinstance(given, (ArgumentSpec, PeerArgument)) or given.kind == "bytes":
+        raise ValueError(f"argument {number} is a {given.kind} by value: a function takes buffers and numbers")
+    made = Input(given.address, given.rank) if isinstance(given, PeerArgument) else Input(given)
     argument = made.argument
+    if argument.value == "launch":
+        raise ValueError(f"argument {number} is launch: a function's launches have the same arguments")
     if argument.kind == "constexpr" or (wanted == "constexpr" and argument.kind in NUMBER_KINDS):
         if argument.value == "rank":
             raise ValueError(
@@ -173,6 +173,8 @@ def _called(
     if wanted in ("tensor", "tensors") and kind.removeprefix("dynamic_") != wanted:
         what = "a list of cute.Tensors" if wanted == "tensors" else "a cute.Tensor"
         raise ValueError(f"argument {number} is {argument.kind}, and the function takes {what} there: give {wanted}")
+    if kind in TENSOR_KINDS and argument.offset_bytes:
+        raise ValueError(f"argument {number} is {argument.value!r}: a tensor begins where its buffer does")
     if kind not in TENSOR_KINDS:
         return CallArgument("address", "int64" if kind == "peers" else buffer.dtype), [made]
     is_dynamic = kind.startswith("dynamic_")

@@ -7,13 +7,22 @@ told from the description alone is kept at construction (ValueError, in one line
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from cases.dtypes import ITEMSIZES
-from memory.fabric import PACKINGS, Argument, ArgumentKind, Launch, packed
+from memory.fabric import Launch
+from runner.custom.arguments import (
+    OWN_KINDS,
+    WORDS,
+    BroughtArgument,
+    PointerArgument,
+    parts_of,
+    references_of,
+    referred,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -66,6 +75,8 @@ class BufferSpec:
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise ValueError(f"a buffer is called {self.name!r}: give a name in letters, digits and underscores")
+        if self.name in WORDS:
+            raise ValueError(f"a buffer is called {self.name!r}: as an argument this is a number, give another name")
         if self.dtype not in ITEMSIZES:
             raise ValueError(f"buffer {self.name}: unknown dtype {self.dtype!r}, give one of {', '.join(ITEMSIZES)}")
         if not self.shape or not all(type(count) is int and count > 0 for count in self.shape):
@@ -84,99 +95,20 @@ class BufferSpec:
         return self.numel * ITEMSIZES[self.dtype]
 
 
-NumberKind = Literal["u32", "s32", "u64", "s64", "f32", "f64"]
-BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
-Word = Literal["rank", "world_size"]
-NUMBER_KINDS: tuple[str, ...] = get_args(NumberKind)
-BUFFER_KINDS: tuple[str, ...] = get_args(BufferKind)
-WORDS: tuple[str, ...] = get_args(Word)
-TENSOR_KINDS = ("tensor", "tensors", "dynamic_tensor", "dynamic_tensors")
-FUNCTION_KINDS = (*TENSOR_KINDS, "constexpr")
-"""Kinds that a CuTe DSL function takes, and PTX does not."""
-
-OWN_KINDS = ("address", "tensor", "dynamic_tensor")
-"""Kinds that reach the own rank's buffer alone, so that it may be a local one."""
-
-_UNSIGNED: dict[str, ArgumentKind] = {"s32": "u32", "s64": "u64"}
-_SIGNED_BITS = {"s32": 31, "s64": 63}
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentSpec:
-    """The value of one kernel parameter on every rank.
-
-    kind: "address" (of buffer `value` on the own rank), "peers" (address of a table in device memory: world_size
-    64-bit addresses, entry p is where this rank sees buffer `value` of rank p), "multicast" (the address that reaches
-    buffer `value` of all ranks), a number ("u32", "s32", "u64", "s64", "f32", "f64"; of integers, value may be the
-    word "rank" or "world_size"), or "bytes" (a struct by value).
-
-    Of a CuTe DSL function also "tensor" (a cute.Tensor of buffer `value`, with its shape as constants), "tensors" (a
-    list of them, of all ranks), "dynamic_tensor" and "dynamic_tensors" (whose shape is read at run time), and
-    "constexpr" (a constant of the code; the word "world_size" stands for it).
-    """
-
-    kind: NumberKind | BufferKind | Literal["bytes", "constexpr"]
-    value: str | int | float | bytes | None
-
-    def __post_init__(self) -> None:
-        if self.kind in BUFFER_KINDS:
-            if not isinstance(self.value, str):
-                raise ValueError(f"an argument {self.kind} of {self.value!r}: give the name of a buffer")
-        elif self.kind == "bytes":
-            if not isinstance(self.value, bytes) or not self.value:
-                raise ValueError(f"an argument bytes of {self.value!r}: give at least one byte")
-        elif self.kind in NUMBER_KINDS:
-            self._check_number()
-        elif self.kind == "constexpr":
-            if self.value == "rank":
-                raise ValueError("an argument constexpr of 'rank': all ranks run the same code, give {u32: rank}")
-        else:
-            kinds = ", ".join((*BUFFER_KINDS, *NUMBER_KINDS, "bytes", "constexpr"))
-            raise ValueError(f"an argument of unknown kind {self.kind!r}: give one of {kinds}")
-
-    def _check_number(self) -> None:
-        if isinstance(self.value, str):
-            if self.value not in WORDS or self.kind.startswith("f"):
-                words = "" if self.kind.startswith("f") else f" or {' or '.join(WORDS)}"
-                raise ValueError(f"an argument {self.kind} of {self.value!r}: give a number{words}")
-            return
-        if isinstance(self.value, (bool, bytes)) or self.value is None:
-            raise ValueError(f"an argument {self.kind} of {self.value!r}: give a number")
-        bits = _SIGNED_BITS.get(self.kind)
-        if bits is not None and not (isinstance(self.value, int) and -(1 << bits) <= self.value < 1 << bits):
-            raise ValueError(f"an argument {self.kind} of {self.value!r}: give -2^{bits} to 2^{bits} - 1")
-        if self.kind.startswith("u") and not (isinstance(self.value, int) and self.value >= 0):
-            raise ValueError(f"an argument {self.kind} of {self.value!r}: give 0 to 2^{self.kind[1:]} - 1")
-        packed(self.kind, [self.size_bytes], [self._argument(self.value)])
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the parameter that takes it."""
-        if isinstance(self.value, bytes):
-            return len(self.value)
-        kind = "address" if self.kind in BUFFER_KINDS else _UNSIGNED.get(self.kind, self.kind)
-        size_bytes = PACKINGS[kind].size_bytes
-        assert size_bytes is not None
-        return size_bytes
-
-    @property
-    def buffer(self) -> str:
-        """The name of the buffer that it refers to; "" if none."""
-        return str(self.value) if self.kind in BUFFER_KINDS else ""
-
-    def bound(self, rank: int, world_size: int, address: int = 0) -> Argument:
-        """Return the value on a rank. address: what the kind says of its buffer there; unused if it has none."""
-        if self.buffer:
-            return Argument("address", address)
-        if isinstance(self.value, str):
-            return self._argument(rank if self.value == "rank" else world_size)
-        assert self.value is not None
-        return self._argument(self.value)
-
-    def _argument(self, value: float | bytes) -> Argument:
-        kind = _UNSIGNED.get(self.kind, self.kind)
-        assert kind in PACKINGS
-        return Argument(kind, value)  # type: ignore[arg-type]
+def check_buffers(
+    place: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec], key: str = "arguments"
+) -> None:
+    """Raise ValueError for a buffer that does not exist, an offset beyond it, and others' access to a local one."""
+    for kind, reference in references_of(argument):
+        name, offset_bytes = referred(reference)
+        if name not in specs:
+            known = f"the buffers are {', '.join(specs)}" if specs else "no buffers are given"
+            raise ValueError(f"{place}: there is no buffer {name!r} ({key}), {known}")
+        if offset_bytes >= specs[name].size_bytes:
+            last = specs[name].size_bytes - 1
+            raise ValueError(f"{place}: {reference} is beyond the buffer ({key}), give at most {name}+{last}")
+        if kind not in OWN_KINDS and not specs[name].symmetric:
+            raise ValueError(f"{place}: {kind} of {name}, which is local ({key}), let other ranks reach it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +148,7 @@ class CustomSpec:
     name: str
     launch: Launch | None
     buffers: tuple[BufferSpec, ...]
-    arguments: tuple[ArgumentSpec, ...]
+    arguments: tuple[BroughtArgument, ...]
     reference: Reference | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
 
@@ -227,21 +159,24 @@ class CustomSpec:
             raise ValueError(f"two buffers are called {twice[0]}: give each a name of its own")
         by_name = {buffer.name: buffer for buffer in self.buffers}
         for number, argument in enumerate(self.arguments):
-            if not argument.buffer:
-                continue
-            if argument.buffer not in by_name:
-                known = ", ".join(names) or "none are given"
-                raise ValueError(f"argument {number}: there is no buffer {argument.buffer!r}: the buffers are {known}")
-            if argument.kind not in OWN_KINDS and not by_name[argument.buffer].symmetric:
-                raise ValueError(
-                    f"argument {number}: {argument.kind} of {argument.buffer}, which is local: make it symmetric"
-                )
+            check_buffers(f"argument {number}", argument, by_name)
 
     @property
     def needs_multicast(self) -> bool:
-        return any(argument.kind == "multicast" for argument in self.arguments)
+        return any(kind == "multicast" for one in self.arguments for kind, _ in references_of(one))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The buffers of which the kernel gets a table of peers, each once."""
-        return tuple(dict.fromkeys(one.buffer for one in self.arguments if one.kind == "peers"))
+        """What the kernel gets a table of peers of, "name" or "name+16", each once."""
+        return tables_of(self.arguments)
+
+
+def tables_of(arguments: Iterable[BroughtArgument]) -> tuple[str, ...]:
+    """Return what arguments have tables of peers of, "name" or "name+16", each once."""
+    found = [reference for one in arguments for kind, reference in references_of(one) if kind == "peers"]
+    return tuple(dict.fromkeys(found))
+
+
+def pointers_of(arguments: Iterable[BroughtArgument]) -> tuple[PointerArgument, ...]:
+    """Return all pointers to structs in arguments, each before those in its struct."""
+    return tuple(part for one in arguments for part in parts_of(one) if isinstance(part, PointerArgument))

@@ -65,9 +65,10 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
         return f"{name} has {counted(len(parameters), 'parameter')}, and was given {counted(len(values), 'argument')}"
     for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
         if parameter.size_bytes != size_bytes:
+            said = f", which size: {parameter.size_bytes} in it makes longer" if kind == "struct" else ""
             return (
                 f"parameter {number} of {name} is .{parameter.type} of {parameter.size_bytes} bytes, and argument "
-                f"{number} ({kind}) has {size_bytes}"
+                f"{number} ({kind}) has {size_bytes}{said if size_bytes < parameter.size_bytes else ''}"
             )
         if not fits(kind, parameter.type):
             takes = "a float" if parameter.type[0] == "f" else "a whole number, or the float's bits as one"
@@ -86,7 +87,7 @@ def fits(kind: str, declared: str) -> bool:
 
     A float is for .f32 and .f64, or for bytes (.b8): a .b32 does not say that it is one, so its bits have to be given.
     """
-    return kind == "bytes" or declared == "b8" or (kind[0] == "f") == (declared[0] == "f")
+    return kind in ("bytes", "struct") or declared == "b8" or (kind[0] == "f") == (declared[0] == "f")
 
 
 def refuses_target(target: str, arch: str) -> str:

@@ -6,20 +6,21 @@ too, but no other rank gets their addresses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from memory.fabric import Argument, Executable, Fabric, Launch
+from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch
 from memory.pool import Pool, SymmetricPool
-from memory.tensor import flat_bytes
+from memory.tensor import SymmetricTensor, flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
+from runner.custom.arguments import BroughtArgument, PeerArgument, PointerArgument, StructArgument, referred
 from runner.custom.contents import content_of
 from runner.custom.functions import FunctionLaunch, Input
-from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
+from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill, pointers_of, tables_of
 
 POISONS = (POISON, 0x5A)
 """What poisoned buffers hold before launches, in turns: NaN for a kernel that reads it, then a number."""
@@ -68,32 +69,39 @@ class CustomOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CustomMemory:
-    """A rank's buffers and tables of peers, by buffer name."""
+    """A rank's buffers by name, tables of peers by what they are of ("name" or "name+16"), and the structs that
+    pointers among the arguments lead to, in their order."""
 
     buffers: dict[str, Buffer]
     tables: dict[str, Buffer]
+    structs: tuple[SymmetricTensor, ...] = ()
 
 
 def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
     """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
-    return allocate_buffers(pool, spec.buffers, spec.tables, world_size, GUARD_BYTES, prefix)
+    return allocate_buffers(pool, spec.buffers, spec.arguments, world_size, GUARD_BYTES, prefix)
 
 
 def allocate_buffers(
     pool: Pool,
     buffers: Sequence[BufferSpec],
-    tables: Iterable[str],
+    arguments: Sequence[BroughtArgument],
     world_size: int,
     guard_bytes: int,
     prefix: str = "",
 ) -> CustomMemory:
-    """Collective: allocate buffers, guard_bytes on either side, and tables of peers of some of them."""
+    """Collective: allocate buffers, guard_bytes on either side, and the tables and structs that arguments lead to."""
     placed = {one.name: guarded(pool, prefix + one.name, one.size_bytes, guard_bytes) for one in buffers}
     row_bytes = ADDRESS_BYTES * world_size
-    return CustomMemory(
-        placed,
-        {name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes) for name in tables},
+    tables = {
+        name: Buffer(name, pool.bytes(row_bytes, name=f"{prefix}peers of {name}"), 0, row_bytes)
+        for name in tables_of(arguments)
+    }
+    structs = tuple(
+        pool.bytes(one.target.size_bytes, name=f"{prefix}struct {number} of the arguments")
+        for number, one in enumerate(pointers_of(arguments), start=1)
     )
+    return CustomMemory(placed, tables, structs)
 
 
 def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
@@ -150,15 +158,48 @@ def bound_launch(
     if function is not None:
         arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
         return function.by_rank[fabric.rank].launch, arguments
-    return compiled.launch, tuple(
-        one.bound(fabric.rank, fabric.world_size, address_of(Input(one), memory)) for one in spec.arguments
-    )
+    return compiled.launch, bound(fabric, spec.arguments, memory)
+
+
+def bound(
+    fabric: Fabric, arguments: Sequence[BroughtArgument], memory: CustomMemory, launch: int = 0
+) -> tuple[Argument, ...]:
+    """Return the values of arguments on this rank, for which memory was allocated; structs behind pointers are written
+    to it. launch: the word's value."""
+    structs = iter(memory.structs)
+    return tuple(_bound(fabric, one, memory, structs, launch) for one in arguments)
+
+
+def _bound(
+    fabric: Fabric, given: BroughtArgument, memory: CustomMemory, structs: Iterator[SymmetricTensor], launch: int
+) -> Argument:
+    if isinstance(given, PeerArgument):
+        return Argument("address", address_of(Input(given.address, given.rank), memory))
+    if isinstance(given, StructArgument):
+        content = bytearray(given.size_bytes)
+        for offset, member in given.members:
+            raw = packed_argument(_bound(fabric, member, memory, structs, launch))
+            content[offset : offset + len(raw)] = raw
+        return Argument("bytes", bytes(content))
+    if isinstance(given, PointerArgument):
+        made = next(structs)
+        raw = packed_argument(_bound(fabric, given.target, memory, structs, launch))
+        made.write(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
+        fabric.declare_local(made.region)
+        return Argument("address", made.address)
+    return given.bound(fabric.rank, fabric.world_size, address_of(Input(given), memory), launch)
+
+
+def packed_argument(argument: Argument) -> bytes:
+    """Return an argument's bytes."""
+    return PACKINGS[argument.kind].pack(argument.value)
 
 
 def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: CustomMemory) -> None:
     """Write the tables of peers, and declare what is local."""
-    for name, table in memory.tables.items():
-        write_peers(fabric, table, [memory.buffers[name]])
+    for reference, table in memory.tables.items():
+        name, offset_bytes = referred(reference)
+        write_peers(fabric, table, [memory.buffers[name]], offset_bytes)
         fabric.declare_local(table.tensor.region)
     for buffer in buffers:
         if not buffer.symmetric:
@@ -170,12 +211,12 @@ def address_of(one: Input, memory: CustomMemory) -> int:
     argument = one.argument
     if not argument.buffer:
         return 0
+    if argument.kind == "peers":
+        return memory.tables[str(argument.value)].address
     buffer = memory.buffers[argument.buffer]
     if one.peer is not None:  # asked of no other rank, which may be out of reach
-        return buffer.tensor.peer(one.peer).address + buffer.offset_bytes
-    if argument.kind == "peers":
-        return memory.tables[argument.buffer].address
-    return buffer.multicast_address() if argument.kind == "multicast" else buffer.address
+        return buffer.tensor.peer(one.peer).address + buffer.offset_bytes + argument.offset_bytes
+    return (buffer.multicast_address() if argument.kind == "multicast" else buffer.address) + argument.offset_bytes
 
 
 def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPlan, launch: int) -> None:

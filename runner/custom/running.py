@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cases.case import Case
+from memory.fabric import Executable
 from runner.custom.judge import Judged, judged
 from runner.custom.nouns import Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan, run_custom
@@ -16,18 +18,30 @@ if TYPE_CHECKING:
     from runner.custom.description import CustomJob
 
 
-def outcomes_of_custom(
-    world: World, custom: CustomJob, compiled: CompiledCustom, request: ResolvedRequest
-) -> list[CustomOutcome]:
-    """Return what each rank brought home, by rank. Raises WorldFailure, as the world's run does."""
-    plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=request.check)
-    return world.run(run_custom, plan, request.deadline_s)
+@dataclass(frozen=True, slots=True)
+class CompiledJob:
+    """A custom job with what was compiled of its kernel."""
 
+    job: CustomJob
+    compiled: CompiledCustom
 
-def judged_by(custom: CustomJob, outcomes: Sequence[CustomOutcome]) -> Judged:
-    """Return the check of a job that has a reference."""
-    assert custom.expected is not None
-    return judged(custom.spec, custom.inputs, custom.expected, outcomes)
+    @property
+    def case(self) -> Case:
+        return self.job.case
+
+    @property
+    def executable(self) -> Executable:
+        return self.compiled.executable
+
+    def outcomes(self, world: World, request: ResolvedRequest) -> list[CustomOutcome]:
+        """Run it; return what each rank brought home, by rank. Raises WorldFailure, as the world's run does."""
+        plan = plan_of(self.job, self.compiled, seed=request.seed, launches=request.launches, is_checked=request.check)
+        return world.run(run_custom, plan, request.deadline_s)
+
+    def judged(self, outcomes: Sequence[CustomOutcome]) -> Judged:
+        """Return the check of a job that has a reference."""
+        assert self.job.expected is not None
+        return judged(self.job.spec, self.job.inputs, self.job.expected, outcomes)
 
 
 def plan_of(custom: CustomJob, compiled: CompiledCustom, *, seed: int, launches: int, is_checked: bool) -> CustomPlan:

@@ -14,17 +14,18 @@ from runner.request.gpu_types import with_limits
 from runner.request.overrides import check_value
 from runner.request.schema import Schema
 from runner.request_error import RequestError
+from simulator.options import BEFORE
 
 
 def merged(values: Mapping[str, Any]) -> DictConfig:
     """Return a whole configuration of a record's: values, and the schema's for what is not among them. check: true is
-    short for check: {results: true}, as in older records; before there was a choice, granularity was block.
+    short for check: {results: true}, as in older records; they lack keys of the fabric, too (options.BEFORE).
 
     Raises OmegaConfBaseException for an unknown key and for a value of another type.
     """
     today = as_today(values)
     if isinstance(fabric := today.get("fabric", {}), Mapping):
-        today = {**today, "fabric": {"granularity": "block", **fabric}}
+        today = {**today, "fabric": {**BEFORE, **fabric}}
     found = OmegaConf.merge(OmegaConf.structured(Schema), today)
     assert isinstance(found, DictConfig)
     return found
@@ -32,13 +33,13 @@ def merged(values: Mapping[str, Any]) -> DictConfig:
 
 def configured(values: Mapping[str, Any]) -> DictConfig:
     """Like merged, with the limits of the GPU that it names, and a RequestError that says what is wrong as the command
-    does. fabric.granularity is null if it is not given."""
+    does. A key of BEFORE is null if it is not given."""
     for key, value in values.items():
         if key != "custom":
             check_value(key, value)
     given = values.get("fabric", {})
     if isinstance(given, Mapping):
-        values = {**values, "fabric": {"granularity": None, **given}}
+        values = {**values, "fabric": {**dict.fromkeys(BEFORE), **given}}
     try:
         return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
@@ -46,7 +47,13 @@ def configured(values: Mapping[str, Any]) -> DictConfig:
 
 
 def plain_configuration(config: DictConfig) -> dict[str, Any]:
-    """Return a configuration as a record holds it: plain values, words as text."""
-    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    """Return a configuration as a record holds it: plain values, words and keys (offsets of structs) as text."""
+    container = _with_text_keys(OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+    return container
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(one) for key, one in value.items()}
+    return [_with_text_keys(one) for one in value] if isinstance(value, list) else value

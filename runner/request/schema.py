@@ -263,6 +263,10 @@ class TimingRequest:
         rare=True,
     )
 
+    def calls_in_all(self, calls: int) -> int:
+        """Return the number of calls of a sample, with those before it; calls: of those that are timed."""
+        return self.lead_in_calls + calls
+
     @property
     def most_samples(self) -> int:
         """Maximum number of samples that are counted."""

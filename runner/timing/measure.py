@@ -4,8 +4,8 @@ A sample is one contestant's calls between two events, divided by their number. 
 C), each on slots of its own. Before a sample all ranks meet in a barrier on the device and then spin for a little
 while, so that every host has queued its calls before any rank begins; nothing waits on the host but
 Fabric.synchronize(), which has a deadline. Ranks leave that barrier at different times, which the first call after it
-has in its time: with timing.lead_in_calls that is a call of the same contestant that is not timed. Every kernel is
-launched once before anything that spins is timed.
+has in its time, unless the same contestant makes calls before a sample that are not timed. Every kernel is launched
+once before anything that spins is timed.
 
 Nothing is timed that was not right just before, and no time is kept of what is not right just after: inputs are
 written and outputs poisoned between the warm-up and the timed calls, and outputs are looked at after them; then inputs
@@ -106,7 +106,7 @@ class RankMeasurement:
 def expected_s(plan: MeasurePlan) -> float:
     """A rough guess of what all samples take; see expected_us."""
     size_bytes = plan.contestants[0].size_bytes
-    calls = calls_for(size_bytes, plan.timing.calls) + plan.timing.lead_in_calls
+    calls = plan.timing.calls_in_all(calls_for(size_bytes, plan.timing.calls))
     per_round_us = len(plan.contestants) * (calls * expected_us(size_bytes) + 200)
     return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
 
@@ -139,16 +139,13 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
 
 
 def _times(one: Measurement | CustomMeasurement) -> RankTimes:
+    names = ("slots", "slot_bytes", "elements", "problem", "kernels")
     return RankTimes(
-        slots=one.slots,
-        slot_bytes=one.slot_bytes,
+        **{name: getattr(one, name) for name in names},
         calls_per_sample=one.calls,
         samples_us=tuple(one.samples_us),
-        elements=one.elements,
         checks=tuple(one.checks) if isinstance(one, Measurement) else (),
         wrong=one.wrong if isinstance(one, CustomMeasurement) else None,
-        problem=one.problem,
-        kernels=one.kernels,
     )
 
 

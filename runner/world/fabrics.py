@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Callable
@@ -13,17 +12,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from cases.record.nccl_settings import OWN_CHOICE, NcclSettings
 from cases.record.record import SHARE_GPUS
+from kernels.toolkit import version_of
 from reports.table.text import counted
 from runner.request_error import RequestError
-from runner.world.preload import Preloaded
 from simulator.gpu import Gpu
-from simulator.options import Granularity, Memory, MultimemModel, Schedule, granularity_of
+from simulator.options import Interleaving, Memory, MultimemModel
+from symlab.rooms import check, has
 
 if TYPE_CHECKING:
     from memory.meeting import Store
     from memory.nvshmem_fabric import NvshmemFabric
     from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
+    from runner.world.preload import Preloaded
     from runner.world.rank import FabricOpener
     from runner.world.world import World
     from simulator.world import SimulatorOptions
@@ -42,13 +43,12 @@ class FabricName(StrEnum):
     nvshmem = "nvshmem"
 
 
-@dataclass(frozen=True, slots=True)
-class FabricRequest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricRequest(Interleaving):
     """The fabric section, checked. step_budget None takes the simulator's own; heap_given None the fabric's. gpu: whose
     limits the simulated GPUs have; None: no limits. races: whether the simulator looks for races (check.races);
     None: it does, and no GPU is passed over for it.
-    granularity None: that of the schedule. nccl: the library that the ranks load in place of torch's. nccl_settings:
-    what NCCL is restricted to.
+    nccl: the library that the ranks load in place of torch's. nccl_settings: what NCCL is restricted to.
     heap_free: the heap takes what GPUs have free, at most heap_given (fabric.heap_bytes=auto). share_gpus: several
     ranks may have the same GPU, and nothing is timed."""
 
@@ -57,12 +57,9 @@ class FabricRequest:
     heap_given: int | None
     multicast: bool
     multimem: MultimemModel
-    schedule: Schedule
-    seed: int
     step_budget: int | None
     gpu: Gpu | None = None
     races: bool | None = False
-    granularity: Granularity | None = None
     memory: Memory = Memory.strong
     nccl: Preloaded | None = None
     nccl_settings: NcclSettings = OWN_CHOICE
@@ -163,7 +160,10 @@ def resolve(
     A world of one rank is possible on NVSHMEM as well: it needs one GPU. races is decided, too.
     """
     decided, why = _named(fabric, world_size, machine, outer)
-    return replace(decided, races=decided.simulated if fabric.races is None else fabric.races), why
+    if fabric.races:
+        check("check.races")
+    races = decided.simulated and has("check.races") if fabric.races is None else fabric.races
+    return replace(decided, races=races), why
 
 
 def _named(
@@ -240,9 +240,8 @@ def _installed(package: str) -> bool:
 
 def _torch_problem() -> str:
     """Why the installed torch can't use a GPU, as far as its version tells."""
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
+    version = version_of("torch")
+    if not version:
         return "torch is not installed"
     return f"torch {version} is built for CPUs only" if version.endswith("+cpu") else ""
 
@@ -339,31 +338,17 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
     """How the simulated world of a request is made."""
     from simulator.world import SimulatorOptions
 
-    options = SimulatorOptions(
-        arch=fabric.arch,
-        heap_bytes=fabric.heap_bytes,
-        multicast=fabric.multicast,
-        multimem=fabric.multimem,
-        schedule=fabric.schedule,
-        seed=fabric.seed,
-        gpu=fabric.gpu,
-        races=bool(fabric.races),
-        granularity=fabric.granularity,
-        memory=fabric.memory,
-    )
-    if fabric.step_budget is not None:
-        options = replace(options, step_budget=fabric.step_budget)
-    return options
+    names = ["arch", "heap_bytes", "multicast", "multimem", "gpu", "memory"]
+    names += ["step_budget"] if fabric.step_budget is not None else []
+    values = {name: getattr(fabric, name) for name in names}
+    return SimulatorOptions(races=bool(fabric.races), **values).under(fabric)
 
 
 def settings(fabric: FabricRequest) -> dict[str, object]:
     """What a record says about how the fabric was set, beside its traits."""
     if fabric.name != FabricName.simulator:
         return {SHARE_GPUS: True} if fabric.share_gpus else {}
-    chosen: dict[str, object] = {"multimem": str(fabric.multimem), "schedule": str(fabric.schedule)}
-    chosen["granularity"] = str(granularity_of(fabric.schedule, fabric.granularity))
-    chosen["seed"] = fabric.seed
-    chosen["memory"] = str(fabric.memory)
+    chosen = {"multimem": str(fabric.multimem), **fabric.settings, "memory": str(fabric.memory)}
     if fabric.step_budget is not None:
         chosen["step_budget"] = fabric.step_budget
     if fabric.gpu is not None:

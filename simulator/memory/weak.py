@@ -146,7 +146,7 @@ class WeakSpace(Space):
         self._count = np.zeros(1024, np.int32)
         self._alias = np.zeros(1024, np.int8)
         self._now: _Now | None = None
-        self._manners: dict[tuple[int, int], tuple[Instruction, str, Manner]] = {}
+        self._manners: dict[tuple[int, int, bool], tuple[Instruction, str, Manner]] = {}
         self.copying: tuple[Launched, Any] | None = None
         self.copies: dict[tuple[int, int], tuple[Access, Launched, int]] = {}
 
@@ -193,19 +193,21 @@ class WeakSpace(Space):
 
     def _manner(self, view: View, instruction: Instruction, action: str) -> Manner:
         whole_bytes = view.launched.whole_bytes if action in ("load", "store") else 0
-        known = self._manners.get((id(instruction), whole_bytes))
+        is_atomic = action in ("atomic", "red")
+        is_wide = is_atomic and view.launched.has_system_atomics
+        known = self._manners.get((id(instruction), whole_bytes, is_wide))
         if known is not None and known[1] == action:
             return known[2]
         words = instruction.qualifiers
-        is_atomic = action in ("atomic", "red")
         order = next((one for one in words if one in _ORDERS), "relaxed" if is_atomic else "weak")
         default = "sys" if order == "volatile" or action == "red" else "gpu"
         scope = SCOPES[next((one for one in words if one in SCOPES), default)]
+        scope = SCOPES["sys"] if is_wide and scope == SCOPES["gpu"] else scope
         bits = next((int(found[1]) for one in reversed(words) if (found := _TYPE.fullmatch(one))), 32)
         is_red = instruction.opcode == "red" or action == "red"
         together = max(bits // 8, WORD_BYTES, min(whole_bytes, UNIT_BYTES))
         made = Manner(order, scope, min(together, UNIT_BYTES), is_red, "cas" in words)
-        self._manners[id(instruction), whole_bytes] = (instruction, action, made)
+        self._manners[id(instruction), whole_bytes, is_wide] = (instruction, action, made)
         return made
 
     # Loads

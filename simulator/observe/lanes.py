@@ -108,6 +108,11 @@ class Launched:
         return "warp_128" in self.assumptions
 
     @property
+    def has_system_atomics(self) -> bool:
+        """Whether an atomic operation of .gpu scope is one for all GPUs, as the kernel declares."""
+        return "gpu_atomics" in self.assumptions
+
+    @property
     def whole_bytes(self) -> int:
         """Up to how many bytes a vector access is a single one, as the kernel declares; 0: none."""
         return 16 if "vector_16" in self.assumptions else 8 if "vector_8" in self.assumptions else 0

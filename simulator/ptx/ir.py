@@ -5,6 +5,7 @@ Nothing here computes: parse.py makes these from text, decode.py turns them into
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 CLOCKS = frozenset({"%globaltimer", "%clock64", "%clock", "%clock_hi", "%globaltimer_lo", "%globaltimer_hi"})
@@ -272,6 +273,7 @@ class Kernel:
     with. shared_bytes are those of the variables that
     the kernel declares itself; a launch's dynamic shared memory begins behind them, at dynamic_offset_bytes.
     required_block and required_cluster are the block and the cluster (x, y, z) that a launch must have, None for any.
+    most_threads: of a block, None for any; .maxntid bounds the product of its sizes, not each of them.
     most_cluster_blocks: of a cluster, None for any. is_explicit_cluster: a launch must have a cluster.
     first is the block where it begins. frame holds the variables of each thread by name, frame_bytes is the size of the
     kernel's own frame. unsupported: declarations that the simulator does not have; instructions say so themselves.
@@ -289,6 +291,7 @@ class Kernel:
     required_block: tuple[int, int, int] | None
     required_cluster: tuple[int, int, int] | None
     most_cluster_blocks: int | None = None
+    most_threads: int | None = None
     is_explicit_cluster: bool = False
     first: int = 0
     functions: tuple[Function, ...] = ()
@@ -299,3 +302,12 @@ class Kernel:
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unsupported: tuple[Unsupported, ...] = ()
     types: dict[str, str] = field(default_factory=dict)
+
+    def refuses_block(self, name: str, block: tuple[int, int, int]) -> str:
+        """Return why the kernel called name can't have a block (x, y, z), in one line; "" if it can."""
+        if self.required_block not in (None, block):
+            return f"{name} is compiled for blocks of {self.required_block} threads, not {block} (.reqntid)"
+        if self.most_threads is not None and math.prod(block) > self.most_threads:
+            most, given = self.most_threads, math.prod(block)
+            return f"{name} is compiled for blocks of at most {most} threads, not {given} (.maxntid)"
+        return ""

@@ -7,6 +7,7 @@ there: real modules carry branches that never run.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -124,6 +125,7 @@ class _Linker:
             labels=labels,
             dynamic_offset_bytes=dynamic_offset,
             required_block=_required(entry.directives, "reqntid"),
+            most_threads=_most_threads(entry.directives),
             required_cluster=_required(entry.directives, "reqnctapercluster"),
             most_cluster_blocks=(_required(entry.directives, "maxclusterrank") or (None,))[0],
             is_explicit_cluster=".explicitcluster" in entry.directives,
@@ -237,6 +239,14 @@ def _required(directives: str, name: str) -> tuple[int, int, int] | None:
         return None
     x, y, z = (int(one or 1) for one in match.groups())
     return x, y, z
+
+
+def _most_threads(directives: str) -> int | None:
+    """The maximum number of threads of a block, None for any. PtxSyntaxError beside .reqntid, as the assembler says."""
+    most = _required(directives, "maxntid")
+    if most is not None and ".reqntid" in directives:
+        raise PtxSyntaxError("a kernel with both .maxntid and .reqntid; it can have one of them")
+    return None if most is None else math.prod(most)
 
 
 def _parameters(text: str) -> tuple[KernelParameter, ...]:

@@ -52,9 +52,9 @@ class Habits:
 class Adversarial(Accesses):
     """Holds lanes back by its habits, and chooses at random among the others."""
 
-    def __init__(self, seed: int, granularity: str) -> None:
+    def __init__(self, seed: int, is_by_block: bool) -> None:
         super().__init__(seed)
-        self.is_by_block = granularity == "block"
+        self.is_by_block = is_by_block
         self.turns = 0
         self.phase_ends = 0
         self.habits = Habits(-1, 0, 0, False, False, False, 1.0)

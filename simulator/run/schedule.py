@@ -6,23 +6,24 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
-from simulator.memory.chance import Late
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
+from simulator.options import Interleaving, Schedule
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Immediate, Instruction, Register
-from simulator.run.adversary import Adversarial
 from simulator.run.barriers import Barrier
-from simulator.run.choices import WHOLE, Began, Choice, Returned
+from simulator.run.decode import WHOLE
 from simulator.run.machine import Batch
 from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, tears_of, whole_warps
-from simulator.run.recorded_choices import moved_of, turn_of
-from simulator.run.replayed import Replayed
+
+if TYPE_CHECKING:
+    from simulator.run.choices import Choice
 
 WAKE_EVERY = 64
 """Maximum number of steps between looks at spins; they are also looked at when nothing else can run."""
@@ -33,21 +34,16 @@ STEP_NS = 1000
 
 @dataclass(slots=True)
 class Scheduler:
-    """Runs batches until nothing can change. A function of policy, granularity and seed: trace is the same for the same
-    ones.
+    """Runs batches until nothing can change. A function of turns: trace is the same for the same ones.
 
-    policy is of options.Schedule; orders.py says what each chooses. choices: what was chosen, if records says so.
-    follows: choices to follow before anything else (replayed.py). is_launch_due: asked after each step whether another
-    launch is to begin now; then run() returns False.
+    turns: orders.py says what each schedule chooses. choices: what was chosen, if records says so. is_launch_due: asked
+    after each step whether another launch is to begin now; then run() returns False.
     """
 
     space: Space
-    policy: str
-    seed: int
+    turns: Interleaving
     step_budget: int
-    granularity: str = "block"
     records: bool = False
-    follows: tuple[Choice, ...] | None = None
     steps: int = 0
     trace: int = 0
     deadline: float | None = None
@@ -57,9 +53,12 @@ class Scheduler:
     order: Order = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = order_of(self.policy, self.granularity, self.seed)
-        if self.follows is not None:
-            self.order = Replayed([one for one in self.follows if not isinstance(one, Late)])
+        self.order = order_of(self.turns)
+        if self.turns.follows is not None:
+            from simulator.memory.chance import Late
+            from simulator.run.replayed import Replayed
+
+            self.order = Replayed([one for one in self.turns.follows if not isinstance(one, Late)])
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
 
@@ -92,12 +91,16 @@ class Scheduler:
                     done = _done(batches)
                     if self.order.returns():
                         if self.records:
+                            from simulator.run.choices import Returned
+
                             self.choices.append(Returned())
                         return False
 
     def begun(self, launches: Iterable[tuple[int, int]], is_due: bool) -> None:
         """Keep that launches began, pairs of a rank and a number (choices.Began)."""
         if self.records:
+            from simulator.run.choices import Began
+
             self.choices.append(Began(tuple(sorted(launches)), is_due))
 
     def _take(self, turn: Step, batches: list[Batch]) -> None:
@@ -107,10 +110,12 @@ class Scheduler:
             turn = whole_warps(batch, turn)
         lanes = turn.lanes
         if self.records:
+            from simulator.run.recorded_choices import turn_of
+
             self.choices.append(turn_of(turn, batch))
         self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)
         self.space.events.step = self.steps
-        if self.granularity == "block":
+        if self.turns.is_by_block:
             batch.run(turn.index, lanes)
         else:
             batch.tear = turn.tear
@@ -122,6 +127,8 @@ class Scheduler:
     def _move(self, one: CopyStep, batches: list[Batch]) -> None:
         """Let copies move on."""
         if self.records:
+            from simulator.run.recorded_choices import moved_of
+
             self.choices.append(moved_of(one, batches[one.batch]))
         copies = batches[one.batch].copies
         chosen = [copies.under_way[place] for place in one.copies]
@@ -154,15 +161,17 @@ class Scheduler:
         raise DeadlineExceeded(f"{what} after {self.steps:,} steps; {'; '.join(texts)}", places=places)
 
 
-def order_of(policy: str, granularity: str, seed: int) -> Order:
-    """Return the order of a policy (options.Schedule)."""
-    if policy == "fair":
+def order_of(turns: Interleaving) -> Order:
+    """Return what chooses who takes the next turn."""
+    if turns.schedule == Schedule.fair:
         return Fair()
-    if policy == "priority":
-        return Priority(seed)
-    if policy == "adversarial":
-        return Adversarial(seed, granularity)
-    return Blocks(seed) if granularity == "block" else Accesses(seed)
+    if turns.schedule == Schedule.priority:
+        return Priority(turns.seed)
+    if turns.schedule == Schedule.adversarial:
+        from simulator.run.adversary import Adversarial
+
+        return Adversarial(turns.seed, turns.is_by_block)
+    return Blocks(turns.seed) if turns.is_by_block else Accesses(turns.seed)
 
 
 def _done(batches: list[Batch]) -> int:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.foreign import feature_cases, flashinfer_cases, nccl_cases, numba_cases, nvshmem_cases, triton_cases
+from tests.foreign import (
+    feature_cases,
+    flashinfer_cases,
+    nccl_cases,
+    numba_cases,
+    nvshmem_cases,
+    sglang_cases,
+    triton_cases,
+)
 from tests.foreign.cases import Foreign
 
 KERNELS: tuple[Foreign, ...] = (
@@ -10,6 +18,7 @@ KERNELS: tuple[Foreign, ...] = (
     *numba_cases.KERNELS,
     *feature_cases.KERNELS,
     *flashinfer_cases.KERNELS,
+    *sglang_cases.KERNELS,
     *nvshmem_cases.KERNELS,
     *nccl_cases.KERNELS,
 )

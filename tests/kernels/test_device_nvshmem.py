@@ -70,10 +70,10 @@ def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expe
     assert "compared with 1 (setp.eq.b64)" in done.reason
 
 
-def ready(executable: Executable, granularity: str = "block") -> Executable:
+def ready(executable: Executable, is_by_block: bool = True) -> Executable:
     """The executable, once its PTX is read: 3 MB take seconds, for which ranks that run would have to wait."""
     decode(executable.ptx, executable.entry)  # as the fabric calls it
-    decode(executable.ptx, executable.entry, granularity)  # as a launch does
+    decode(executable.ptx, executable.entry, is_by_block)  # as a launch does
     return executable
 
 
@@ -118,7 +118,7 @@ def test_a_reduction_by_puts_reaches_the_root_alone(
     """Of sizes with empty slices and odd ends, at addresses that are not aligned; under the race checker."""
     spec = retuned("reduce/nvshmem_put", SMALL)
     case = fit_case(spec, size_bytes=size_bytes, root=root, offset=1, placement=placement)
-    work = Launches(spec, case, ready(compiled(spec, case, "sm_90a"), "access"), count=2)
+    work = Launches(spec, case, ready(compiled(spec, case, "sm_90a"), is_by_block=False), count=2)
     world = work.run(races=True, schedule="random", seed=size_bytes)
     assert (work.seen(), world.findings) == ("right", ())
 
@@ -128,7 +128,7 @@ def test_messages_of_any_counts_are_put_where_they_belong(counts: str, fit_case:
     """At addresses that are not aligned, and with other rows in each launch; under the race checker."""
     spec = retuned("all_to_all_v/nvshmem_put_signal", SMALL)
     case = fit_case(spec, size_bytes=606, counts=counts, offset=1)
-    executable = ready(compiled(spec, case, "sm_90a"), "access")
+    executable = ready(compiled(spec, case, "sm_90a"), is_by_block=False)
     work = Launches(spec, case, executable, count=3, seeds=(0, 4, 2))
     world = work.run(races=True, schedule="random", seed=5)
     assert (work.seen(), world.findings) == ("right", ())

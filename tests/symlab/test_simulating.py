@@ -217,6 +217,41 @@ def test_a_struct_may_hold_addresses() -> None:
     assert own[0][0] != own[0][1]
 
 
+def test_a_struct_by_offsets_has_what_is_given_there_and_zeros_between() -> None:
+    members = {8: {"u8": "rank"}, 0: ("s16", -2), 24: ("struct", {4: ("u32", 7), "size": 12}), "size": 40}
+    found = echoed(40, {"struct": members}, ranks=2)
+    assert found == [struct.pack("<h6xB19xI8x", -2, rank, 7) for rank in range(2)]
+
+
+def test_addresses_of_all_ranks_by_value_begin_where_it_is_said() -> None:
+    members = {"struct": [{"addresses": ["data+8", 3]}, {"peer": ["data", 1]}, "data+4"]}
+    found = [struct.unpack("<5Q", one) for one in echoed(40, members, ranks=2, data=(16, torch.int8, 0))]
+    for rank, one in enumerate(found):
+        assert one[1] - one[3] == 8
+        assert one[2] == 0
+        assert one[4] - one[rank] == -4
+
+
+def test_a_table_of_peers_begins_where_it_is_said() -> None:
+    data = [torch.cat([torch.full((4,), torch.nan), torch.full((40,), 2.0**rank)]) for rank in range(2)]
+    arguments = [("peers", "data+16"), "out", ("u32", "world_size"), ("u32", 40)]
+    how = {"buffers": {"data": data, "out": (40, torch.float32)}, "arguments": arguments, "grid": 2, "block": 32}
+    done = symlab.simulate(SUM, ranks=2, seeds=1, **how)
+    assert [out.tolist() for out in done.outputs["out"]] == [[3.0] * 40] * 2
+
+
+def test_all_ways_to_launch_take_the_same_arguments() -> None:
+    """Also explore, and the worlds that the fixture of pytest opens."""
+    how: dict[str, Any] = {"grid": 1, "block": 1, "buffers": {"out": (8, torch.uint8)}}
+    how["arguments"] = ["out", {"struct": {0: {"u32": 258}, 4: "rank"}}]
+    expected = [torch.tensor([2, 1, 0, 0, rank, 0, 0, 0], dtype=torch.uint8) for rank in range(2)]
+    with symlab.world(ranks=2) as world:
+        launched = world.launch(echo(8), **how).outputs["out"]
+    assert all(torch.equal(one, right) for one, right in zip(launched, expected, strict=True))
+    explored = symlab.explore(echo(8), ranks=2, **how, expected={"out": expected}, seeds=1, processes=1)
+    assert explored.found is None
+
+
 def test_a_multicast_address_needs_a_switch_that_has_it() -> None:
     how = {"arguments": [("multicast", "data"), ("f32", 1.0), ("u32", 0)]}
     assert len(scale(**how).runs) == 2
@@ -438,10 +473,10 @@ def test_what_is_launched_can_be_sent_to_a_process() -> None:
         2,
     )
     back = pickle.loads(pickle.dumps(work))
-    assert back.arguments == work.arguments
+    assert back.steps == work.steps
     assert torch.equal(back.contents["data"][1], torch.ones(2))
     h200 = Traits("nvshmem", "sm_90a", 2, 1 << 30, multicast=True)
-    assert adapted(back, h200).executable.arch == "sm_90a"
+    assert adapted(back, h200).arch == "sm_90a"
 
 
 # Limits of a GPU

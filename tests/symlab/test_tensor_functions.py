@@ -72,7 +72,8 @@ def test_a_tuple_of_tensors_and_one_rank_s_tensor() -> None:
 def test_the_function_s_own_launch_is_taken_with_its_cluster() -> None:
     buffers = {"out": (128, "int32")}
     work = brought_launch(Asked(tensor_kernels.in_a_cluster, buffers, ["out"]), 2)
-    assert (work.launch.grid, work.launch.block, work.launch.cluster) == ((4, 1, 1), (32, 1, 1), (2, 1, 1))
+    launch = work.steps[0].launch
+    assert (launch.grid, launch.block, launch.cluster) == ((4, 1, 1), (32, 1, 1), (2, 1, 1))
 
 
 def test_a_callable_object_has_its_constants() -> None:
@@ -85,9 +86,9 @@ def test_a_launch_is_sent_to_other_processes_without_the_compiler() -> None:
     buffers = {"data": (100, "float32"), "out": (100, "float32")}
     work = brought_launch(Asked(tensor_kernels.total, buffers, [("tensors", "data"), "out"]), 2)
     again = pickle.loads(pickle.dumps(dataclasses.replace(work, contents={})))
-    assert again.function is not None
+    assert again.steps[0].function is not None
     places = {("data", 0): 0x1000, ("data", 1): 0x2000, ("out", None): 0x3000}
-    arguments = again.function.arguments(1, lambda one: places[one.argument.buffer, one.peer])
+    arguments = again.steps[0].function.arguments(1, lambda one: places[one.argument.buffer, one.peer])
     assert [int.from_bytes(one.value, "little") for one in arguments] == [0x1000, 0x2000, 0x3000]
 
 

@@ -23,10 +23,15 @@ def to_ptx(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     """request: `source`, `arch` and the macros to `define`."""
     toolkit = folder_of("nvidia") / "cu13"
     data = folder_of("flashinfer") / "data"
-    headers = (toolkit / "include", toolkit / "include" / "cccl", data / "include", data / "spdlog" / "include")
+    headers = [toolkit / "include", toolkit / "include" / "cccl", data / "include", data / "spdlog" / "include"]
+    standard = "c++17"
+    if request["source"] == "sglang.cu":
+        standard = "c++20"
+        sglang = folder_of("sglang") / "jit_kernel"
+        headers += [sglang / "include", sglang / "csrc" / "distributed", folder_of("tvm_ffi") / "include"]
     command = [
         str(toolkit / "bin" / "nvcc"),
-        *("-ptx", "-std=c++17", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={request['arch']}"),
+        *("-ptx", f"-std={standard}", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={request['arch']}"),
         *(f"-I{one}" for one in headers),
         *(f"-D{name}={value}" for name, value in request["define"].items()),
         *(str(SOURCES / request["source"]), "-o", str(folder / "module.ptx")),

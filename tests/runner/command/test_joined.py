@@ -27,7 +27,8 @@ from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
 from runner.case.stress import StressPlan
 from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
-from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill
+from runner.custom.arguments import ArgumentSpec
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.timing.custom import CustomContestant

@@ -10,6 +10,60 @@ import yaml
 from kernels.sources import ROOT
 
 ADD_PEERS = ROOT / "conf" / "exp" / "own" / "add_peers.ptx"
+ADD_STRUCT = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry add_struct(.param .align 8 .b8 given[80])
+{
+	.reg .pred %p<3>;
+	.reg .b32 %r<8>;
+	.reg .b64 %rd<10>;
+	.reg .f32 %f<3>;
+	ld.param.u64 %rd2, [given+64];
+	ld.param.u16 %r1, [given+72];
+	ld.param.u32 %r2, [given+76];
+	mov.u32 %r3, %ctaid.x;
+	mov.u32 %r4, %ntid.x;
+	mov.u32 %r5, %tid.x;
+	mad.lo.s32 %r6, %r3, %r4, %r5;
+	setp.ge.u32 %p1, %r6, %r2;
+	@%p1 bra done;
+	mul.wide.u32 %rd3, %r6, 4;
+	mov.f32 %f1, 0f00000000;
+ADDED
+	add.s64 %rd6, %rd2, %rd3;
+	st.global.f32 [%rd6], %f1;
+done:
+	ret;
+}
+""".replace(
+    "ADDED",
+    "\n".join(
+        f"""
+	setp.le.u32 %p2, %r1, {rank};
+	@%p2 bra next{rank};
+	ld.param.u64 %rd4, [given+{8 * rank}];
+	add.s64 %rd5, %rd4, %rd3;
+	ld.global.f32 %f2, [%rd5];
+	add.rn.f32 %f1, %f1, %f2;
+next{rank}:"""
+        for rank in range(8)
+    ),
+)
+"""The same with one struct: eight addresses, the output's, the number of ranks in 16 bits, and the elements in 32."""
+
+_PARAMETERS = "(.param .u64 inputs, .param .u64 output, .param .u32 world_size, .param .u32 numel)"
+LIMITS = f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry most_threads{_PARAMETERS}
+.maxntid 64
+{{ ret; }}
+.visible .entry most_bytes{_PARAMETERS}
+{{ .shared .align 4 .b8 mine[50000]; ret; }}
+"""
 
 REFERENCE = """
 import torch
@@ -143,7 +197,12 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
-    files = {"add_peers.ptx": ADD_PEERS.read_text(), "waits.ptx": WAITS}
+    files = {
+        "add_peers.ptx": ADD_PEERS.read_text(),
+        "add_struct.ptx": ADD_STRUCT,
+        "limits.ptx": LIMITS,
+        "waits.ptx": WAITS,
+    }
     files |= {"add_peers.py": REFERENCE, "cute.py": CUTE, "tensors.py": TENSORS}
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed

@@ -18,18 +18,22 @@ from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
 from reports.record.seal import broken
-from runner import audit_worker
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
-from runner.replay import recomposed
-from runner.replay.rebuild import Wishes, rebuilt
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
-from tests.reports.audit.complete_set import asked
 from tests.reports.synthetic import with_request
+from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
+
+BAD_STRUCTS: list[Any] = [
+    *([], {"size": 8}, {0: "output", 4: "rank"}, {"a": 5}, {40_000: 5}, {0: 5}, {0: "output", "size": 4}),
+    *({0: "outptu"}, {0: {"peer": ["input", 4]}}, {0: {"addresses": ["input", 3]}}, {0: "output+4000"}),
+    *({0: {"u8": 300}}, {0: {"struct": {4: {"u32": "ranks"}}}}, ["output"], {0: {"tensor": "output"}}),
+]
+"""What is given for the struct of add_struct.ptx:add_struct."""
 
 Run = Callable[..., int]
 Said = Callable[[], str]
@@ -92,9 +96,11 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
         ([], {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}}),
         (["fabric.gpu=a100"], {"launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}}),
         ([], {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}}),
+        ([], {"kernel": "limits.ptx:most_threads"}),
+        ([], {"kernel": "limits.ptx:most_bytes"}),
     ],
 )
-def test_more_shared_memory_than_a_block_can_have_is_refused_before_the_start(
+def test_a_block_that_the_kernel_or_the_gpu_can_not_have_is_refused_before_the_start(
     run: Run, said: Said, tmp_path: Path, lines: list[str], given: dict[str, Any]
 ) -> None:
     assert run(*lines, **given) == 2
@@ -114,6 +120,18 @@ def test_races_are_looked_for_unless_it_is_said_otherwise(
     assert record_in(tmp_path / "records").findings is not None
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_struct_by_value_has_fields_at_offsets(run: Run, tmp_path: Path, ranks: int) -> None:
+    """Addresses of all ranks' inputs, of the own output, and numbers, as records keep them, too."""
+    given = {"struct": {0: {"addresses": ["input", 8]}, 64: "output", 72: {"u16": "world_size"}, 76: {"s32": 1000}}}
+    assert run(f"world_size={ranks}", kernel="add_struct.ptx:add_struct", arguments=[given]) == 0
+    record = record_in(tmp_path / "records")
+    assert record.verified
+    custom = record.request.configuration["custom"]
+    assert list(custom["arguments"][0]["struct"]) == ["0", "64", "72", "76"]
+    assert run("records=again", kernel="add_struct.ptx:add_struct", arguments=custom["arguments"]) == 0
+
+
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
     """The second world's reference spoils its inputs, and gives all ranks one tensor."""
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
@@ -127,6 +145,7 @@ def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp
     assert one.output_digests != three.output_digests
 
 
+@needs("evidence")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "tensors", "dynamic_tensors", "peers"])
 def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path, kind: str) -> None:
@@ -260,6 +279,7 @@ MISUSE: list[dict[str, Any]] = [
     {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
     {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
     {"arguments": ["ranks"]},
+    *({"kernel": "add_struct.ptx:add_struct", "arguments": [{"struct": one}]} for one in BAD_STRUCTS),
     {"arguments": [{"bytes": "0g"}]},
     {"buffers": None},
     {"buffers": {**BUFFERS, "input": 7}},
@@ -326,10 +346,13 @@ def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     same_text(said())
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     assert run() == 0
     assert main(["replay", "records", "--records", "new"]) == 0
     assert "1 BIT-EQUAL" in capsys.readouterr().out
@@ -347,9 +370,12 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
 
 def composed_again(records: list[Record]) -> dict[str, Any]:
     """What the audit's worker finds of the configurations."""
+    from symlab.evidence.replay import recomposed
+
     return recomposed.configurations(recomposed.jobs_of(records), lambda text: None)[1]
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
     """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
@@ -408,9 +434,13 @@ def poisoned(record: Record, place: str) -> Record:
     return with_request(record, configuration=configuration, brought=brought)
 
 
+@needs("evidence")
 @pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
 def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str) -> None:
     """The digest is right: it is the record's own claim."""
+    from symlab.evidence import audit_worker
+    from symlab.evidence.replay.rebuild import Wishes, rebuilt
+
     assert run() == 0
     texts = {"evil": f"{POISONED}def fill(rank, world_size): ...\n", "own": "from os import getpid as fill\n"}
     for folder, text in texts.items():
@@ -428,8 +458,11 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     assert not list(tmp_path.glob("**/ran"))
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")

@@ -51,17 +51,18 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     (prepared,) = prepare([], composed).jobs
     asked: list[Any] = []
 
-    def measured(world: Any, custom: Any, compiled: Any, request: Any, limit: Any) -> Any:
-        asked.append((custom.place, compiled.executable.name, request.timing.mode, limit))
+    def measured(world: Any, contestants: Any, request: Any, limit: Any) -> Any:
+        (one,) = contestants
+        asked.append((one.job.place, one.executable.name, request.timing.mode, limit))
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome, None
+        return [outcome], None
 
     fabric = dataclasses.replace(prepared.request.fabric, name=FabricName.nvshmem)
     request = dataclasses.replace(prepared.request, fabric=fabric)
     job = Job(request, prepared.cases, {}, RecordedEnvironment, RecordedRequest(), custom=prepared.custom)
     shelf = Shelf(PassingForGpus(4, SimulatorOptions(heap_bytes=1 << 20)))
-    run_job(job, shelf, dataclasses.replace(usual_means(), measured_custom=measured))
+    run_job(job, shelf, dataclasses.replace(usual_means(), measured=measured))
     (record,) = shelf.records
     assert len(asked) == (record.timing is not None or "while timing" in record.reason)
     return record

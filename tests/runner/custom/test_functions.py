@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from cases.dtypes import DTYPES
+from runner.custom.arguments import ArgumentSpec
 from runner.custom.functions import Input, function_call, wanted_kinds
-from runner.custom.nouns import ArgumentSpec, BufferSpec
+from runner.custom.nouns import BufferSpec
 
 
 @pytest.mark.parametrize("shape", [(7,), (5, 8), (3, 4, 6), (2, 3, 4, 5)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory.fabric import Argument, Launch
-from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec, Fill, Tolerance
+from runner.custom.arguments import ArgumentSpec
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, Tolerance
 from tests.golden import refused
 
 INPUT = BufferSpec("input", "float32", (2, 8), fill=Fill.rank)
@@ -24,6 +25,7 @@ def test_a_buffer_knows_its_size() -> None:
     "values",
     [
         {"name": "two words"},
+        {"name": "rank"},
         {"dtype": "float12"},
         {"shape": ()},
         {"shape": (4, 0)},
@@ -49,14 +51,17 @@ def test_arguments_are_bound_on_each_rank() -> None:
 
 def test_an_argument_that_can_not_be() -> None:
     for kind, values in {
-        "u16": [1],
+        "u12": [1],
+        "u8": [256, -1],
+        "s16": [1 << 15],
         "u32": [-1, 1 << 32, True],
         "s32": [1 << 31],
         "s64": [0.5],
         "u64": ["ranks"],
         "f32": ["rank", 1e60],
         "bytes": [b""],
-        "address": [7],
+        "address": [7, "input-1", "input+"],
+        "tensor": ["input+4"],
     }.items():
         for value in values:
             with refused():
@@ -65,7 +70,7 @@ def test_an_argument_that_can_not_be() -> None:
 
 def test_a_kernel_gets_only_buffers_that_there_are_and_that_others_reach() -> None:
     assert spec(ArgumentSpec("address", "own")).tables == ()
-    for kind, buffer in (("address", "inptu"), ("peers", "own"), ("multicast", "own")):
+    for kind, buffer in (("address", "inptu"), ("address", "input+64"), ("peers", "own"), ("multicast", "own")):
         with refused():
             spec(ArgumentSpec("u32", 1), ArgumentSpec(kind, buffer))  # type: ignore[arg-type]
     with refused():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memory.fabric import Launch
-from runner.custom.nouns import ArgumentSpec, BufferSpec, CustomSpec
+from runner.custom.arguments import ArgumentSpec
+from runner.custom.nouns import BufferSpec, CustomSpec
 from runner.custom.parameters import entry_of, fits, refuses_entry, refuses_target
 from tests.golden import refused, same_text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,9 +187,18 @@ def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load: str)
 # What a launch can't be
 
 
-@pytest.mark.parametrize("launch", [Launch(4, 16), Launch(4, (8, 4, 1))])
-def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(launch: Launch) -> None:
-    code = executable(module("").replace(")\n{", ")\n.reqntid 32, 1, 1\n{", 1))
+@pytest.mark.parametrize(
+    ("said", "launch"),
+    [
+        (".reqntid 32, 1, 1", Launch(4, 16)),
+        (".reqntid 32, 1, 1", Launch(4, (8, 4, 1))),
+        (".maxntid 16, 4", Launch(4, 65)),
+        (".maxntid 16, 4", Launch(4, (8, 4, 4))),
+    ],
+)
+def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(said: str, launch: Launch) -> None:
+    """.maxntid bounds the number of threads alone: 32 in x are fine with 16 and 4."""
+    code = executable(module("").replace(")\n{", f")\n{said}\n{{", 1))
 
     def program(fabric: SimulatorFabric) -> None:
         with refused(ValueError):
@@ -245,3 +255,27 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: 
         assert not alone.any()
         places.append(tuple(first[0, :2].tolist()))
     assert len(set(places)) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "size_bytes", "is_right"),
+    [
+        *(("sm_80", 49_152, True), ("sm_80", 49_156, False), ("sm_90", 49_156, False)),
+        *(("sm_90a", 232_448, True), ("sm_90a", 232_452, False)),
+    ],
+)
+def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(
+    target: str, size_bytes: int, is_right: bool
+) -> None:
+    text = module(f".shared .align 4 .b8 mine[{size_bytes}];").replace(".target sm_90a", f".target {target}")
+    code = replace(executable(text), arch=target)
+
+    def program(fabric: SimulatorFabric) -> None:
+        if is_right:
+            fabric.launch(code, Launch(1, 32), [])
+        else:
+            with refused(ValueError):
+                fabric.launch(code, Launch(1, 32), [])
+        fabric.synchronize()
+
+    succeed(make_world(1, arch=target), program)

@@ -112,3 +112,23 @@ def test_wrong_numbers_of_barriers_and_threads(body: str) -> None:
 
 def test_a_numbered_barrier_that_is_never_complete_is_named() -> None:
     same_text(failed("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 3, 64;"))
+
+
+@schedules
+def test_bar_sync_waits_for_no_thread_of_the_block_that_has_returned(options: dict[str, Any]) -> None:
+    """Half of the first warp passes the barrier by and ends, as does the whole second one: hardware waits for neither
+    (PTX ISA, barrier and exit)."""
+    body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 16; mov.u32 %r2, 5; @%p1 bra ON; bar.sync 0; mov.u32 %r2, 6; ON:"
+    assert stored(body, grid=2, block=64, **options) == ([6] * 16 + [5] * 48) * 2
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", "bar.sync 1, 64;", "bar.sync 1, 32;"])
+def test_a_warp_has_come_to_a_barrier_with_all_of_its_threads_that_have_not_returned(barrier: str) -> None:
+    """The upper halves of warps wait for what the lower ones do behind the barrier: on hardware they hang."""
+    body = f"""
+      .shared .align 4 .b32 flag; mov.u32 %r1, %tid.x; and.b32 %r3, %r1, 31; setp.lt.u32 %p1, %r3, 16; mov.u32 %r2, 1;
+      setp.eq.u32 %p2, %r1, 0; mov.u32 %r4, 0; @%p2 st.shared.u32 [flag], %r4; bar.sync 2; @!%p1 bra SPIN;
+      {barrier} st.volatile.shared.u32 [flag], %r2; bra ON;
+      SPIN: ld.volatile.shared.u32 %r4, [flag]; setp.eq.u32 %p3, %r4, 0; @%p3 bra SPIN; ON:
+    """
+    assert failed(body, block=64).startswith("Deadlock")
