@@ -16,7 +16,6 @@ their results are held to that.
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from kernels.spec import (
     refuses_value,
     refuses_world_size,
 )
+from kernels.toolkit import version_of
 from memory.fabric import Traits
 
 if TYPE_CHECKING:
@@ -73,12 +73,11 @@ def _nothing() -> str:
 
 def _missing_windows() -> str:
     """Why the installed PyTorch registers no symmetric windows."""
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return ""  # another place says so
+    version = version_of("torch")
     numbers = re.findall(r"\d+", version.partition("+")[0])
-    return "" if tuple(map(int, numbers[:2])) >= FIRST_WINDOWS else f"PyTorch {version} registers no symmetric windows"
+    if not version or tuple(map(int, numbers[:2])) >= FIRST_WINDOWS:  # without PyTorch another place says so
+        return ""
+    return f"PyTorch {version} registers no symmetric windows"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from cases.case import Case
 from cases.refusal import Refusal, unknown_name
@@ -101,17 +102,32 @@ def _from_catalogue(spec: KernelSpec) -> KernelSpec:
     return spec
 
 
-def _specs(files: dict[str, str]) -> tuple[KernelSpec, ...]:
-    made = {
-        file: {spec.name: spec for spec in import_module(f"kernels.ways.{file}").KERNELS} for file in files.values()
-    }
-    return tuple(_from_catalogue(made[file][name]) for name, file in files.items())
-
-
 NAMES = tuple(FILES)
-SPECS: tuple[KernelSpec, ...] = _specs(FILES)
-NVSHMEM_SPECS: tuple[KernelSpec, ...] = _specs(NVSHMEM_FILES)
-ALL_SPECS: tuple[KernelSpec, ...] = (*SPECS, *NVSHMEM_SPECS)
+_ALL_FILES = FILES | NVSHMEM_FILES
+
+if TYPE_CHECKING:
+    SPECS: tuple[KernelSpec, ...]
+    NVSHMEM_SPECS: tuple[KernelSpec, ...]
+    ALL_SPECS: tuple[KernelSpec, ...]
+
+
+def __getattr__(name: str) -> tuple[KernelSpec, ...]:
+    """All kernels, which are made when they are asked for: a job takes those of its op."""
+    files = {"SPECS": FILES, "NVSHMEM_SPECS": NVSHMEM_FILES, "ALL_SPECS": _ALL_FILES}.get(name)
+    if files is None:
+        raise AttributeError(name)
+    return tuple(map(find, files))
+
+
+def specs_of(op: str) -> tuple[KernelSpec, ...]:
+    """Return the kernels of an op, then those that call NVSHMEM's device functions; none of an unknown op."""
+    return tuple(find(name) for name in _ALL_FILES if name.startswith(f"{op}/"))
+
+
+@cache
+def _listed(name: str) -> KernelSpec:
+    kernels = import_module(f"kernels.ways.{_ALL_FILES[name]}").KERNELS
+    return next(_from_catalogue(spec) for spec in kernels if spec.name == name)
 
 
 def is_known(name: str) -> bool:
@@ -174,7 +190,6 @@ def find(name: str) -> KernelSpec:
     """The spec of "op/algorithm"; ValueError with the nearest names if there is none."""
     if has_tuning(name):
         return _with_tuning(name)
-    for spec in ALL_SPECS:
-        if spec.name == name:
-            return spec
-    raise ValueError(unknown_name("kernel", name, [spec.name for spec in ALL_SPECS]))
+    if name in _ALL_FILES:
+        return _listed(name)
+    raise ValueError(unknown_name("kernel", name, [*_ALL_FILES]))

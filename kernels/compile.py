@@ -30,23 +30,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cases.case import Case
-from kernels.call_that_ended import at_end
 from kernels.compile_error import CompilationError, reason_of
-from kernels.hosting import HostCode
 from kernels.nvshmem_bitcode import Bitcode, bitcode, refuses_bitcode
 from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, KernelSpec
+from kernels.toolkit import version_of
 from kernels.tuned_name import base_of
 from memory.atomic_file import replacing
 from memory.fabric import Executable
-from memory.forked import ProcessEnded, forked
 from memory.held_interrupts import uninterrupted
 from memory.private_folder import exposure, is_ours, make_private
+
+if TYPE_CHECKING:
+    from kernels.hosting import HostCode
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -143,13 +143,7 @@ def source_digest(spec: KernelSpec) -> str:
 
 def compiler_versions() -> dict[str, str]:
     """The versions of the compiler's packages that are installed, without importing any."""
-    versions = {}
-    for name in COMPILER_PARTS:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {name: version for name in COMPILER_PARTS if (version := version_of(name))}
 
 
 def _compile(spec: KernelSpec, case: Case, arch: str) -> Executable:
@@ -271,6 +265,9 @@ def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = Va
     Raises what the step raises, and `error` if it ends the process: with the line of the user's file, what it called
     there, and the argument that did not fit, where these can be told.
     """
+    from kernels.call_that_ended import at_end
+    from memory.forked import ProcessEnded, forked
+
     with uninterrupted(), contextlib.suppress(ImportError):
         pass  # here and once, not in each process
     with _compiling:
@@ -309,6 +306,8 @@ def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument
             f"{name} launches {len(entries)} kernels (kernel), give a function that launches one, or the PTX of one"
         )
     compiled = Executable(name, entries[0], arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
+    from kernels.hosting import HostCode
+
     return CompiledFunction(compiled, HostCode(made.ir_module, made.function_name, _sizes_bytes(text), ExecutionEngine))
 
 

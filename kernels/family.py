@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.dtypes import ACCUMULATORS, ALL, ARITHMETIC, NONE, REDUCTIONS
+from cases.ops import OPS, collective
 from cases.stress import REASONS
 from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Tuning
@@ -52,7 +53,6 @@ def spec_with(
     groups: Callable[[Case], int] = lambda case: 1,
     options: Callable[[Case], dict[str, Any]] = lambda case: {},
     workspaces: Callable[[Case], tuple[Workspace, ...]] = lambda case: (),
-    reduces: bool = True,
     **rest: Any,
 ) -> KernelSpec:
     """The spec of the algorithm that body is, from the file that defines body.
@@ -71,7 +71,7 @@ def spec_with(
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
     def retuned(other: Tuning) -> KernelSpec:
-        return spec_with(name, body, other, buffers=buffers, reduces=reduces, **hosts, **rest)
+        return spec_with(name, body, other, buffers=buffers, **hosts, **rest)
 
     def choices(case: Case) -> dict[str, Any]:
         count = groups(case)
@@ -98,16 +98,17 @@ def spec_with(
         # This file leads to the frame, which a body need not import.
         files=(_file_of(name, body), str(Path(__file__).resolve())),
         tuning=tuning,
-        **{"retuned": retuned, **_implied(reduces, rest)},
+        **{"retuned": retuned, **_implied(op, rest)},
     )
 
 
-def _implied(reduces: bool, rest: dict[str, Any]) -> dict[str, Any]:
-    """Return rest with what it may leave out: placements are both, unless why_not has a reason against "placement";
-    fold is "from_next_rank" where elements have an owner; REASONS why a kernel promises no more."""
+def _implied(op: str, rest: dict[str, Any]) -> dict[str, Any]:
+    """Return rest with what it may leave out: REDUCING or MOVING, by the op; placements are both, unless why_not has a
+    reason against "placement"; fold is "from_next_rank" where elements have an owner; REASONS why a kernel promises no
+    more."""
     why_not = rest.get("why_not", {})
     implied: dict[str, Any] = {"placements": OUT if "placement" in why_not else BOTH, "needs_multicast": False}
-    implied |= REDUCING if reduces else MOVING
+    implied |= MOVING if op in OPS and not collective(op).reduces else REDUCING
     implied |= {"fold": "from_next_rank"} if "owner" in rest else {}
     return implied | rest | {"why_not": {**REASONS, **why_not} if rest.get("promises") else why_not}
 

@@ -12,7 +12,6 @@ with them bfloat16's, become zero. The table imports nothing of flashinfer.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -134,10 +133,7 @@ def missing(module: str) -> str:
 
 def version() -> str:
     """Return flashinfer's version as its package names it; "" where it is not installed."""
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return toolkit.version_of(PACKAGE)
 
 
 def is_prebuilt(module: str) -> bool:

@@ -87,13 +87,6 @@ class Form:
     def is_float8(self) -> bool:
         return self.type.startswith(("e4m3", "e5m2"))
 
-    @property
-    def ptx_version(self) -> str:
-        """The first PTX ISA that has it."""
-        if self.is_float8:
-            return "8.6"
-        return "8.2" if self.accumulator else "8.1"
-
     def runs_on(self, arch: str) -> bool:
         """Whether an architecture such as "sm_90a" has it."""
         if self.is_float8:

@@ -14,7 +14,6 @@ requirements fix other versions of CuTe DSL and PyTorch than ours. The table imp
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +114,7 @@ _SOURCES = ("custom_all_reduce_push.cuh", "custom_all_reduce_pull.cuh")
 
 def version() -> str:
     """Return SGLang's version as its package names it; "" where it is not installed."""
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return toolkit.version_of(PACKAGE)
 
 
 def sources() -> Path | None:

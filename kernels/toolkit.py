@@ -1,7 +1,9 @@
-"""Where the CUDA toolkit's compiler and the host's are, for libraries' kernels that are compiled on first use."""
+"""What is installed: versions of packages; the CUDA toolkit's compiler and the host's, for kernels of libraries that
+are compiled on first use."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 from pathlib import Path
@@ -18,3 +20,11 @@ def nvcc() -> str | None:
 def host_compiler() -> str | None:
     """Return the path of the C++ compiler that nvcc calls and that links; None if it is missing."""
     return shutil.which(os.environ.get("CXX", "c++"))
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package; "" if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

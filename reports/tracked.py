@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import tempfile
-import urllib.parse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,23 +22,18 @@ from cases.record.record import Record, load
 from reports.record import bundle
 from reports.record.signatures import MAX_BYTES, signed_of
 from reports.record.signed import SIGNATURES, SIGNED, Signed
-
-COMMAND_TAG, SERIES_TAG, SENT_TAG = "symlab.command", "symlab.series", "symlab.sent"
-"""Tags of a run: its command's name; its series' name, "" of a command's run; which records were sent, "" until all
-that there are have been."""
-
-COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
-"""Tags of a command's run: whether all that was asked for is there; LAYOUT; the digest of its folder's manifest."""
-
-LAYOUT = "4"
-"""How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
-
-PARENT_TAG = "mlflow.parentRunId"
-STUDY = "study/"
-"""How the series tag of a study's curve begins: a child run without records of its own."""
-
-CURVE = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
-"""Parameters of a study's curve that are a case's keys, too: what the curve fixes."""
+from reports.tracking import (
+    COMMAND_TAG,
+    CURVE,
+    PARENT_TAG,
+    SENT_TAG,
+    SERIES_TAG,
+    STUDY,
+    check_server,
+    database_path,
+    first_line_of,
+    quoted,
+)
 
 BUNDLE_NAME, RECORDS_FOLDER = f"records{bundle.SUFFIX}", "records"
 """Artifacts: the bundle of a command's run, the folder of a series' run."""
@@ -59,34 +53,6 @@ class TrackedRun:
     tags: dict[str, str]
 
 
-def resolved_uri(uri: str, folder: Path | None = None) -> str:
-    """The URI as MLflow takes it: of an sqlite database with its absolute path, quoted; others as they are.
-
-    A relative path starts at folder, by default the working folder, and ~ is the home folder. Unquoted, SQLAlchemy
-    would take what follows a ? in a folder's name for options, and %41 for an A.
-    """
-    path = database_path(uri, folder)
-    if path is None:
-        return uri
-    _, mark, options = uri.partition("?")
-    scheme, place = uri.partition(":")[0], _quoted(str(path))
-    if scheme == "sqlite" and place != str(path):
-        scheme = "sqlite+pysqlite"  # the same; for "sqlite" MLflow would make the folder with the quoted name, too
-    return f"{scheme}:///{place}{mark}{options}"
-
-
-def database_path(uri: str, folder: Path | None = None) -> Path | None:
-    """The absolute path of an sqlite URI's file, see resolved_uri; None for a server's URI."""
-    if not uri.partition(":")[0].startswith("sqlite"):
-        return None
-    given = urllib.parse.unquote(uri.partition(":///")[2].partition("?")[0], errors="surrogateescape")
-    return (folder or Path.cwd()) / Path(given).expanduser()
-
-
-def _quoted(path: str) -> str:
-    return urllib.parse.quote(path, errors="surrogateescape")
-
-
 def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
     """The records behind run ids, experiment ids and experiment names, each once, in the order they were begun.
 
@@ -101,7 +67,7 @@ def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
             try:
                 records = _records_of(client, one, Path(folder) / str(number))
             except Exception as error:
-                raise ValueError(f"{_shown(uri)}: {one}: {_first_line(error)}") from error
+                raise ValueError(f"{_shown(uri)}: {one}: {first_line_of(error)}") from error
             if not records:
                 raise ValueError(f"{_shown(uri)}: {one}: no records there; give a run of symlab, or an experiment")
             found += records
@@ -186,32 +152,11 @@ class Tracker:
         try:
             yield
         except Exception as error:
-            raise Unreadable(f"{self._uri}: can't be read ({_first_line(error)})") from error
+            raise Unreadable(f"{self._uri}: can't be read ({first_line_of(error)})") from error
 
 
 class Unreadable(ValueError):
     """MLflow gives no answer, or an error; the message is one line with the URI."""
-
-
-class Unreachable(ValueError):
-    """A server does not answer; the message says why, in one line."""
-
-
-def check_server(uri: str, patience_s: float) -> None:
-    """See whether anything answers at a server's URI. Raises Unreachable if nothing does."""
-    import urllib.error
-    import urllib.request
-
-    # MLflow sends user and password of the URI; urllib would take them for a part of the host's name.
-    parts = urllib.parse.urlsplit(uri)
-    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=f"{parts.path.rstrip('/')}/health")
-    try:
-        urllib.request.urlopen(urllib.parse.urlunsplit(place), timeout=patience_s).close()
-    except urllib.error.HTTPError:
-        pass  # a server answers; MLflow itself says what is wrong with it
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)  # of urllib's own error, which would say "<urlopen error ..>"
-        raise Unreachable(_first_line(reason) if isinstance(reason, OSError) else _first_line(error)) from error
 
 
 def prepare(uri: str) -> None:
@@ -253,11 +198,11 @@ def _reader(uri: str) -> Any:
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         # Named with its driver: for "sqlite:" alone MLflow takes the whole for a path, and makes its folders.
         # Quoted twice: SQLAlchemy takes the first quotes away, sqlite the second.
-        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{_quoted(path.as_uri())}?mode=ro&uri=true")
+        client = MlflowClient(tracking_uri=f"sqlite+pysqlite:///{quoted(path.as_uri())}?mode=ro&uri=true")
         client.search_experiments(max_results=1)
         return client
     except Exception as error:
-        raise ValueError(f"{_shown(uri)}: can't be read ({_first_line(error)})") from error
+        raise ValueError(f"{_shown(uri)}: can't be read ({first_line_of(error)})") from error
 
 
 def _records_of(client: Any, one: str, folder: Path) -> list[Record]:
@@ -357,7 +302,3 @@ def _search(client: Any, experiments: Sequence[str], filter_string: str, view: i
 def _shown(uri: str) -> str:
     """The URI without user and password."""
     return re.sub(r"://[^/\s]*@", "://withheld@", uri)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

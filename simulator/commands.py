@@ -1,4 +1,4 @@
-"""The simulator's own commands, as click objects: `symlab check` and `python -m simulator`."""
+"""The simulator's own commands, as click objects: `python -m simulator`, and a half of `symlab check`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,9 @@ SHOWN_LINES = 12
 """Maximum number of lines to name for each form and each message of ptxas."""
 
 
-@click.command(
-    "check",
-    epilog="Exit codes: 0 nothing is missing or refused; 1 something is; 2 the request is wrong.",
-)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.ptx")
-@click.option("--arch", metavar="ARCH", help="Assemble for this architecture, such as sm_90a; default: the .target.")
-def check(file: Path, arch: str | None) -> int:
-    """Check which forms of a PTX file the simulator does not have.
-
-    It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
-    there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
-    """
+def checked(file: Path, arch: str | None) -> tuple[str, int]:
+    """Print which forms of a PTX file the simulator does not have, and what ptxas says of it; return its text and the
+    exit code: 0, or 1 if something is missing or refused. ValueError for what is no such file."""
     from simulator.forms import missing_forms, versions_of
     from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
 
@@ -59,7 +50,7 @@ def check(file: Path, arch: str | None) -> int:
         _say_missing(missing)
         _say_versions(versions)
     is_legal = _say_assembled(text, arch or target.group(1))
-    return 0 if is_whole and is_legal else 1
+    return text, 0 if is_whole and is_legal else 1
 
 
 def _say_missing(missing: Sequence[Missing]) -> None:

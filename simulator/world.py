@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -29,21 +29,16 @@ from memory.fabric import (
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
-from simulator.memory.chance import Chance, Late
 from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
 from simulator.memory.space import Space
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import Interleaving, Memory, MultimemModel, Schedule, traits_of
-from simulator.ptx.assembler import find_ptxas, version_of
-from simulator.run.choices import Choice
 from simulator.run.machine import Batch, Scratch
-from simulator.run.replayed import Replayed
 from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
-from simulator.run.waiting import waiting_places
 from symlab.rooms import part_of
 
 if TYPE_CHECKING:
@@ -53,6 +48,8 @@ if TYPE_CHECKING:
     from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
     from simulator.observe.race_checker import RaceChecker
+    from simulator.run.choices import Choice
+    from simulator.run.replayed import Replayed
 
 MAX_WORLD_SIZE = 72
 
@@ -131,6 +128,7 @@ class SimulatedWorld:
         size = (self.world_size, options.heap_bytes, options.multicast)
         if options.memory == Memory.strong:
             return Space(*size)
+        from simulator.memory.chance import Chance, Late
         from simulator.memory.order import Order
         from simulator.memory.weak import WeakSpace
 
@@ -170,6 +168,8 @@ class SimulatedWorld:
     @cached_property
     def _registers(self) -> str:
         """Who counts registers."""
+        from simulator.ptx.assembler import find_ptxas, version_of
+
         ptxas = find_ptxas()
         return "unknown (no ptxas): no limit" if ptxas is None else f"as ptxas {version_of(ptxas)} counts them"
 
@@ -221,7 +221,7 @@ class SimulatedWorld:
             options.seed,
             together=options.schedule == Schedule.fair,
             alone=options.gpu is not None,
-            follows=order if isinstance(order, Replayed) else None,
+            follows=None if options.follows is None else cast("Replayed", order),
         )
 
     def _is_launch_due(self) -> bool:
@@ -460,6 +460,8 @@ class SimulatedWorld:
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
         hosts += [f"rank {rank} has left" for rank in gone]
         if self.batches:
+            from simulator.run.waiting import waiting_places
+
             places = waiting_places(self.batches)
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])

@@ -13,7 +13,7 @@ from cases.case import Case
 from cases.documents import decoded
 from cases.record.record import RecordedRequest
 from kernels.baselines import Baseline
-from kernels.catalogue import ALL_SPECS
+from kernels.catalogue import specs_of
 from kernels.spec import KernelSpec
 from runner.case.cases import cases_of, check_against_catalogue, resolved
 from runner.case.host_memory import check_host_memory
@@ -65,7 +65,7 @@ def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
     spec is a kernel that was brought; None: the catalogue's.
     """
     request = checked({**values, "fabric": {"name": "nvshmem", "heap_bytes": MAX_DEVICE_HEAP_BYTES}})
-    specs = ALL_SPECS if spec is None else (spec,)
+    specs = None if spec is None else (spec,)
     if len(request.placement.placements) > 1:
         raise RequestError("a case has one placement (placement), give out_of_place or in_place")
     named = resolved(request, request.fabric, specs)
@@ -83,7 +83,7 @@ def run_request(
     """
     values = _values_of(case, spec) | {"fabric": dict(asked_fabric)} | how
     request = checked(values)
-    specs = (spec,) if isinstance(spec, KernelSpec) else ALL_SPECS
+    specs = (spec,) if isinstance(spec, KernelSpec) else specs_of(case.op)
     named = resolved(request, fabric, specs)
     check_against_catalogue(named, specs)
     check_host_memory(named, available_bytes(), specs)

@@ -5,7 +5,6 @@ A verb is imported when it is used, so that none waits for another's imports.
 
 from __future__ import annotations
 
-import importlib.metadata
 import shlex
 from typing import Any
 
@@ -25,7 +24,12 @@ _CORE = (
     Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
     Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
-    Verb("check", "simulator.commands", MORE, "Check which forms of a PTX file the simulator does not have."),
+    Verb(
+        "check",
+        "symlab.proposing",
+        MORE,
+        "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
+    ),
     Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),
     Verb("study", "reports.commands", RECORDS, "Print errors over world sizes, for each accumulator."),
     Verb("export", "reports.commands", RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),
@@ -91,10 +95,9 @@ class Verbs(click.Group):
 
 def version() -> str:
     """The installed version."""
-    try:
-        return importlib.metadata.version("symlab")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
+    from kernels.toolkit import version_of
+
+    return version_of("symlab") or "(not installed)"
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:

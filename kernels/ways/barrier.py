@@ -146,7 +146,6 @@ def kernel(
         summary=summary,
         placements=OUT,
         promises=promises - {"alternating_sizes"},
-        reduces=False,
         dtypes=("uint32",),
         why_not={**WHY_NOT, **why_not},
         buffers=(address("input"), address("output"), address("inbox"), *buffers),

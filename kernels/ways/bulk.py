@@ -218,7 +218,7 @@ def _once(threads: int, blocks: int, loads_in_flight: int, reason: str) -> Tunin
     return Tuning((Step(threads, blocks, loads_in_flight, reason),))
 
 
-MOVED: dict[str, Any] = {"reduces": False, "options": lambda case: {"in_place": case.placement == "in_place"}}
+MOVED: dict[str, Any] = {"options": lambda case: {"in_place": case.placement == "in_place"}}
 ADDED = (address("input"), address("output"), peers("input"), address("scratch"), peers("scratch"))
 
 # A block that adds has a warp more than others: the mover's, or one that signals.
@@ -271,7 +271,6 @@ KERNELS = (
         _once(512, 64, 4, "2 MiB under way; 2 MiB takes 12.8 us on 4 H200, 128 MiB 321"),
         summary="each rank's chunks go through shared memory to their ranks",
         why_not={"placement": "a chunk would be overwritten before it is sent"},
-        reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=lambda case: shares.groups(case) * of_chunk(case),
         groups=shares.groups,

@@ -154,7 +154,6 @@ reducing = partial(
 )
 moving = partial(
     kernel,
-    reduces=False,
     buffers=(address("input"), multicast("output"), peers("output")),
     multimem=partial(instructions, stores=True),
 )

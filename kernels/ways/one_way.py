@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.dtypes import FLOAT_REDUCTIONS, FLOATS
+from cases.ops import collective
 from cases.stress import NOT_ONE_WAY, ONE_WAY, WITH_BARRIERS
 from kernels import shares
 from kernels.dsl import slots
@@ -152,7 +153,6 @@ class Exchange:
     is_chunked: bool = False
     is_shared_out: bool = False
     hears_all: bool = True
-    reduces: bool = True
     spec: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -313,7 +313,6 @@ EXCHANGES = {
         larger="push",
         is_chunked=True,
         is_shared_out=True,
-        reduces=False,
     ),
     "all_to_all": Exchange(
         lambda frame, way: chunks(frame, way, each_its_own=True),
@@ -321,7 +320,6 @@ EXCHANGES = {
         larger="push",
         is_chunked=True,
         is_shared_out=True,
-        reduces=False,
         spec=NO_FORM,
     ),
     "broadcast": Exchange(
@@ -331,7 +329,6 @@ EXCHANGES = {
         rows=lambda world_size: 1,
         is_shared_out=True,
         hears_all=False,
-        reduces=False,
     ),
     "send_recv": Exchange(
         to_next,
@@ -339,7 +336,6 @@ EXCHANGES = {
         larger="push",
         rows=lambda world_size: 1,
         hears_all=False,
-        reduces=False,
         spec=NO_FORM,
     ),
 }
@@ -363,7 +359,7 @@ def one_way(op: str, way: Way, tuning: Tuning, rounds: slots.Rounds | None = Non
             exchange.body(frame, way)
 
     def loads(case: Case) -> int:
-        return way.reducing_loads * exchange.rows(case.world_size) if exchange.reduces else way.loads
+        return way.reducing_loads * exchange.rows(case.world_size) if collective(op).reduces else way.loads
 
     return spec_with(
         name,
@@ -371,7 +367,6 @@ def one_way(op: str, way: Way, tuning: Tuning, rounds: slots.Rounds | None = Non
         tuning,
         summary=exchange.summary.format(beside=way.beside, polled=way.polled),
         promises=WITH_BARRIERS if exchange.hears_all else ONE_WAY,
-        reduces=exchange.reduces,
         buffers=(
             *(address("input"), address("output"), address("inbox"), peers("inbox")),
             *((address("turns"),) if banks.is_set_back else ()),

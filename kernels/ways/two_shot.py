@@ -394,7 +394,6 @@ KERNELS = (
         ),
         summary="each rank passes its slice of the root's input to all outputs",
         promises=WITH_BARRIERS,
-        reduces=False,
         buffers=(address("output"), peers("input"), peers("output")),
         vectors=shares.of_slice,
         options=lambda case: {"in_place": case.placement == "in_place"},

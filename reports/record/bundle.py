@@ -12,7 +12,6 @@ import gc
 import hashlib
 import json
 import lzma
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,9 +22,10 @@ from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
-from memory.atomic_file import replacing
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 from reports.record.signed import lines as signed_lines
+from reports.record.writing import can_be_written as can_be_written
+from reports.record.writing import write_file as write_file
 
 SUFFIX = ".jsonl.xz"
 
@@ -202,37 +202,6 @@ def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, s
     data = packed(records, is_quick, signed)
     write_file(path, data)
     return len(data)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Replace a file in one step: there in full or not at all. ValueError naming it when that can't be done, and for a
-    device or a pipe, which a file would take the place of."""
-    try:
-        _refuse_devices(path)
-        with replacing(path) as beside:
-            beside.write_bytes(data)
-    except OSError as error:
-        raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
-
-
-def can_be_written(path: Path) -> None:
-    """ValueError where write_file would fail: said before the work, not after it."""
-    folder = path.absolute().parent
-    try:
-        if not folder.is_dir():
-            raise ValueError(f"{path}: can't be written (there is no such folder)")
-        if path.is_dir():
-            raise ValueError(f"{path}: can't be written (it is a folder)")
-        _refuse_devices(path)
-    except OSError as error:  # of a name that is too long
-        raise ValueError(f"{path}: can't be written ({error.strerror or error})") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{path}: can't be written (the folder is not for this user to write to)")
-
-
-def _refuse_devices(path: Path) -> None:
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(f"{path}: can't be written (it is no ordinary file)")
 
 
 def line_of(record: Record) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cases.record.reading import contents, kind_of, leaves
-from reports.record.bundle import write_file
-from reports.record.signed import SIGNATURES, SIGNED
+from reports.record.writing import SIGNATURES, SIGNED, write_file
 
 MANIFEST = "manifest.sha256"
 

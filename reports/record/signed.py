@@ -16,9 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cases.record.record import Record
-
-SIGNED, SIGNATURES = "signed.txt", "signed.txt.sig"
-"""Beside a manifest: the statement, and the signatures of it. They come after the manifest, which lists neither."""
+from reports.record.writing import SIGNATURES as SIGNATURES
+from reports.record.writing import SIGNED as SIGNED
 
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 

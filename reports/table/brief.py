@@ -14,7 +14,6 @@ from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
 from reports.table.table import Render, rendering, sections
 from reports.table.text import counted, number, place_text, size_text
-from reports.table.timed_table import time_text
 
 MAX_LINES = 60
 """Maximum number of lines of a table that a command prints at its end."""
@@ -111,6 +110,8 @@ def _values(part: _Part) -> dict[str, str]:
     statuses = [record.status for record in records]
     checks = [record.check for record in records if record.check is not None]
     timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]
+    from reports.table.timed_table import time_text
+
     sizes = sorted({record.case.size_bytes for record in records})
     settled = (Status.PASSED, Status.REFUSED, Status.WRONG)
     rates = [timing.busbw_gbps(size) for timing, size in timed if timing.has_bandwidth]

@@ -14,7 +14,7 @@ from cases.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from cases.ops import OPS, collective
 from cases.stress import Stress
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for, usual_names_for
-from kernels.catalogue import ALL_SPECS, find, is_known
+from kernels.catalogue import find, is_known, specs_of
 from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
@@ -40,11 +40,14 @@ USUAL_DTYPE = "float32"
 
 
 def resolved(
-    request: Request, fabric: FabricRequest, specs: Sequence[KernelSpec] = ALL_SPECS, chooser: Chooser | None = None
+    request: Request,
+    fabric: FabricRequest,
+    specs: Sequence[KernelSpec] | None = None,
+    chooser: Chooser | None = None,
 ) -> ResolvedRequest:
     """Return the request with names for all that it left open, on a fabric that is decided (runner.world.fabrics).
 
-    Here and below, specs are the kernels there are: the catalogue's, unless others are brought.
+    Here and below, specs are the kernels there are; None: the catalogue's.
 
     - algorithms: "all" are the op's in the catalogue's order, without those that call NVSHMEM's device functions,
       which are "device_nvshmem"; "auto" leaves out those that need multicast where the simulated fabric has it switched
@@ -63,7 +66,7 @@ def resolved(
     """
     if request.op not in OPS:
         raise RequestError(f"unknown op '{request.op}' (op), {near(request.op, OPS)}")
-    specs = [spec for spec in specs if spec.op == request.op]
+    specs = [spec for spec in specs or specs_of(request.op) if spec.op == request.op]
     reduces = collective(request.op).reduces
     dtype, reduction, accumulator = request.dtype, request.reduction, request.accumulator
     if dtype == AUTO:
@@ -189,20 +192,14 @@ def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
 def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: str) -> Case:
     """One case. A baseline's names what runs: its accumulator is the library's own matter."""
     baseline = find_baseline(algorithm)
+    names = ("op", "dtype", "reduction", "world_size", "seed", "root", "offset", "stress")
     return Case(
-        op=request.op,
+        **{name: getattr(request, name) for name in names},
         algorithm=algorithm,
-        dtype=request.dtype,
         accumulator=ACCUMULATOR if baseline else request.accumulator,
-        reduction=request.reduction,
         size_bytes=size_bytes,
-        world_size=request.world_size,
         placement=placement,
         inputs=str(request.inputs),
-        seed=request.seed,
-        root=request.root,
-        offset=request.offset,
-        stress=request.stress,
         counts=str(request.counts),
     )
 
@@ -214,13 +211,13 @@ def _refuse_bracketed(name: str, key: str, words: Sequence[str], names: Sequence
         raise RequestError(f"'{name}' is no name for a list ({key}), give {key}={name} without brackets{others}")
 
 
-def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] = ALL_SPECS) -> None:
+def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec] | None = None) -> None:
     """RequestError if an op, algorithm, dtype, accumulator, reduction, placement, root, size or architecture can never
     run.
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
-    specs = tuple(spec for spec in specs if spec.op == request.op)
+    specs = tuple(spec for spec in specs or specs_of(request.op) if spec.op == request.op)
     algorithms = [spec.algorithm for spec in specs]
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:

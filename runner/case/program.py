@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -27,8 +28,9 @@ from runner.case.binding import BoundKernel, Slots, bind, device_of
 from runner.case.check import RankCheck, check_rank, forget_references
 from runner.case.contestant import check_names
 from runner.case.inputs import digest_of, forget_inputs, make_input
-from runner.case.libraries import open_baseline
-from runner.case.library_slots import LibrarySlots
+
+if TYPE_CHECKING:
+    from runner.case.library_slots import LibrarySlots
 
 SMALL_BYTES = 64 << 10
 """Up to here launches are cheap, on GPUs and in the simulator."""
@@ -128,6 +130,8 @@ def _opened(fabric: Fabric, pool: SymmetricPool, plan: Plan) -> Iterator[Slots |
         assert plan.executable is not None
         yield bind(fabric, pool, plan.spec, [plan.case], [plan.executable], plan.patience_s)
     else:
+        from runner.case.libraries import open_baseline
+
         with open_baseline(plan.spec.name, fabric, pool, plan.case, 1) as opened:
             yield opened
 

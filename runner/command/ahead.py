@@ -21,8 +21,7 @@ from memory.fabric import Executable, Traits
 from reports.table.text import counted
 from runner.case.contestant import spec_for
 from runner.command.plan import PreparedJob
-from runner.environment.host import available_bytes
-from runner.launch.workers import usable_cores
+from runner.environment.host import available_bytes, usable_cores
 from simulator.options import traits_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from cases.stress import Stress
 from kernels.spec import KernelSpec, cases_in_turn
@@ -15,13 +15,6 @@ from simulator.options import Schedule
 
 if TYPE_CHECKING:
     from runner.case.program import RankOutcome
-
-
-@runtime_checkable
-class Ordered(Protocol):
-    """A world whose orders depend on a seed: runner.world.threads.ThreadWorld is one."""
-
-    def set_seed(self, seed: int) -> None: ...
 
 
 def seeds_of(request: ResolvedRequest) -> tuple[int, ...]:
@@ -53,11 +46,11 @@ def explored(
     )
     seeds, ends_s = seeds_of(request), time.monotonic() + request.deadline_s
     outcomes: list[RankOutcome] = []
-    ordered = world if isinstance(world, Ordered) and len(seeds) > 1 else None  # it has the first seed from the start
+    set_seed = getattr(world, "set_seed", None) if len(seeds) > 1 else None  # it has the first seed from the start
     try:
         for seed in seeds:
-            if ordered is not None:
-                ordered.set_seed(seed)
+            if set_seed is not None:
+                set_seed(seed)
             left_s = max(ends_s - time.monotonic(), 0.1)
             outcomes = _named(world.run(run_stressed, plan, left_s), seed, len(seeds))
             if any(one.check is not None and (one.check.wrong or one.check.guard_faults) for one in outcomes):
@@ -68,8 +61,8 @@ def explored(
             failure.args = (failure.message,)
         raise
     finally:
-        if ordered is not None:
-            ordered.set_seed(request.fabric.seed)
+        if set_seed is not None:
+            set_seed(request.fabric.seed)
     return outcomes
 
 

@@ -42,13 +42,13 @@ from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
 from runner.command.means import Job, Means, read_traits, usual_means
 from runner.command.subjects import subject_of
-from runner.command.without_hanging import Ended, timed_without_hanging
 from runner.interrupt import shielded
 from runner.request.schema import TimingMode
 from runner.world.world import World, WorldFailure
 
 if TYPE_CHECKING:
     from runner.case.library_modules import Brought
+    from runner.command.without_hanging import Ended
     from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
     from runner.world.preload import Preloaded
@@ -207,6 +207,8 @@ class _Run:
     def _timed(self, attempts: Sequence[_Attempt]) -> list[Ended]:
         """What timing found of each attempt. Where not all fit the heap they take turns, and each one's timing names
         those that it was interleaved with."""
+        from runner.command.without_hanging import timed_without_hanging
+
         contestants = [one for attempt in attempts if (one := attempt.subject.contestant) is not None]
         assert self._traits is not None
         cases = [contestant.case for contestant in contestants]
@@ -359,14 +361,5 @@ def _described(error: Exception) -> str:
 
 
 def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:
-    return FabricInfo(
-        name=traits.name,
-        arch=traits.arch,
-        world_size=traits.world_size,
-        heap_bytes=traits.heap_bytes,
-        multicast=traits.multicast,
-        multicast_reason=traits.multicast_reason,
-        simulated=traits.simulated,
-        description=traits.description,
-        settings=settings,
-    )
+    names = {one.name for one in dataclasses.fields(FabricInfo)} - {"settings"}
+    return FabricInfo(**{name: getattr(traits, name) for name in names}, settings=settings)

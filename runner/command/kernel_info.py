@@ -11,7 +11,7 @@ from cases.assumptions import sentence_of
 from cases.case import Case
 from cases.record.record import KernelInfo
 from kernels.spec import KernelSpec
-from memory.fabric import Executable
+from memory.fabric import Executable, Launch
 
 if TYPE_CHECKING:
     from runner.custom.description import CustomJob
@@ -20,45 +20,38 @@ if TYPE_CHECKING:
 
 def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelInfo:
     """What a record says of the code that runs a case: executable is what was compiled of the spec."""
-    from cases.code_digest import code_digest
-    from kernels.compile import COMPILER, compiler_versions, source_digest
+    from kernels.compile import source_digest
 
-    launch = spec.launch(case)
-    return KernelInfo(
-        name=executable.name,
-        entry=executable.entry,
-        arch=executable.arch,
-        ptx_digest=executable.digest,
-        cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
-        source_digest=f"sha256:{source_digest(spec)}",
-        compiler=", ".join([f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}", *_tools(executable)]),
-        grid=launch.blocks,
-        block=launch.threads,
-        multimem=_multimem(executable.ptx),
-        code_digest=code_digest(executable.ptx),
-        assumptions=tuple(map(sentence_of, spec.assumptions)) or None,
-    )
+    assumptions = tuple(map(sentence_of, spec.assumptions)) or None
+    return _info(executable, spec.launch(case), f"sha256:{source_digest(spec)}", True, assumptions)
 
 
 def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
+    return _info(made.executable, made.launch, custom.digest, not custom.kernel.ptx, None)
+
+
+def _info(
+    executable: Executable, launch: Launch, source_digest: str, is_ours: bool, assumptions: tuple[str, ...] | None
+) -> KernelInfo:
+    """is_ours: whether this machine's compiler made it."""
     from cases.code_digest import code_digest
     from kernels.compile import COMPILER, compiler_versions
 
-    compiled = [] if custom.kernel.ptx else [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"]
-    launch, executable = made.launch, made.executable
+    compiled = [f"{COMPILER} {compiler_versions().get(COMPILER, '(not installed)')}"] if is_ours else []
     return KernelInfo(
         name=executable.name,
         entry=executable.entry,
         arch=executable.arch,
         ptx_digest=executable.digest,
         cubin_digest=f"sha256:{hashlib.sha256(executable.cubin).hexdigest()}" if executable.cubin else "",
-        source_digest=custom.digest,
+        source_digest=source_digest,
         compiler=", ".join([*compiled, *_tools(executable)]) or "not named in the PTX",
         grid=launch.blocks,
         block=launch.threads,
         multimem=_multimem(executable.ptx),
         code_digest=code_digest(executable.ptx),
+        assumptions=assumptions,
     )
 
 

@@ -12,7 +12,7 @@ from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.launching import LaunchRequest
 from runner.request.schema import Isolation
-from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, ResolvedRequest, check_heap
+from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
 from symlab.rooms import part_of
@@ -85,8 +85,7 @@ def prepare(
     runner.environment.host.available_bytes does. jobs_of_command is the command's number of jobs, if these are a part
     of them. folder is where relative paths of brought kernels begin (None: the working folder).
     """
-    from kernels.catalogue import ALL_SPECS
-    from runner.case.bringing import with_names
+    from kernels.catalogue import specs_of
     from runner.case.cases import cases_of, check_against_catalogue, resolved
     from runner.case.host_memory import NOTHING_KEPT, check_host_memory
 
@@ -106,8 +105,8 @@ def prepare(
                 if outer is not None:
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
-            named, brought = with_names(job.request, folder)
-            specs = (*ALL_SPECS, *(one.spec for one in brought))
+            named, brought = _with_names(job.request, folder)
+            specs = (*specs_of(named.op), *(one.spec for one in brought))
             request = resolved(named, decided[wanted][0], specs)
             check_against_catalogue(request, specs)
             check_host_memory(request, available, specs, kept)
@@ -122,6 +121,15 @@ def prepare(
             raise RequestError(f"one command has one value of {key}, the sweep has several ({key}), leave it out of it")
     lines = dict.fromkeys(f"fabric: {fabric.name}{_limits(fabric)} ({why})" for fabric, why in decided.values())
     return Command(tuple(arguments), tuple(jobs), tuple(lines), folder=folder)
+
+
+def _with_names(request: Request, folder: Path | None) -> tuple[Request, tuple[Brought, ...]]:
+    """See bringing.with_names; most requests bring nothing."""
+    if all(":" not in name for name in request.algorithms):
+        return request, ()
+    from runner.case.bringing import with_names
+
+    return with_names(request, folder)
 
 
 def _check_predicts(job: ComposedJob, request: ResolvedRequest, machine: Callable[[], HostOffer]) -> None:

@@ -27,7 +27,7 @@ from cases.record.shared import Known, SharedError
 from reports.record.code_changes import code_changes
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted
-from reports.tracked import database_path, resolved_uri
+from reports.tracking import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import refuse_requested
 from runner.command.console import Console, summary

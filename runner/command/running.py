@@ -236,6 +236,8 @@ class JobRunner:
 
     def _brought(self, job: PreparedJob) -> dict[str, Any]:
         """What the job's records say of the kernels that it brings; their text is kept once."""
+        if not job.brought and job.custom is None:
+            return {}
         from runner.case.bringing import described
 
         for one in (*job.brought, *((job.custom,) if job.custom else ())):

@@ -354,7 +354,7 @@ class _Session:
 
     def _not_sent(self, problem: str) -> str:
         """What to say if records are not sent to MLflow, and how to send them later."""
-        from reports.tracked import database_path
+        from reports.tracking import database_path
         from runner.track.database import needs_another_place
 
         uri = without_secrets(self._command.jobs[0].request.track.uri)

@@ -54,7 +54,10 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
 
 def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
     if options.version:
-        print(f"symlab {_version('symlab')} (Hydra {_version('hydra-core')})")
+        from kernels.toolkit import version_of
+
+        symlab, hydra_core = (version_of(name) or "(not installed)" for name in ("symlab", "hydra-core"))
+        print(f"symlab {symlab} (Hydra {hydra_core})")
         return 0
     if options.help:
         from runner.request.usage import usage
@@ -105,16 +108,19 @@ def _run(
 ) -> int:
     from dataclasses import replace
 
-    from runner.command.joined import command_of
     from runner.command.running import Tools
     from runner.command.session import run_command
-    from runner.launch.slurm import check_here
     from runner.world.fabrics import FabricName, joining
 
-    check_here(launch)
+    if launch is not None:
+        from runner.launch.slurm import check_here
+
+        check_here(launch)
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
+            from runner.command.joined import command_of
+
             tools = replace(tools or Tools(), make_world=joining(leader, command_of(jobs)))
         else:
             leader.tell_end(0)  # the simulator needs one process
@@ -234,7 +240,7 @@ def _rounded_lines(command: Command) -> list[str]:
 def _spread_lines(command: Command) -> list[str]:
     """Which workers a command gets; of a simulated sweep without any, when more cores would help, and how."""
     from reports.table.text import counted
-    from runner.launch.workers import usable_cores
+    from runner.environment.host import usable_cores
 
     if command.launch is not None:
         from runner.command.launched import groups_for
@@ -316,15 +322,6 @@ def _logging_restored() -> Iterator[None]:
 def _plain(overrides: Sequence[str]) -> list[str]:
     """Overrides as Hydra itself takes them."""
     return [f"+{one}" if one.startswith("exp=") else one for one in overrides]
-
-
-def _version(distribution: str) -> str:
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def run_quietly(given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:

@@ -3,7 +3,7 @@ described in its own way; runner/command/job.py takes all alike."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.ops import collective
@@ -25,50 +25,50 @@ if TYPE_CHECKING:
     from runner.custom.description import CustomJob
     from runner.custom.running import CompiledJob
 
-_LAUNCHED_AGAIN = (
-    "; a kernel that is timed is launched again on what its last launch left in its buffers: timing.mode=none leaves "
-    "timing out"
-)
 
-
-class Subject(Protocol):
+class Subject:
     """What a case runs.
 
-    module: what has to be brought onto the ranks before; "" for nothing. library: the library that runs it, as records
-    have it; "" of a kernel. hint: what to say with a failed timing. contestant: what was made of it; None before that.
+    library: the library that runs it, as records have it; "" of a kernel. hint: what to say with a failed timing.
     """
 
-    library: str
-    hint: str
+    library = hint = ""
 
-    @property
-    def contestant(self) -> Contestant | CompiledJob | None: ...
+    def __init__(self, job: Job, case: Case) -> None:
+        self.job, self.case = job, case
+        self.contestant: Contestant | CompiledJob | None = None
+        """What was made of it."""
 
-    def module(self, traits: Traits) -> str: ...
+    def module(self, traits: Traits) -> str:
+        """Return what has to be brought onto the ranks before; "" for nothing."""
+        return ""
 
     def refusal(self, means: Means, traits: Traits, module: Brought | None) -> Refusal | None:
-        """Why it does not run. module: what came of bringing its module."""
-        ...
+        """Return why it does not run. module: what came of bringing its module."""
+        raise NotImplementedError
 
     def make(self, means: Means, traits: Traits) -> None:
         """Compile it."""
-        ...
+        raise NotImplementedError
 
     def ran(self, world: World, means: Means) -> tuple[Check | None, str]:
         """Run and check it: the check (None: it was off), and what its faults are of. Raises WorldFailure."""
-        ...
+        assert isinstance(self.contestant, Contestant)
+        return means.ran(world, self.contestant, self.job.request), ""
 
     def predicted(self, means: Means, timing: Timing) -> RecordedPrediction:
-        """The model's prediction of a time."""
-        ...
+        """Return the model's prediction of a time."""
+        assert isinstance(self.contestant, Contestant)
+        assert means.predicted is not None
+        return means.predicted(self.contestant, timing, self.job)
 
     def info(self) -> KernelInfo | None:
-        """What its record says of the code that ran."""
-        ...
+        """Return what its record says of the code that ran."""
+        return None
 
     def given(self) -> dict[str, Any] | None:
-        """What its record says that the kernel was given beside the case."""
-        ...
+        """Return what its record says that the kernel was given beside the case."""
+        return None
 
 
 def subject_of(job: Job, case: Case) -> Subject:
@@ -79,32 +79,10 @@ def subject_of(job: Job, case: Case) -> Subject:
     return _Library(job, case, spec) if isinstance(spec, Baseline) else _Kernel(job, case, spec)
 
 
-class _OfCatalogue:
-    """A kernel or a library's collective."""
-
-    library = hint = ""
-
-    def __init__(self, job: Job, case: Case) -> None:
-        self.job, self.case = job, case
-        self.contestant: Contestant | None = None
-
-    def ran(self, world: World, means: Means) -> tuple[Check | None, str]:
-        assert self.contestant is not None
-        return means.ran(world, self.contestant, self.job.request), ""
-
-    def predicted(self, means: Means, timing: Timing) -> RecordedPrediction:
-        assert self.contestant is not None
-        assert means.predicted is not None
-        return means.predicted(self.contestant, timing, self.job)
-
-
-class _Kernel(_OfCatalogue):
+class _Kernel(Subject):
     def __init__(self, job: Job, case: Case, spec: KernelSpec) -> None:
         super().__init__(job, case)
         self.spec = spec
-
-    def module(self, traits: Traits) -> str:
-        return ""
 
     def refusal(self, means: Means, traits: Traits, module: Brought | None) -> Refusal | None:
         return means.refuses(self.spec, collective(self.case.op), self.case, traits)
@@ -131,7 +109,7 @@ class _Kernel(_OfCatalogue):
         return given
 
 
-class _Library(_OfCatalogue):
+class _Library(Subject):
     def __init__(self, job: Job, case: Case, spec: Baseline) -> None:
         super().__init__(job, case)
         self.spec = spec
@@ -155,23 +133,17 @@ class _Library(_OfCatalogue):
             self.library = self.job.request.fabric.nccl_settings.named(self.library)
         self.contestant = Contestant(self.case, self.spec)
 
-    def info(self) -> KernelInfo | None:
-        return None
 
-    def given(self) -> dict[str, Any] | None:
-        return None
-
-
-class _Custom:
-    library = ""
-    hint = _LAUNCHED_AGAIN
+class _Custom(Subject):
+    hint = (
+        "; a kernel that is timed is launched again on what its last launch left in its buffers: timing.mode=none "
+        "leaves timing out"
+    )
 
     def __init__(self, job: Job, custom: CustomJob) -> None:
-        self.job, self.custom = job, custom
-        self.contestant: CompiledJob | None = None
-
-    def module(self, traits: Traits) -> str:
-        return ""
+        super().__init__(job, custom.case)
+        self.custom = custom
+        self.compiled: CompiledJob | None = None
 
     def refusal(self, means: Means, traits: Traits, module: Brought | None) -> Refusal | None:
         return self.custom.refusal(traits)
@@ -180,23 +152,20 @@ class _Custom:
         from runner.custom.running import CompiledJob
 
         compiled = self.custom.kernel.compiled(self.custom.spec, self.custom.case.world_size, traits.arch)
-        self.contestant = CompiledJob(self.custom, compiled)
+        self.contestant = self.compiled = CompiledJob(self.custom, compiled)
 
     def ran(self, world: World, means: Means) -> tuple[Check | None, str]:
-        assert self.contestant is not None
+        assert self.compiled is not None
         request = self.job.request
-        outcomes = self.contestant.outcomes(world, request)
-        judged = self.contestant.judged(outcomes) if request.check else None
+        outcomes = self.compiled.outcomes(world, request)
+        judged = self.compiled.judged(outcomes) if request.check else None
         return (judged.check, judged.buffer and f"buffer {judged.buffer}: ") if judged else (None, "")
 
     def predicted(self, means: Means, timing: Timing) -> RecordedPrediction:
         return RecordedPrediction(reason="a custom kernel has no collective to predict")
 
     def info(self) -> KernelInfo | None:
-        return None if self.contestant is None else custom_kernel_info(self.custom, self.contestant.compiled)
-
-    def given(self) -> dict[str, Any] | None:
-        return None
+        return None if self.compiled is None else custom_kernel_info(self.custom, self.compiled.compiled)
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from runner.environment.gpus import gpus
+from runner.environment.driver import has_driver, no_gpus
 from runner.environment.host import host, launch
 from runner.environment.packages import installed, torch_build
 from runner.environment.repository import git, source_digests
@@ -50,6 +50,14 @@ def capture(root: Path | str) -> dict[str, Any]:
         return _kept[root]
 
 
+def _gpus(missing: dict[str, str]) -> dict[str, Any]:
+    if not has_driver():
+        return no_gpus(missing)
+    from runner.environment.gpus import gpus
+
+    return gpus(missing)
+
+
 def _capture(root: Path) -> dict[str, Any]:
     missing: dict[str, str] = {}
     with ThreadPoolExecutor(1) as pool:
@@ -64,7 +72,7 @@ def _capture(root: Path) -> dict[str, Any]:
             "packages": installed(),
             "sources": source_digests(root),
             "host": host(missing),
-            **gpus(missing),
+            **_gpus(missing),
             "launch": launch(os.environ),
             "variables": variables(os.environ),
         }

@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from memory.nccl import loaded_version
+from runner.environment.driver import DRIVER, LIBRARY, has_driver, no_gpus
 from runner.environment.nvml import answers, reason, session
 
-DRIVER = Path("/proc/driver/nvidia")
-"""Where the NVIDIA driver tells of itself."""
-
 PCI_DEVICES = Path("/sys/bus/pci/devices")
-LIBRARY, CUDA_LIBRARY = "libnvidia-ml.so.1", "libcuda.so.1"
+CUDA_LIBRARY = "libcuda.so.1"
 
 ANCESTORS = {
     0: "one board",
@@ -53,12 +51,10 @@ def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY)
     All of this machine's GPUs are listed; which of them a rank had, world.ranks and timing.devices say. No driver is no
     proof of no GPU.
     """
-    found: dict[str, Any] = {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
-    has_driver = driver.is_dir()
-    if not has_driver and not _is_loadable(library):
-        missing["gpus"] = "no driver"
-        return found
-    found["gpus"] = _listed(missing, driver) if has_driver else []
+    if not has_driver(driver, library):
+        return no_gpus(missing)
+    found: dict[str, Any] = {"gpus": _listed(missing, driver) if driver.is_dir() else []}
+    found |= {"gpu_pairs": None, "cuda_driver": None}
     missing["gpu_clocks"] = "read where something is timed: timing.devices"
     try:
         with session() as nvml:
@@ -74,14 +70,6 @@ def rank_facts(fabric: Any, _: object) -> dict[str, Any]:
     facts, missing = answers(_RANK_FACTS)
     found = {"rank": getattr(fabric, "rank", None), "process": os.getpid(), **facts}
     return {**found, "not_captured": missing} if missing else found
-
-
-def _is_loadable(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
 
 
 def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:

@@ -238,3 +238,8 @@ def _bytes(limit: str = "max") -> int | None:
 
 def _least(found: list[Any]) -> Any:
     return min((one for one in found if one is not None), default=None)
+
+
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cases.documents import decoded
 from cases.record.record import RecordedEnvironment
-from runner.environment.gpus import rank_facts
 from runner.environment.repository import configurations_digest
 from runner.records.store import Store, StoreError
 from runner.request.validate import CONF
@@ -54,6 +53,7 @@ class Surroundings:
 
     def ask(self, world: World) -> bool:
         """Let the ranks of a new world say what only they know. False if that has hurt the world: then never again."""
+        from runner.environment.gpus import rank_facts
         from runner.world.world import WorldFailure
 
         if not self._asks:

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+KEY = "fabric.gpu"
+"""The key of a request that names a type."""
+
 SUFFIX = ".yaml"
 LEAST_ARCH = 90
 """The number of the oldest architecture that the project's kernels are built for: KernelSpec.archs."""

@@ -29,12 +29,10 @@ from runner.gpu.gpu_type import (
     impossible,
 )
 from runner.gpu.names import CONF, SUFFIX, gpu_names
+from runner.gpu.names import KEY as KEY
 from runner.gpu.schema import SECTIONS, GpuTypeSchema
 from runner.request_error import RequestError, first_line, near
 from simulator.gpu import Gpu
-
-KEY = "fabric.gpu"
-"""The key of a request that names a type."""
 
 _MAY_BE_ZERO = ("reserved_shared_bytes_per_block",)
 _DATE = re.compile(r"\b20\d\d-(0[1-9]|1[0-2])(-\d\d)?\b")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.table.text import counted
+from runner.environment.host import usable_cores
 from runner.launch import slurm
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
@@ -176,11 +177,6 @@ def workers_given(request: LaunchRequest) -> int:
         key = "array_parallelism" if request.name == SLURM else "n_jobs"
         raise RequestError(f"no worker was asked for (hydra.launcher.{key}), give 1 or more")
     return found
-
-
-def usable_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_devices(count: int) -> tuple[str, ...]:

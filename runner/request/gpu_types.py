@@ -8,16 +8,17 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from runner.gpu.gpu_type import GpuType
-from runner.gpu.names import CONF, gpu_names
-from runner.gpu.reading import KEY, gpu_type, type_with_limits
+from runner.gpu.names import CONF, KEY, gpu_names
 from runner.request.schema import FabricSchema
 from runner.request_error import RequestError, near
 from simulator.gpu import Gpu
+
+if TYPE_CHECKING:
+    from runner.gpu.gpu_type import GpuType
 
 LIKE = "like"
 """The key of a description that names the GPU whose limits hold for all that it does not say."""
@@ -69,6 +70,8 @@ def with_limits(config: DictConfig, is_arch_given: bool, folders: Sequence[Path]
 def described(given: object, folders: Sequence[Path] = (CONF,)) -> dict[str, Any]:
     """Return the limits of a GPU that is given by its name or its file, or by some limits and what it is like."""
     if isinstance(given, str):
+        from runner.gpu.reading import gpu_type
+
         return document_of(gpu_type(given, folders).limits)
     if not isinstance(given, Mapping):
         raise RequestError(f"{given!r} is no GPU ({KEY}), give {_choices(folders)}")
@@ -88,6 +91,8 @@ def type_asked(given: object, limits: Gpu, folders: Sequence[Path] = (CONF,)) ->
     description all but the limits is from the type that it is `like`, else from the type of its name. RequestError for
     a name that no folder has.
     """
+    from runner.gpu.reading import type_with_limits
+
     like = given.get(LIKE, "") if isinstance(given, Mapping) else given
     return type_with_limits(limits, folders, like if isinstance(like, str) else "")
 

@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cases.record.nccl_settings import settings_from
 from cases.stress import combined
 from memory.private_folder import exposure
-from runner.gpu.reading import KEY as GPU_KEY
+from runner.gpu.names import KEY as GPU_KEY
 from runner.request.chooser import Chooser
 from runner.request.experiments import CONF as CONF
 from runner.request.gpu_types import check_arch, gpu_of
@@ -40,7 +40,6 @@ from runner.request.schema import (
 from runner.request.sizes import AUTO, are_given, format_bytes, parse_bytes, sizes_of, written
 from runner.request_error import RequestError, first_line, near
 from runner.world.fabrics import FabricName, FabricRequest
-from runner.world.preload import nccl_of
 from simulator.options import Interleaving
 
 MIN_HEAP_BYTES, MAX_HEAP_BYTES = 1 << 12, 1 << 32
@@ -293,25 +292,21 @@ def _fabric(
         raise RequestError(f"NCCL needs GPUs (library.{given_keys[0]}), leave it out, or use fabric=nvshmem")
     if values["share_gpus"]:
         _check_shared_gpus(values, races, given_keys, timing["mode"])
-    turns = _interleaving(values)
+    nccl = None
+    if library["nccl"] is not None:
+        from runner.world.preload import nccl_of
+
+        nccl = nccl_of(library["nccl"])
+    names = ("name", "arch", "multicast", "multimem", "memory", "step_budget", "share_gpus")
     fabric = FabricRequest(
-        name=values["name"],
-        arch=values["arch"],
+        **{name: values[name] for name in names},
         heap_given=None if given is None else parse_bytes(given, "fabric.heap_bytes"),
-        multicast=values["multicast"],
-        multimem=values["multimem"],
-        schedule=turns.schedule,
-        granularity=turns.granularity,
-        memory=values["memory"],
-        seed=values["seed"],
-        step_budget=values["step_budget"],
         gpu=gpu,
         races=races,
-        nccl=nccl_of(library["nccl"]),
+        nccl=nccl,
         nccl_settings=settings_from(library),
         heap_free=is_free,
-        share_gpus=values["share_gpus"],
-    )
+    ).under(_interleaving(values))
     check_heap(fabric, MAX_HEAP_BYTES if fabric.name == FabricName.simulator else MAX_DEVICE_HEAP_BYTES)
     return fabric
 
@@ -369,7 +364,7 @@ def check_uri(uri: str, key: str) -> None:
 
 def check_database_folder(uri: str, key: str) -> None:
     """RequestError if the database of a tracking URI is a file in a folder that does not exist."""
-    from reports.tracked import database_path, resolved_uri
+    from reports.tracking import database_path, resolved_uri
 
     path = database_path(resolved_uri(uri))
     if path is not None and not path.parent.is_dir():

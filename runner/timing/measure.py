@@ -139,16 +139,13 @@ def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = Non
 
 
 def _times(one: Measurement | CustomMeasurement) -> RankTimes:
+    names = ("slots", "slot_bytes", "elements", "problem", "kernels")
     return RankTimes(
-        slots=one.slots,
-        slot_bytes=one.slot_bytes,
+        **{name: getattr(one, name) for name in names},
         calls_per_sample=one.calls,
         samples_us=tuple(one.samples_us),
-        elements=one.elements,
         checks=tuple(one.checks) if isinstance(one, Measurement) else (),
         wrong=one.wrong if isinstance(one, CustomMeasurement) else None,
-        problem=one.problem,
-        kernels=one.kernels,
     )
 
 

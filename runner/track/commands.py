@@ -39,7 +39,7 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
     Starts MLflow's server for a database until Ctrl-C, prints the address of the newest command's charts there, and in
     a terminal with a display opens your browser at it. A server of your own already runs: its address is printed.
     """
-    from reports.tracked import database_path, resolved_uri
+    from reports.tracking import database_path, resolved_uri
     from runner.request.validate import check_uri
     from runner.request_error import RequestError
     from runner.track.dashboard import JOBS, check_port, newest_place, open_browser_later, open_command

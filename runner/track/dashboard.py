@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reports.tracked import COMMAND_TAG, SERIES_TAG, resolved_uri
+from reports.tracking import COMMAND_TAG, SERIES_TAG, resolved_uri
 from runner.request_error import RequestError
 from runner.track.pages import address_of, page_of_view, view_key
 

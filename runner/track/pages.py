@@ -6,7 +6,7 @@ import hashlib
 import re
 import urllib.parse
 
-from reports.tracked import COMMAND_TAG, SERIES_TAG
+from reports.tracking import COMMAND_TAG, SERIES_TAG
 
 NOTE_TAG = "mlflow.note.content"
 PLACE_TAG, SECTION_TAG, DIGEST_TAG = "symlab.place", "symlab.section", "symlab.command_digest"

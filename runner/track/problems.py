@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from reports.tracked import Unreachable, check_server, database_path
+from reports.tracking import Unreachable, check_server, database_path
 from runner.records.scrub import without_secrets
 from runner.request_error import first_line
 from runner.track.database import DatabaseError, check_database

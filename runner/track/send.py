@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cases.record.record import Record, RecordedRequest
-from reports import tracked
+from reports import tracked, tracking
 from reports.numerics.study import Series, studied
 from reports.record import bundle
 from reports.sent import (
@@ -33,14 +33,14 @@ from reports.sent import (
     study_parameters,
 )
 from reports.table.text import counted
-from reports.tracked import (
+from reports.tracked import RECORDS_FOLDER
+from reports.tracking import (
     COMMAND_TAG,
     COMPLETE_TAG,
     LAYOUT,
     LAYOUT_TAG,
     MANIFEST_TAG,
     PARENT_TAG,
-    RECORDS_FOLDER,
     SENT_TAG,
     SERIES_TAG,
     database_path,
@@ -308,7 +308,7 @@ class CommandRun:
         opened, self._open = self._open[::-1], []
         with contextlib.suppress(Exception):
             if opened and self._uri.startswith("http"):
-                tracked.check_server(self._uri, tracked.PATIENCE_S)  # MLflow would wait a minute for each run
+                tracking.check_server(self._uri, tracked.PATIENCE_S)  # MLflow would wait a minute for each run
             for run_id in opened:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
@@ -362,7 +362,7 @@ class CommandRun:
         }
         name = self._numbered(f"study {curve.name}")
         started = min((record.started for record in records), key=_milliseconds)
-        run_id = self._child(f"{tracked.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
+        run_id = self._child(f"{tracking.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
         self._end(run_id, "FINISHED", ended_ms)
 
     def _child(

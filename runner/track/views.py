@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reports.tracked import SERIES_TAG
+from reports.tracking import SERIES_TAG
 from runner.track.pages import NOTE_TAG, PLACE_TAG, SECTION_TAG, VIEW_KEYS, command_filter, view_key
 from runner.track.standing import WORST_RATIO
 

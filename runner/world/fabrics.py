@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from cases.record.nccl_settings import OWN_CHOICE, NcclSettings
 from cases.record.record import SHARE_GPUS
+from kernels.toolkit import version_of
 from reports.table.text import counted
 from runner.request_error import RequestError
-from runner.world.preload import Preloaded
 from simulator.gpu import Gpu
 from simulator.options import Interleaving, Memory, MultimemModel
 from symlab.rooms import check, has
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from memory.nvshmem_fabric import NvshmemFabric
     from runner.world.launched import Leader, OwnCommand
     from runner.world.launcher import Outer
+    from runner.world.preload import Preloaded
     from runner.world.rank import FabricOpener
     from runner.world.world import World
     from simulator.world import SimulatorOptions
@@ -240,9 +240,8 @@ def _installed(package: str) -> bool:
 
 def _torch_problem() -> str:
     """Why the installed torch can't use a GPU, as far as its version tells."""
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
+    version = version_of("torch")
+    if not version:
         return "torch is not installed"
     return f"torch {version} is built for CPUs only" if version.endswith("+cpu") else ""
 
@@ -339,18 +338,10 @@ def simulator_options(fabric: FabricRequest) -> SimulatorOptions:
     """How the simulated world of a request is made."""
     from simulator.world import SimulatorOptions
 
-    options = SimulatorOptions(
-        arch=fabric.arch,
-        heap_bytes=fabric.heap_bytes,
-        multicast=fabric.multicast,
-        multimem=fabric.multimem,
-        gpu=fabric.gpu,
-        races=bool(fabric.races),
-        memory=fabric.memory,
-    ).under(fabric)
-    if fabric.step_budget is not None:
-        options = replace(options, step_budget=fabric.step_budget)
-    return options
+    names = ["arch", "heap_bytes", "multicast", "multimem", "gpu", "memory"]
+    names += ["step_budget"] if fabric.step_budget is not None else []
+    values = {name: getattr(fabric, name) for name in names}
+    return SimulatorOptions(races=bool(fabric.races), **values).under(fabric)
 
 
 def settings(fabric: FabricRequest) -> dict[str, object]:

@@ -23,7 +23,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from memory.fabric import FabricError
-from memory.sealed_store import SealedStore
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
@@ -101,7 +100,11 @@ class Outer:
     def connect(self) -> Store:
         """A new connection to the store of this world, which waits until it is served. With a key, all is signed."""
         store = self.connect_unsigned()
-        return SealedStore(store, self.key) if self.key else store
+        if not self.key:
+            return store
+        from memory.sealed_store import SealedStore
+
+        return SealedStore(store, self.key)
 
     def connect_unsigned(self) -> Store:
         """The same as a store of torch's own: torch's process group takes no other."""

@@ -12,10 +12,9 @@ import numpy as np
 
 from simulator.isa.atomic import combination
 from simulator.isa.clusters import in_cluster
-from simulator.isa.mbarriers import BARRIER_BYTES
 from simulator.isa.memory import element_type, rows_of, slots_of
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
-from simulator.isa.spaces import address_reader, places_of, shared_place, shared_reader
+from simulator.isa.spaces import BARRIER_BYTES, address_reader, places_of, shared_place, shared_reader
 from simulator.memory.space import LaneFault
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Instruction, Operand

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.isa.spaces import READERS, address_reader, own_addresses, places_of, shared_place
+from simulator.isa.spaces import BARRIER_BYTES, READERS, address_reader, own_addresses, places_of, shared_place
 from simulator.memory.space import SHARED, WINDOW_SHIFT, LaneFault
 from simulator.observe.events import MbarrierOperation, tell
 from simulator.ptx.ir import Instruction, Operand, Register
 
-BARRIER_BYTES = 8
 SINK = Register("_")
 _WORDS = frozenset(["acquire", "release", "relaxed", "cta", "cluster"])
 _HERE = ("", "shared.", "shared::cta.")

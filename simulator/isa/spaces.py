@@ -27,6 +27,9 @@ _SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()} | {
     SHARED >> WINDOW_SHIFT: "shared::cluster"
 }
 CONVERTED = ("global", "shared", "local", "const", "param")
+BARRIER_BYTES = 8
+"""Of an mbarrier."""
+
 CLUSTER_SHIFT = 24
 """The bits of an address of shared memory above it are 1 + the rank of a block in the cluster, or 0."""
 CLUSTER_MASK = (1 << CLUSTER_SHIFT) - 1
@@ -51,14 +54,21 @@ def address_reader(operand: Any, bind: Binder) -> Any:
     return read
 
 
-def shared_reader(operand: Any, bind: Binder) -> Any:
-    """As address_reader, of int64 within shared memory; a shared variable's name is its offset, and 32-bit registers
-    may hold addresses."""
-    assert isinstance(operand, Address)
-    if isinstance(operand.base, Symbol):
-        fixed = _offset_of(operand.base, "shared", bind) + operand.offset_bytes
-        return lambda frame: np.full(frame.count, fixed, np.int64)
-    return _plain_reader(operand, bind)
+def _reader_within(space: str) -> Callable[[Any, Binder], Any]:
+    """As address_reader, of int64 within a space: a variable's name is its offset there, and 32-bit registers may hold
+    addresses."""
+
+    def reader(operand: Any, bind: Binder) -> Any:
+        assert isinstance(operand, Address)
+        if isinstance(operand.base, Symbol):
+            fixed = _offset_of(operand.base, space, bind) + operand.offset_bytes
+            return lambda frame: np.full(frame.count, fixed, np.int64)
+        return _plain_reader(operand, bind)
+
+    return reader
+
+
+shared_reader, parameter_reader = _reader_within("shared"), _reader_within("parameter")
 
 
 def local_reader(operand: Any, bind: Binder) -> Any:
@@ -67,15 +77,6 @@ def local_reader(operand: Any, bind: Binder) -> Any:
     if isinstance(operand.base, Symbol):
         fixed = _offset_of(operand.base, "frame", bind) + operand.offset_bytes
         return lambda frame: frame.batch.calls.pointers(frame.view.lanes) + fixed
-    return _plain_reader(operand, bind)
-
-
-def parameter_reader(operand: Any, bind: Binder) -> Any:
-    """As shared_reader, within the kernel's parameters."""
-    assert isinstance(operand, Address)
-    if isinstance(operand.base, Symbol):
-        fixed = _offset_of(operand.base, "parameter", bind) + operand.offset_bytes
-        return lambda frame: np.full(frame.count, fixed, np.int64)
     return _plain_reader(operand, bind)
 
 

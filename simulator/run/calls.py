@@ -8,7 +8,7 @@ that can come back to its own function saves those that are still needed, and gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from simulator.memory.space import FUNCTION
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.ptx.ir import Function, Instruction
 from simulator.run.groups import compact
+
+if TYPE_CHECKING:
+    from simulator.run.owner import Owner
 
 MAX_DEPTH = 256
 """Calls within calls of one thread."""
@@ -56,21 +59,6 @@ class CallSite:
     saves: tuple[int, ...]
     frame_bytes: int
     following: int
-
-
-class Owner(Protocol):
-    """The batch, as far as calls need it."""
-
-    lanes: int
-    kept: dict[int, Lanes]
-
-    def arrive(self, index: int, group: Group, back: bool = False) -> None:
-        """Send lanes to a basic block."""
-        ...
-
-    def fault(self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault]) -> DeviceFault:
-        """The error that names a lane and what it did wrong in which instruction."""
-        ...
 
 
 def address_of(number: int) -> int:

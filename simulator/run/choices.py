@@ -15,10 +15,8 @@ import numpy as np
 
 from simulator.memory.chance import Late
 from simulator.observe.lanes import Group, ids_of
+from simulator.run.decode import WHOLE as WHOLE
 from simulator.run.groups import compact
-
-WHOLE = 255
-"""More accesses than a basic block is run for at once: to its end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,12 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.isa import BUILTINS, find, key_of
+from simulator.isa import find, key_of
 from simulator.isa.architectures import lacks
 from simulator.isa.memory import element_type
 from simulator.isa.operands import refusal, symbols_of, width_of, wrong_special
 from simulator.isa.registry import DTYPES, LaneFrame, Lanes, Run, UnknownInstruction
-from simulator.isa.tearing import torn
 from simulator.memory.space import LaneFault
 from simulator.ptx.cut import cut_at_accesses, is_access
 from simulator.ptx.dataflow import (
@@ -50,6 +49,9 @@ from simulator.ptx.ir import (
 from simulator.ptx.parse import entries_of, parse_kernel
 from simulator.run.calls import CallSite, Place, address_of
 from simulator.run.together import Common, common_of, meeting_key, results_in_order, sources_in_order
+
+WHOLE = 255
+"""More accesses than a basic block is run for at once: to its end."""
 
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
@@ -439,6 +441,8 @@ class _Decoder:
             if instruction.opcode == "call":
                 return self._builtin(instruction)
             if instruction.part:
+                from simulator.isa.tearing import torn
+
                 return torn(instruction, self, operation.build)
             return operation.build(instruction, self)
         except (AssertionError, KeyError, ValueError, IndexError, AttributeError):
@@ -685,6 +689,8 @@ class _Decoder:
             raise UnknownInstruction("the simulator can't make this call")
         if function.name in ("malloc", "free"):
             raise UnknownInstruction(f"device-side {function.name} is unsupported: give the kernel a buffer for it")
+        from simulator.isa.system import BUILTINS
+
         if function.name not in BUILTINS:
             raise UnknownInstruction(f"{function.name} has no body in this module, and the simulator has none for it")
         return BUILTINS[function.name](instruction, self)

@@ -11,7 +11,7 @@ import math
 import weakref
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,14 +23,16 @@ from simulator.observe.lanes import Clusters, Group, Ids, Launched, coordinate, 
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.calls import Calls, address_of
-from simulator.run.cluster_barriers import ClusterBarriers
-from simulator.run.copies import Copies, Waiting
 from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
 from simulator.run.groups import compact, merge, split
-from simulator.run.mbarriers import Mbarriers
 from simulator.run.meetings import NumberedBarriers, Warps
 from simulator.run.residency import Places, shared_bytes_of
 from simulator.run.variables import variable_of, workspace_of
+
+if TYPE_CHECKING:
+    from simulator.run.cluster_barriers import ClusterBarriers
+    from simulator.run.copies import Copies
+    from simulator.run.mbarriers import Mbarriers
 
 WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
 """The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
@@ -62,6 +64,28 @@ class Scratch:
         if key not in self.arrays:
             self.arrays[key] = np.zeros(CHUNK_LANES, dtype)
         return self.arrays[key]
+
+
+class _Nothing:
+    """In place of both in a kernel that has neither mbarriers nor copies."""
+
+    under_way: tuple[()] = ()
+    objects: tuple[()] = ()
+    asked = -1
+
+
+def _asynchronous(batch: Batch) -> tuple[Mbarriers, Copies]:
+    """Return the mbarriers of a batch, and the copies that go on while threads do."""
+    steps = batch.program.steps
+    instructions = (one for step in steps for one in (*step.instructions, step.exit.instruction) if one is not None)
+    if not any(one.opcode in ("cp", "mbarrier") or "async" in one.qualifiers for one in instructions):
+        return cast("Mbarriers", _Nothing()), cast("Copies", _Nothing())
+    from simulator.run.copies import Copies
+    from simulator.run.mbarriers import Mbarriers
+
+    mbarriers = Mbarriers(batch.shared.shape[1], batch.shared.shape[0])
+    # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
+    return mbarriers, Copies(weakref.proxy(batch), mbarriers)
 
 
 class Batch:
@@ -101,9 +125,7 @@ class Batch:
         self.shared, self.shared_start = space.make_shared(len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
-        # A proxy: a cycle would keep the registers of all lanes until some later garbage collection.
-        self.mbarriers = Mbarriers(self.shared.shape[1], self.shared.shape[0])
-        self.copies = Copies(weakref.proxy(self), self.mbarriers)
+        self.mbarriers, self.copies = _asynchronous(self)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
         self._specials()
@@ -121,8 +143,11 @@ class Batch:
         self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.warps, self.barriers["block"].alive)
-        has_cluster_barriers = any(step.exit.kind == "cluster" for step in self.program.steps)
-        self.in_clusters = ClusterBarriers(self.launched) if has_cluster_barriers else None
+        self.in_clusters: ClusterBarriers | None = None
+        if any(step.exit.kind == "cluster" for step in self.program.steps):
+            from simulator.run.cluster_barriers import ClusterBarriers
+
+            self.in_clusters = ClusterBarriers(self.launched)
         self.begun = np.zeros(len(self.alive), np.bool_) if self.cluster > 1 else None  # blocks, by number
         self.rank_alive = dict.fromkeys(ranks, self.threads)
         self.spins: dict[int, Spin] = {}
@@ -303,6 +328,8 @@ class Batch:
             self._meet(way_out, group)
         elif way_out.kind == "wait":
             assert way_out.instruction is not None
+            from simulator.run.copies import Waiting
+
             self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
         elif way_out.kind == "collective":
             self._collect(way_out, group)

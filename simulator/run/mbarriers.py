@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.isa.mbarriers import BARRIER_BYTES
+from simulator.isa.spaces import BARRIER_BYTES
 from simulator.memory.space import LaneFault
 
 Lanes = npt.NDArray[Any]

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Ids, ids_of
-from simulator.run.choices import WHOLE
-from simulator.run.copies import UnderWay
+from simulator.run.decode import WHOLE
 from simulator.run.groups import compact, merge
-from simulator.run.lane_copies import LaneCopy
 from simulator.run.machine import SPIN_PATIENCE, Batch
+
+if TYPE_CHECKING:
+    from simulator.run.copies import UnderWay
 
 OLDEST_EVERY = 16
 """Number of steps after which the block that has waited longest runs, instead of the first: no group starves."""
@@ -189,6 +190,8 @@ class Blocks:
         one = copies[place]
         if unit:
             return CopyStep(number, _likewise(copies, one, unit))
+        from simulator.run.lane_copies import LaneCopy
+
         if isinstance(one, LaneCopy) and len(one.lanes) > 1:
             return CopyStep(number, (place,), int(self.random.choice(one.lanes)))
         return CopyStep(number, (place,))
@@ -281,6 +284,8 @@ class Accesses:
         tear = self.random.randrange(1, NUMBERS) if self.random.random() < TEARS else 0
         if unit:
             return CopyStep(number, _likewise(copies, one, unit), tear=tear)
+        from simulator.run.lane_copies import LaneCopy
+
         if isinstance(one, LaneCopy) and len(one.lanes) > 1:
             return CopyStep(number, (place,), int(self._any(one.lanes)))
         return CopyStep(number, (place,), tear=tear)

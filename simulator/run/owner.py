@@ -1,10 +1,11 @@
-"""What copies need of the batch that they belong to."""
+"""What copies and calls need of the batch that they belong to."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
 from memory.fabric import DeviceFault
+from simulator.isa.registry import Lanes
 from simulator.memory.space import Space
 from simulator.observe.lanes import Group, Ids, Launched
 from simulator.ptx.ir import Instruction
@@ -14,7 +15,7 @@ LAG_STEPS = 16
 
 
 class Owner(Protocol):
-    """The batch that copies belong to, as far as they need it."""
+    """The batch that copies and calls belong to, as far as they need it."""
 
     space: Space
     launched: Launched
@@ -24,6 +25,8 @@ class Owner(Protocol):
     shared_written: Any
     rank_alive: dict[int, int]
     steps: int
+    lanes: int
+    kept: dict[int, Lanes]
 
     @property
     def alive(self) -> Ids:
@@ -38,7 +41,7 @@ class Owner(Protocol):
         """The number of each lane's block within the batch."""
         ...
 
-    def arrive(self, index: int, group: Group) -> None:
+    def arrive(self, index: int, group: Group, back: bool = False) -> None:
         """Send lanes to a basic block."""
         ...
 
@@ -46,6 +49,8 @@ class Owner(Protocol):
         """Count threads or copies of a rank as over."""
         ...
 
-    def fault(self, lane: int, message: str, instruction: Instruction) -> DeviceFault:
+    def fault(
+        self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault] = DeviceFault
+    ) -> DeviceFault:
         """The error that names a lane and what it did wrong in which instruction."""
         ...

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from simulator.observe.lanes import Group
-from simulator.run.choices import WHOLE, Began, Choice, Moved, Returned, Turn, Until
+from simulator.run.choices import Began, Choice, Moved, Returned, Turn, Until
+from simulator.run.decode import WHOLE
 from simulator.run.machine import Batch
 from simulator.run.orders import CopyStep, Fair, Step, taken
 from simulator.run.recorded_choices import copy_step_of, rest_of, step_of

@@ -5,15 +5,18 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory.fabric import Dimensions, Executable, Launch
 from simulator.gpu import Fit, Gpu, Need, check_fit, limited
 from simulator.observe.lanes import Ids
-from simulator.ptx.assembler import Usage, usage_of
 from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
+
+if TYPE_CHECKING:
+    from simulator.ptx.assembler import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
 
 def resident(gpu: Gpu, executable: Executable, launch: Launch, arch: str) -> Resident:
     """Return how many blocks of a launch fit on a GPU at once. ValueError for what can never run there."""
+    from simulator.ptx.assembler import usage_of
+
     kernel = decode(executable.ptx, executable.entry).kernel
     usage = usage_of(executable.ptx, executable.entry, arch)
     registers, barriers = (usage.registers, usage.barriers) if usage is not None else (None, None)

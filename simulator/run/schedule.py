@@ -6,11 +6,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory.fabric import DeadlineExceeded
-from simulator.memory.chance import Late
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import Group
@@ -18,11 +18,12 @@ from simulator.options import Interleaving, Schedule
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Immediate, Instruction, Register
 from simulator.run.barriers import Barrier
-from simulator.run.choices import WHOLE, Began, Choice, Returned
+from simulator.run.decode import WHOLE
 from simulator.run.machine import Batch
 from simulator.run.orders import Accesses, Blocks, CopyStep, Fair, Order, Priority, Step, tears_of, whole_warps
-from simulator.run.recorded_choices import moved_of, turn_of
-from simulator.run.replayed import Replayed
+
+if TYPE_CHECKING:
+    from simulator.run.choices import Choice
 
 WAKE_EVERY = 64
 """Maximum number of steps between looks at spins; they are also looked at when nothing else can run."""
@@ -54,6 +55,9 @@ class Scheduler:
     def __post_init__(self) -> None:
         self.order = order_of(self.turns)
         if self.turns.follows is not None:
+            from simulator.memory.chance import Late
+            from simulator.run.replayed import Replayed
+
             self.order = Replayed([one for one in self.turns.follows if not isinstance(one, Late)])
         self.space.clock_ns = STEP_NS
         self.space.events.step = 0
@@ -87,12 +91,16 @@ class Scheduler:
                     done = _done(batches)
                     if self.order.returns():
                         if self.records:
+                            from simulator.run.choices import Returned
+
                             self.choices.append(Returned())
                         return False
 
     def begun(self, launches: Iterable[tuple[int, int]], is_due: bool) -> None:
         """Keep that launches began, pairs of a rank and a number (choices.Began)."""
         if self.records:
+            from simulator.run.choices import Began
+
             self.choices.append(Began(tuple(sorted(launches)), is_due))
 
     def _take(self, turn: Step, batches: list[Batch]) -> None:
@@ -102,6 +110,8 @@ class Scheduler:
             turn = whole_warps(batch, turn)
         lanes = turn.lanes
         if self.records:
+            from simulator.run.recorded_choices import turn_of
+
             self.choices.append(turn_of(turn, batch))
         self.trace = zlib.crc32(f"{turn.batch} {turn.index} {int(lanes[0])} {len(lanes)}".encode(), self.trace)
         self.space.events.step = self.steps
@@ -117,6 +127,8 @@ class Scheduler:
     def _move(self, one: CopyStep, batches: list[Batch]) -> None:
         """Let copies move on."""
         if self.records:
+            from simulator.run.recorded_choices import moved_of
+
             self.choices.append(moved_of(one, batches[one.batch]))
         copies = batches[one.batch].copies
         chosen = [copies.under_way[place] for place in one.copies]

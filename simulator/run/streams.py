@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
-from simulator.run.replayed import Replayed
+
+if TYPE_CHECKING:
+    from simulator.run.replayed import Replayed
 
 DELAYS = (0, 0, 4000)
 """In an order that is not fair a launch waits for some steps of the world once its stream is free: for up to one of

@@ -212,7 +212,7 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
 
 
 def _explored(subject: BroughtSubject, how: _How) -> Exploration:
-    from runner.launch.workers import usable_cores
+    from runner.environment.host import usable_cores
     from symlab.checks.explore.command import SECONDS
     from symlab.checks.explore.found import shrunk
     from symlab.checks.explore.progress import Progress

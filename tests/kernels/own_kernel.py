@@ -29,7 +29,6 @@ def spec_of(blocks):
         Tuning((Step(threads=96, blocks=blocks, loads_in_flight=8, reason="a test"),)),
         summary="stores to the next rank",
         placements=("out_of_place",),
-        reduces=False,
         buffers=(address("input"), peers("output")),
         vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
     )

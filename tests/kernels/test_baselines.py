@@ -198,7 +198,7 @@ def test_the_table_is_read_without_torch() -> None:
 def test_symmetric_windows_need_a_torch_that_registers_them(
     monkeypatch: pytest.MonkeyPatch, installed: str, missing: str
 ) -> None:
-    monkeypatch.setattr(baselines.importlib.metadata, "version", lambda name: installed)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: installed)
     expected = f"nccl/symmetric is unavailable: {missing}" if missing else None
     assert reason("nccl/symmetric") == expected
     assert reason("nccl") is None

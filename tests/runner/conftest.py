@@ -39,7 +39,8 @@ from runner.request.composer import Composer
 from runner.request.overrides import parsed, text_of
 from runner.request.validate import Request, ResolvedRequest, validate
 from runner.request_error import RequestError
-from runner.track.background import Connection, follow
+from runner.track.background import Connection
+from runner.track.follower import follow
 from runner.world.fabrics import FabricName, FabricRequest
 from runner.world.world import WorldFailure
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from simulator_harness import ARCH, executable, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
-from simulator.isa.registry import canonical, key_of
+from simulator.isa import key_of
+from simulator.isa.registry import canonical
 from simulator.ptx.ir import Instruction
 from simulator.ptx.parse import parse_kernel
 

@@ -13,7 +13,8 @@ from simulator_harness import executable, get, make_world, module, put, run, sta
 from simulator_vectors_multimem import COUNT, Array, MultimemVector
 
 from simulator.fabric import SimulatorFabric
-from simulator.isa.registry import canonical, key_of
+from simulator.isa import key_of
+from simulator.isa.registry import canonical
 from simulator.ptx.parse import parse_kernel
 
 ARCH = "sm_100a"

@@ -47,7 +47,6 @@ SPEC = spec_with(
     TUNING,
     summary="each chunk goes around the ring, from each rank to the next one",
     placements=("out_of_place",),
-    reduces=False,
     buffers=(address("input"), address("output"), peers("output")),
     vectors=lambda case: shares.vectors(case.numel // case.world_size, case.itemsize),
     refusal=refusal,

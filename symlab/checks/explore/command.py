@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reports.table.text import counted
+from runner.environment.host import usable_cores
 from runner.interrupt import exit_code_of
-from runner.launch.workers import usable_cores
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, simulator_options
 from simulator.options import Memory

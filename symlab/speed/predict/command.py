@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reports.record.bundle import can_be_written, read, write_file
 from reports.table.sheet import room_here
-from runner.launch.workers import usable_cores
+from runner.environment.host import usable_cores
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
 from runner.request_error import RequestError

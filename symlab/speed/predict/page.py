@@ -108,7 +108,7 @@ def _paths(found: Sequence[Series], svgs: dict[str, str]) -> Iterator[Block]:
             blocks.append(Pictures((key,), f"Predicted: {_said(one)}", wide=True))
         blocks.append(Code("\n".join(one.lines()).strip("\n")))
         title = f"{one.title}, {one.case.world_size} ranks"
-        yield Fold(title, tuple(blocks), is_open=number == 0)
+        yield Fold(title, tuple(blocks))
 
 
 def _said(one: Explanation) -> str:

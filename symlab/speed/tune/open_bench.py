@@ -13,7 +13,7 @@ from cases.case import Case
 from kernels.ahead import Compiler
 from memory.fabric import Traits
 from runner.command.plan import PreparedJob
-from runner.launch.workers import usable_cores
+from runner.environment.host import usable_cores
 from runner.request.compose import ComposedJob
 from runner.world.fabrics import HostOffer, look
 from symlab.speed.best import gpu_name

@@ -81,5 +81,8 @@ def tune(options: Options, given: tuple[str, ...], tools: Any) -> int:
             "--unseen runs the choices of a table (--unseen), leave --exhaustive, --gpu and --model-seconds out"
         )
     if not (options.overrides or options.regret or options.unseen):
-        raise RequestError("a search needs an op (op), such as: symlab tune op=all_reduce world_size=2 --seconds 60")
+        raise RequestError(
+            "a search times kernels on GPUs at each size, for --seconds or to its end, and needs an op (op), such as: "
+            "symlab tune op=all_reduce world_size=2 --seconds 60"
+        )
     return called("symlab.speed.tune.command:tune", options, given, tools)

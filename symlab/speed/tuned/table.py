@@ -20,7 +20,7 @@ from typing import Any
 
 from cases.case import UNIFORM, Case, Placement
 from cases.documents import decoded, parsed
-from cases.dtypes import ITEMSIZES
+from cases.dtypes import ALL, ITEMSIZES
 from cases.ops import OPS, collective
 from cases.record.reading import contents
 from kernels.catalogue import find
@@ -324,7 +324,7 @@ def _wrong_ranges(entries: tuple[Entry, ...]) -> Iterator[Wrong]:
 
 
 def _wrong_entry(one: Entry) -> Iterator[Wrong]:
-    for key, known in (("op", OPS), ("dtype", ITEMSIZES), ("placement", tuple(Placement))):
+    for key, known in (("op", OPS), ("dtype", ALL), ("placement", tuple(Placement))):
         if (value := getattr(one, key)) not in known:
             yield key, value, f"one of {', '.join(known)}"
     for key in ("accumulator", "reduction"):

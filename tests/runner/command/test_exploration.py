@@ -40,7 +40,6 @@ SPEC = spec_with(
     summary="stores to the next rank",
     placements=("out_of_place",),
     promises=frozenset({promises}),
-    reduces=False,
     buffers=(address("input"), peers("output")),
     vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
 )

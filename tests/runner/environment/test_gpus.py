@@ -221,7 +221,7 @@ def test_without_the_library_the_drivers_files_still_tell(driver: Path, monkeypa
 
 
 def test_the_library_alone_tells_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_loadable", lambda name: True)
+    monkeypatch.setattr(module, "has_driver", lambda driver, library: True)
     found, missing = look(monkeypatch, tmp_path / "nothing", nvml())
     assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-1"]
     assert found["gpus"][0]["driver"] == "580.159.04"

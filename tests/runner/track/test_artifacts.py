@@ -14,7 +14,8 @@ import pytest
 from reports import tracked
 from reports.record import bundle
 from reports.record.seal import digest_of
-from reports.tracked import SENT_TAG, fetch
+from reports.tracked import fetch
+from reports.tracking import SENT_TAG
 from runner.track import artifacts as artifacts_module
 from runner.track import send
 from runner.track.artifacts import build

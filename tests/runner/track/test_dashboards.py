@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from reports.record import bundle
-from reports.tracked import SERIES_TAG, fetch
+from reports.tracked import fetch
+from reports.tracking import SERIES_TAG
 from runner.track.__main__ import main as send
 from runner.track.dashboard import newest_place
 from runner.track.pages import page_of_view, view_key

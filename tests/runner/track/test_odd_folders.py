@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from reports.__main__ import main as report
-from reports.tracked import database_path, fetch, resolved_uri
+from reports.tracked import fetch
+from reports.tracking import database_path, resolved_uri
 from runner.__main__ import main
 from runner.track.__main__ import main as send_later
 from runner.track.dashboard import open_command

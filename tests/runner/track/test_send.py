@@ -206,7 +206,7 @@ def test_a_failure_in_the_middle_ends_the_runs(sent: Sent, monkeypatch: pytest.M
 def test_of_a_server_that_is_gone_no_run_is_ended(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow would wait a minute for each, after that for the records."""
     if is_there:
-        monkeypatch.setattr("reports.tracked.check_server", lambda uri, patience_s: None)
+        monkeypatch.setattr("reports.tracking.check_server", lambda uri, patience_s: None)
     ended: list[str] = []
     run = object.__new__(send.CommandRun)
     run._client = SimpleNamespace(set_terminated=lambda run_id, status: ended.append(run_id))

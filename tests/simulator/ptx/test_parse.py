@@ -11,8 +11,7 @@ from simulator_harness import HEADER, executable, get, launching, make_world, mo
 
 from memory.fabric import PeerLost
 from simulator.fabric import SimulatorFabric
-from simulator.isa import UnknownInstruction
-from simulator.isa.registry import key_of
+from simulator.isa import UnknownInstruction, key_of
 from simulator.ptx.ir import Address, Immediate, Instruction, Register, Vector
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms

@@ -247,7 +247,6 @@ class TestRegisters:
 
     def test_without_ptxas_they_are_unknown_and_limit_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(assembler, "find_ptxas", lambda: None)
-        monkeypatch.setattr("simulator.world.find_ptxas", lambda: None)
         error, found, description = self.launched(self.MANY, block=1024)
         assert error is None
         assert found == {"registers": None, "blocks_at_once": 2, "limits": "1 multiprocessor x 2, limited by threads"}
