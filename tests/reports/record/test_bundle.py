@@ -138,3 +138,11 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
 def test_a_record_that_changed_is_another_one() -> None:
     changed = dataclasses.replace(RECORDS[0], duration_s=2.0)
     assert bundle.line_of(changed) != bundle.line_of(RECORDS[0])
+
+
+def test_what_worlds_have_alike_is_one_object(tmp_path: Path) -> None:
+    """10,000 records have few different checks and counters; an audit holds them in two processes."""
+    bundle.write([record(world=world, counters={"steps": 3}) for world in range(2)], path := tmp_path / "two.jsonl.xz")
+    first, second = bundle.read([path])
+    assert first.check is second.check is not None
+    assert first.counters is second.counters
