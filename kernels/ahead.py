@@ -28,8 +28,6 @@ from kernels.catalogue import find, is_known
 from kernels.compile import cache_key, entry_path, executable
 from kernels.spec import KernelSpec
 from memory.fabric import Executable
-from memory.owned_folder import owned_folder
-from memory.worker_process import start_worker
 
 START_S = 2.0
 """What a process takes until it compiles, in seconds (2026-11-24, a machine of 2 cores); it gets as much work or is not
@@ -170,6 +168,9 @@ class Compiler:
         waiting_s = sum(cost_s for _, _, cost_s in self._waiting.values())
         if not self._workers and (len(self._waiting) < 2 or waiting_s < self._least_s):
             return
+        from memory.owned_folder import owned_folder
+        from memory.worker_process import start_worker
+
         wanted = min(self._processes, len(self._waiting), math.ceil(waiting_s / START_S))
         while len(self._workers) < wanted and not self._is_closed:
             try:

@@ -7,6 +7,7 @@ FILES has the file of each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -119,9 +120,16 @@ def __getattr__(name: str) -> tuple[KernelSpec, ...]:
     return tuple(map(find, files))
 
 
-def specs_of(op: str) -> tuple[KernelSpec, ...]:
-    """Return the kernels of an op, then those that call NVSHMEM's device functions; none of an unknown op."""
-    return tuple(find(name) for name in _ALL_FILES if name.startswith(f"{op}/"))
+def specs_of(op: str, asked: Sequence[str] | str) -> tuple[KernelSpec, ...]:
+    """Return the kernels of an op; none of an unknown op. asked: algorithms, or a word for them; of those that call
+    NVSHMEM's device functions only what is asked for."""
+    wanted = _ALL_FILES if any("nvshmem" in one for one in ((asked,) if isinstance(asked, str) else asked)) else FILES
+    return tuple(find(name) for name in wanted if name.startswith(f"{op}/"))
+
+
+def algorithms_of(op: str) -> tuple[str, ...]:
+    """Return the names of all algorithms of an op."""
+    return tuple(name.removeprefix(f"{op}/") for name in _ALL_FILES if name.startswith(f"{op}/"))
 
 
 @cache

@@ -15,7 +15,6 @@ checkout.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import logging
@@ -26,16 +25,15 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cases.case import Case
 from kernels.compile_error import CompilationError, reason_of
-from kernels.nvshmem_bitcode import Bitcode, bitcode, refuses_bitcode
 from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, KernelSpec
 from kernels.toolkit import version_of
@@ -46,7 +44,7 @@ from memory.held_interrupts import uninterrupted
 from memory.private_folder import exposure, is_ours, make_private
 
 if TYPE_CHECKING:
-    from kernels.hosting import HostCode
+    from kernels.nvshmem_bitcode import Bitcode
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -56,22 +54,7 @@ COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "co
 _PARTS = {member.name for member in fields(Executable)} - {"assumptions"}
 """What a cache entry has of an executable: assumptions are the spec's."""
 
-ELEMENTS = {
-    "float64": "Float64",
-    "float32": "Float32",
-    "float16": "Float16",
-    "bfloat16": "BFloat16",
-    "float8_e4m3fn": "Float8E4M3FN",
-    "float8_e5m2": "Float8E5M2",
-    "int32": "Int32",
-    "int64": "Int64",
-    "uint32": "Uint32",
-    "uint64": "Uint64",
-    "uint8": "Uint8",
-}
-"""CuTe DSL's names of dtypes."""
-
-_compiling = threading.RLock()  # cute.compile keeps global state
+compiling = threading.RLock()  # cute.compile keeps global state
 
 
 def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
@@ -95,7 +78,7 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
         return replace(found, name=spec.name, assumptions=spec.assumptions)
     is_apart = is_foreign(spec.files)
     # In this process the compiler would abort if an exception passed through it; what it made is kept.
-    with _compiling, nullcontext() if is_apart else uninterrupted():
+    with compiling, nullcontext() if is_apart else uninterrupted():
         found = _load(path, key)  # another thread may have been faster
         if found is None:
             step = partial(_compile, spec, case, arch)
@@ -130,6 +113,8 @@ def cache_key(spec: KernelSpec, case: Case, arch: str) -> str:
 
 def _linked(spec: KernelSpec, arch: str) -> Bitcode:
     """The device code that is linked into a kernel. Raises RuntimeError if it is not installed."""
+    from kernels.nvshmem_bitcode import bitcode, refuses_bitcode
+
     found = bitcode(arch)
     if found is None:
         raise RuntimeError(str(refuses_bitcode(spec.name, arch)))
@@ -233,31 +218,6 @@ def _arguments(spec: KernelSpec) -> list[Any]:
     return [pointers, *others, cutlass.Int32(1)]
 
 
-@dataclass(frozen=True, slots=True)
-class CallArgument:
-    """What the compiler has to know of an argument of a CuTe DSL function.
-
-    kind: "address" and "tensor" (of dtype), "tensors" (members of them), a number ("u32", "s32", "u64", "s64", "f32",
-    "f64"), or "constexpr" (value, a constant of the code). shape is a tensor's, the last dimension contiguous;
-    is_dynamic: its extents and strides are read at run time, and not constants of the code.
-    """
-
-    kind: str
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    is_dynamic: bool = False
-    value: Any = None
-    members: tuple[CallArgument, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledFunction:
-    """A CuTe DSL function that was compiled: its kernel, and the host code that launches it."""
-
-    executable: Executable
-    host: HostCode
-
-
 def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = ValueError) -> T:
     """Return what a step returns that compiles brought code, in a process of its own. what: "compiling ring for
     sm_90a".
@@ -268,82 +228,12 @@ def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = Va
     from kernels.call_that_ended import at_end
     from memory.forked import ProcessEnded, forked
 
-    with uninterrupted(), contextlib.suppress(ImportError):
-        pass  # here and once, not in each process
-    with _compiling:
+    with compiling:
         try:
             return forked(step)
         except ProcessEnded as ended:
             said = " ".join(filter(None, [f"{what} ended its process {ended.how}", at_end(step, ended)]))
             raise error(f"{said} (kernel), look at what it calls there") from None
-
-
-def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument], arch: str) -> CompiledFunction:
-    """Compile a CuTe DSL function that launches one kernel, for arguments of the given types. It is not cached.
-
-    Pointers and tensors are in global memory and aligned to 16 bytes. A wrong call of the compiler's functions can end
-    the process, and so can running the host code: compiled_apart holds both apart from the user's.
-
-    Raises RuntimeError if there is no compiler, ValueError if it refuses the function, and for none or several kernels.
-    """
-    with tempfile.TemporaryDirectory(prefix="symlab-compile-") as folder, _compiling, uninterrupted():
-        try:
-            import cutlass.cute as cute
-            from cutlass._mlir.execution_engine import ExecutionEngine
-            from cutlass.base_dsl.compiler import DumpDir
-        except ImportError as error:
-            raise RuntimeError(f"compiling {name} needs {COMPILER}, which can't be imported: {error}") from error
-        options = (cute.KeepPTX, cute.KeepCUBIN, cute.GenerateLineInfo(True), DumpDir(folder), cute.GPUArch(arch))
-        try:
-            made = cute.compile[options](function, *map(_example, arguments))
-        except Exception as error:  # the compiler's errors have no common kind
-            raise ValueError(f"compiling {name} for {arch} failed (kernel): {reason_of(error)}") from error
-        ptx, cubin = made.artifacts.PTX, made.artifacts.CUBIN
-    text = (ptx.decode() if isinstance(ptx, bytes) else ptx).rstrip("\0")
-    entries = re.findall(r"\.entry\s+([\w$]+)", text)
-    if len(entries) != 1:
-        raise ValueError(
-            f"{name} launches {len(entries)} kernels (kernel), give a function that launches one, or the PTX of one"
-        )
-    compiled = Executable(name, entries[0], arch, text, f"sha256:{_sha256(text.encode())}", bytes(cubin))
-    from kernels.hosting import HostCode
-
-    return CompiledFunction(compiled, HostCode(made.ir_module, made.function_name, _sizes_bytes(text), ExecutionEngine))
-
-
-def _sizes_bytes(ptx: str) -> tuple[int, ...]:
-    """The sizes of the parameters of the one kernel of PTX that CuTe DSL made."""
-    after = ptx[ptx.index(".entry") :]
-    listed = after[after.index("(") : after.index(")")]
-    types = [re.search(r"\.[busf](8|16|32|64)\b.*?(?:\[\s*(\d+)\s*\])?\s*$", one, re.S) for one in listed.split(",")]
-    return tuple(int(one[1]) // 8 * int(one[2] or 1) for one in types if one is not None)
-
-
-def _example(argument: CallArgument) -> Any:
-    """A value that has the type of an argument, for the compiler; of all but constants it is never read."""
-    import cutlass
-    import cutlass.cute as cute
-
-    numbers = {
-        "u32": cutlass.Uint32,
-        "s32": cutlass.Int32,
-        "u64": cutlass.Uint64,
-        "s64": cutlass.Int64,
-        "f32": cutlass.Float32,
-        "f64": cutlass.Float64,
-    }
-    if argument.kind == "constexpr":
-        return argument.value
-    if argument.kind == "tensors":
-        return [_example(one) for one in argument.members]
-    if argument.kind in numbers:
-        return numbers[argument.kind](1)
-    element = getattr(cutlass, ELEMENTS[argument.dtype])
-    if argument.kind == "address":
-        return cute.runtime.make_ptr(element, 0, cute.AddressSpace.gmem, assumed_align=16)
-    shape = tuple(cute.sym_int() for _ in argument.shape) if argument.is_dynamic else argument.shape
-    order = tuple(reversed(range(len(shape))))
-    return cute.runtime.make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
 
 def with_relative_paths(ptx: str) -> str:

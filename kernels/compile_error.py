@@ -13,11 +13,12 @@ from kernels.sources import PACKAGE, ROOT
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _HOST = ("cases", "memory", "reports", "runner", "simulator", "symlab")
 _OURS = tuple(PACKAGE.parent / name for name in ("kernels/dsl", *_HOST))
-_DRIVER = PACKAGE / "compile.py"
+_DRIVERS = tuple(PACKAGE / name for name in ("compile.py", "functions.py"))
+_FILES = "|".join(re.escape(str(one)) for one in _DRIVERS)
 _SNIPPET = re.compile(
-    rf"[^\S\n]*(?:-->)?[^\S\n]*{re.escape(str(_DRIVER))}:\d+(?::\d+)?[^\n]*\n(?:[^\S\n]*\d*[^\S\n]*\|[^\n]*(?:\n|$))*"
+    rf"[^\S\n]*(?:-->)?[^\S\n]*(?:{_FILES}):\d+(?::\d+)?[^\n]*\n(?:[^\S\n]*\d*[^\S\n]*\|[^\n]*(?:\n|$))*"
 )
-"""A place in the file that calls the compiler, and the lines of it that the compiler shows."""
+"""A place in the files that call the compiler, and the lines of it that the compiler shows."""
 
 
 class CompilationError(RuntimeError):
@@ -51,7 +52,7 @@ def is_hidden(file: str) -> bool:
     """Whether a file is the project's machinery, installed, or none."""
     path = Path(file)
     installed = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
-    return file.startswith("<") or path == _DRIVER or any(path.is_relative_to(one) for one in [*installed, *_OURS])
+    return file.startswith("<") or path in _DRIVERS or any(path.is_relative_to(one) for one in [*installed, *_OURS])
 
 
 def shown(file: str) -> str:

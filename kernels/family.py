@@ -108,7 +108,7 @@ def _implied(op: str, rest: dict[str, Any]) -> dict[str, Any]:
     more."""
     why_not = rest.get("why_not", {})
     implied: dict[str, Any] = {"placements": OUT if "placement" in why_not else BOTH, "needs_multicast": False}
-    implied |= MOVING if op in OPS and not collective(op).reduces else REDUCING
+    implied |= REDUCING if op in OPS and collective(op).reduces else MOVING
     implied |= {"fold": "from_next_rank"} if "owner" in rest else {}
     return implied | rest | {"why_not": {**REASONS, **why_not} if rest.get("promises") else why_not}
 

@@ -17,7 +17,6 @@ from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE, REDUCTIONS, refuses
 from cases.ops import Collective
 from cases.refusal import Refusal
 from cases.stress import MEANINGS, PROMISES, parts_of
-from kernels.nvshmem_bitcode import refuses_bitcode, refuses_function
 from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
@@ -177,8 +176,11 @@ class KernelSpec:
                 raise ValueError(f"{self.name}: assumptions has no {name!r}, give some of {known_ones}")
         if isinstance(self.nvshmem, str):
             raise ValueError(f"{self.name}: nvshmem is a text, give a tuple: ({self.nvshmem!r},)")
-        if unknown := next(filter(None, map(refuses_function, self.nvshmem)), ""):
-            raise ValueError(f"{self.name}: nvshmem: {unknown}")
+        if self.nvshmem:
+            from kernels.nvshmem_bitcode import refuses_function
+
+            if unknown := next(filter(None, map(refuses_function, self.nvshmem)), ""):
+                raise ValueError(f"{self.name}: nvshmem: {unknown}")
         for key, values, known in (
             ("dtypes", self.dtypes, ALL),
             ("accumulators", self.accumulators, (*dict.fromkeys(itertools.chain(*ACCUMULATORS.values())), NONE)),
@@ -323,8 +325,11 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
         return Refusal("fabric.arch", reason, f"it is for {', '.join(spec.archs)}")
     if unmapped := refuses_unmapped(spec.name, traits):
         return unmapped
-    if spec.nvshmem and (absent := refuses_bitcode(spec.name, traits.arch)):
-        return absent
+    if spec.nvshmem:
+        from kernels.nvshmem_bitcode import refuses_bitcode
+
+        if absent := refuses_bitcode(spec.name, traits.arch):
+            return absent
     launch = spec.launch(case)
     blocks = launch.blocks
     most = traits.block_shared_bytes

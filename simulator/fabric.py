@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -34,8 +34,9 @@ from simulator.observe.events import HostAccess, tell
 from simulator.ptx.ir import Kernel
 from simulator.run.decode import decode
 from simulator.run.nvshmem import check_version
-from simulator.run.residency import Resident
-from simulator.run.variables import variable_of
+
+if TYPE_CHECKING:
+    from simulator.run.residency import Resident
 
 
 class World(Protocol):
@@ -236,6 +237,8 @@ class SimulatorFabric:
             known = ", ".join(sizes) or "none"
             raise ValueError(f"{executable.name} uses no variable {name} (variables), those that it uses: {known}")
         check_variable(executable.name, name, sizes[name], offset_bytes, content)
+        from simulator.run.variables import variable_of
+
         self.synchronize()
         with self._world.turn:
             space = self._world.space

@@ -36,7 +36,6 @@ from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
 from simulator.options import Interleaving, Memory, MultimemModel, Schedule, traits_of
 from simulator.run.machine import Batch, Scratch
-from simulator.run.residency import Places, Resident, resident
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
 from symlab.rooms import part_of
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from simulator.observe.race_checker import RaceChecker
     from simulator.run.choices import Choice
     from simulator.run.replayed import Replayed
+    from simulator.run.residency import Places, Resident
 
 MAX_WORLD_SIZE = 72
 
@@ -300,6 +300,8 @@ class SimulatedWorld:
         gpu = self.options.gpu
         if gpu is None:
             return None
+        from simulator.run.residency import resident
+
         found = resident(gpu, executable, launch, self.options.arch)
         self.residents[executable.name] = found
         return found
@@ -424,6 +426,8 @@ class SimulatedWorld:
         random = None
         if options.schedule != Schedule.fair and options.seed % 2:
             random = np.random.default_rng([options.seed, ranks[0], one.number])
+        from simulator.run.residency import Places
+
         return Places(found, one.launch.grid, len(ranks), random)
 
     def _release(self) -> bool:

@@ -83,7 +83,7 @@ def run_request(
     """
     values = _values_of(case, spec) | {"fabric": dict(asked_fabric)} | how
     request = checked(values)
-    specs = (spec,) if isinstance(spec, KernelSpec) else specs_of(case.op)
+    specs = (spec,) if isinstance(spec, KernelSpec) else specs_of(case.op, case.algorithm)
     named = resolved(request, fabric, specs)
     check_against_catalogue(named, specs)
     check_host_memory(named, available_bytes(), specs)

@@ -41,7 +41,7 @@ LIMITS = {
     "product, code lines": 73_260,
     "the core, code lines": 53_464,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 24_965,
+    f"loaded by symlab {COMMAND}, code lines": 23_994,
     "tests, code lines": 73_918,
     "Markdown, words": 30_000,
     "README.md, words": 1_600,

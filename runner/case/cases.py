@@ -14,7 +14,7 @@ from cases.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from cases.ops import OPS, collective
 from cases.stress import Stress
 from kernels.baselines import ACCUMULATOR, find_baseline, names_for, usual_names_for
-from kernels.catalogue import find, is_known, specs_of
+from kernels.catalogue import algorithms_of, find, is_known, specs_of
 from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
@@ -66,7 +66,7 @@ def resolved(
     """
     if request.op not in OPS:
         raise RequestError(f"unknown op '{request.op}' (op), {near(request.op, OPS)}")
-    specs = [spec for spec in specs or specs_of(request.op) if spec.op == request.op]
+    specs = [spec for spec in specs or specs_of(request.op, request.algorithms) if spec.op == request.op]
     reduces = collective(request.op).reduces
     dtype, reduction, accumulator = request.dtype, request.reduction, request.accumulator
     if dtype == AUTO:
@@ -217,7 +217,7 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
 
     What some algorithms can and others can't is no error: those cases end REFUSED, with the reason.
     """
-    specs = tuple(spec for spec in specs or specs_of(request.op) if spec.op == request.op)
+    specs = tuple(spec for spec in specs or specs_of(request.op, request.algorithms) if spec.op == request.op)
     algorithms = [spec.algorithm for spec in specs]
     known_baselines = names_for(request.op)
     for algorithm in request.algorithms:
@@ -227,7 +227,7 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
             _check_tuning(f"{request.op}/{algorithm}")
         elif algorithm not in algorithms and algorithm not in known_baselines:
             _refuse_bracketed(algorithm, "algorithms", ("auto", "all", "device_nvshmem"), request.algorithms)
-            known = [*algorithms, *known_baselines]
+            known = list(dict.fromkeys((*algorithms_of(request.op), *algorithms, *known_baselines)))
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"
             )

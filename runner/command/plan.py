@@ -106,7 +106,7 @@ def prepare(
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
             named, brought = _with_names(job.request, folder)
-            specs = (*specs_of(named.op), *(one.spec for one in brought))
+            specs = (*specs_of(named.op, named.algorithms), *(one.spec for one in brought))
             request = resolved(named, decided[wanted][0], specs)
             check_against_catalogue(request, specs)
             check_host_memory(request, available, specs, kept)

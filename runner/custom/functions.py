@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernels.compile import CallArgument, CompiledFunction, compiled_apart, compiled_callable
+from kernels.compile import compiled_apart
+from kernels.functions import CallArgument, CompiledFunction, compiled_callable
 from kernels.hosting import HostLaunch
 from memory.fabric import PACKINGS, Argument, Executable, Launch
 from runner.custom.arguments import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BroughtArgument, PeerArgument

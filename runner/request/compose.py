@@ -29,7 +29,6 @@ from runner.request.composer import Composer
 from runner.request.composer import composed as composed
 from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
-from runner.request.explain import explain
 from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import (
     LaunchRequest,
@@ -129,6 +128,8 @@ def plan_jobs(arguments: Sequence[str], multirun: bool, composer: Composer | Non
         chosen = _by_experiment(overrides, multirun)
         planned = [without_launcher(lines) for one in chosen for lines in _expanded(one, multirun, composer)]
     except (HydraException, OmegaConfBaseException) as error:
+        from runner.request.explain import explain
+
         raise RequestError(explain(error)) from error
     if not planned:
         raise RequestError("the sweep has no jobs (-m), give each swept key at least one value")

@@ -18,7 +18,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.explain import explain
 from runner.request.gpu_types import NO_GPU, GpuAsked, asked_in, with_limits
 from runner.request.launching import LaunchRequest
 from runner.request.overrides import config_folders, written_out
@@ -51,6 +50,8 @@ def composed(lines: Sequence[str]) -> DictConfig:
     except RecursionError:
         raise RequestError("defaults lead back to themselves (defaults), remove one of them") from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:
+        from runner.request.explain import explain
+
         raise RequestError(explain(error)) from error
     except (AssertionError, AttributeError) as error:  # OmegaConf does not look what a dotted key leads through
         raise RequestError(

@@ -9,7 +9,6 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cases.record.request import as_today
-from runner.request.explain import explain
 from runner.request.gpu_types import with_limits
 from runner.request.overrides import check_value
 from runner.request.schema import Schema
@@ -43,6 +42,8 @@ def configured(values: Mapping[str, Any]) -> DictConfig:
     try:
         return with_limits(merged(values), isinstance(given, Mapping) and "arch" in given)
     except OmegaConfBaseException as error:
+        from runner.request.explain import explain
+
         raise RequestError(explain(error)) from error
 
 

@@ -15,8 +15,8 @@ __all__ = ["TABLE", "LaneFrame", "Operation", "UnknownInstruction", "find", "key
 
 USUAL = ("arithmetic", "atomic", "bits", "control", "convert", "floats", "memory", "multimem", "spaces", "switch")
 RARE = (
-    *("async_stores", "bulk", "clusters", "convert_modes", "hints", "lane_copies", "mbarriers", "modes", "sets"),
-    *("system", "warp"),
+    *("async_stores", "bulk", "clusters", "convert_float8", "convert_modes", "hints"),
+    *("lane_copies", "mbarriers", "modes", "sets", "system", "warp"),
 )
 
 if TYPE_CHECKING:

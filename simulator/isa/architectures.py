@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from simulator.isa.registry import TYPES
-from simulator.number.float8 import FLOATS8
+from simulator.number.numbers import NAMES8
 from simulator.ptx.ir import Address, Instruction, Register
 
 FAMILY_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
@@ -26,7 +26,7 @@ _Rule = Callable[[Instruction, frozenset[str]], int]
 def lacks(instruction: Instruction, target: str) -> str:
     """Return why a module's .target does not have an instruction, "" if it has it."""
     words = frozenset(instruction.qualifiers)
-    if instruction.opcode == "multimem" and any(_element(word) in FLOATS8 for word in words):
+    if instruction.opcode == "multimem" and any(_element(word) in NAMES8 for word in words):
         if target in FAMILY_TARGETS:
             return ""
         return f"{target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FAMILY_TARGETS))}"
@@ -85,7 +85,7 @@ def _extremes(instruction: Instruction, words: frozenset[str]) -> int:
 
 
 def _conversions(instruction: Instruction, words: frozenset[str]) -> int:
-    if any(_element(word) in FLOATS8 for word in words):
+    if any(_element(word) in NAMES8 for word in words):
         return 89
     kinds = [word for word in instruction.qualifiers if word in TYPES]
     if "bf16" not in kinds or kinds[:2] == ["bf16", "f32"]:

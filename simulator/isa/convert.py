@@ -1,8 +1,4 @@
-"""Conversions between types. Those between address spaces are in spaces.py.
-
-Those to 8-bit floats exist with .satfinite only: beyond the largest finite value, infinity included, comes that value
-(simulator/number/float8.py).
-"""
+"""Conversions between types. Those between address spaces are in spaces.py, of 8-bit floats in convert_float8.py."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, value_builder
-from simulator.number import float8, numbers
+from simulator.number import numbers
 from simulator.ptx.ir import Instruction
 
 _INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -37,10 +33,6 @@ def _register() -> None:
     for name, narrow in (("f16x2", numbers.f32_to_f16), ("bf16x2", numbers.f32_to_bf16)):
         operation(f"cvt.rn.{name}.f32")(value_builder(_pair(narrow), ("f4", "f4")))
         operation(f"cvt.rn.{name[:-2]}.f64")(value_builder(_from_f64(narrow), ("f8",)))
-    for name, kind in float8.FLOATS8.items():
-        operation(f"cvt.rn.f16x2.{name}x2")(value_builder(_widen_pair(kind), ("u2",)))
-        operation(f"cvt.rn.satfinite.{name}x2.f32")(value_builder(_narrow_pair(kind), ("f4", "f4")))
-        operation(f"cvt.rn.satfinite.{name}x2.f16x2")(value_builder(_narrow_word(kind), ("u4",)))
 
 
 def _cast(kind: str) -> Any:
@@ -81,20 +73,6 @@ def _to_f64(widen: Any) -> Any:
 def _from_f64(narrow: Any) -> Any:
     """Rounded once: to odd in float32 first."""
     return lambda a: narrow(numbers.to_odd_f32(a))
-
-
-def _widen_pair(kind: float8.Float8) -> Any:
-    """Both codes of a 16-bit register; the first lies lowest on both sides."""
-    return lambda a: kind.to_f16(np.ascontiguousarray(a).view(np.uint8)).view(np.uint32)
-
-
-def _narrow_pair(kind: float8.Float8) -> Any:
-    """The first source becomes the upper byte."""
-    return lambda high, low: np.left_shift(kind.from_f32(high), np.uint16(8), dtype=np.uint16) | kind.from_f32(low)
-
-
-def _narrow_word(kind: float8.Float8) -> Any:
-    return lambda a: kind.from_f16(np.ascontiguousarray(a).view(np.uint16)).view(np.uint16)
 
 
 def _pair(narrow: Any) -> Any:

@@ -15,7 +15,7 @@ from simulator.isa.memory import ORDER, check_order, element_type, extend, rows_
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import address_reader
 from simulator.isa.switch import INTEGER, add_once, combine, element_of
-from simulator.number.float8 import FLOATS8
+from simulator.number.numbers import NAMES8
 from simulator.ptx.ir import Instruction
 
 _HALVES = ("f16", "bf16")
@@ -31,11 +31,7 @@ def _packed(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 _SHORT = _vectors(_HALVES, "v2 v4 v8") + _vectors(_packed(_HALVES, 2), "1 v2 v4")
-_FP8 = (
-    _vectors(tuple(FLOATS8), "v4 v8")
-    + _vectors(_packed(tuple(FLOATS8), 2), "v2 v4 v8")
-    + _vectors(_packed(tuple(FLOATS8), 4), "1 v2 v4")
-)
+_FP8 = _vectors(NAMES8, "v4 v8") + _vectors(_packed(NAMES8, 2), "v2 v4 v8") + _vectors(_packed(NAMES8, 4), "1 v2 v4")
 _SINGLE = _vectors(("f32",), "1 v2 v4")
 
 

@@ -10,14 +10,16 @@ values as it is; NaN counts for nothing unless all are NaN, -0 is below +0, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simulator.isa.floats import INFINITY
 from simulator.isa.registry import DTYPES, Lanes
 from simulator.number import numbers
-from simulator.number.float8 import FLOATS8, Float8
+
+if TYPE_CHECKING:
+    from simulator.number.float8 import Float8
 
 INTEGER: dict[str, Any] = {
     "add": np.add,
@@ -42,12 +44,14 @@ def combine(parts: list[Lanes], name: str, word: str, accumulator: str, model: s
     if name in ("f32", "f64"):
         return _floats(parts, name, model)
     element = element_of(name)
-    if element not in ("f16", "bf16", *FLOATS8):
+    if element not in ("f16", "bf16", *numbers.NAMES8):
         return _fold(parts, INTEGER[word])
     bits = [np.ascontiguousarray(part).view(DTYPES[element]) for part in parts]
     if word in ("min", "max"):
         total = _extreme(bits, element, word == "max")
-    elif element in FLOATS8:
+    elif element in numbers.NAMES8:
+        from simulator.number.float8 import FLOATS8
+
         total = _codes(bits, FLOATS8[element], bool(accumulator), model)
     else:
         total = _halves(bits, element == "bf16", bool(accumulator), model)
@@ -76,7 +80,12 @@ def _fold(parts: list[Lanes], function: Any) -> Lanes:
 
 
 def _extreme(parts: list[Lanes], element: str, larger: bool) -> Lanes:
-    infinity = FLOATS8[element].infinity if element in FLOATS8 else INFINITY[element]
+    if element in numbers.NAMES8:
+        from simulator.number.float8 import FLOATS8
+
+        infinity = FLOATS8[element].infinity
+    else:
+        infinity = INFINITY[element]
     return _fold([parts[0], *parts], lambda a, b: numbers.pick_bits(a, b, infinity, larger, propagate=False))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from simulator.isa.registry import TYPES
-from simulator.number.float8 import FLOATS8
+from simulator.number.numbers import NAMES8
 from simulator.ptx.ir import Address, Instruction, Register
 
 Version = tuple[int, int]
@@ -127,7 +127,7 @@ def _extremes(instruction: Instruction, words: frozenset[str]) -> Version:
 
 def _conversions(instruction: Instruction, words: frozenset[str]) -> Version:
     kinds = [word for word in instruction.qualifiers if word in TYPES]
-    if any(re.sub(r"x\d$", "", kind) in FLOATS8 for kind in kinds):
+    if any(re.sub(r"x\d$", "", kind) in NAMES8 for kind in kinds):
         return 7, 8
     if "bf16" not in kinds or kinds[:2] == ["bf16", "f32"]:
         return FIRST
@@ -180,7 +180,7 @@ def _switch(instruction: Instruction, words: frozenset[str]) -> Version:
     """multimem"""
     if "cp" in words:
         return 9, 1
-    if any(re.sub(r"x\d$", "", word) in FLOATS8 for word in words):
+    if any(re.sub(r"x\d$", "", word) in NAMES8 for word in words):
         return 8, 6
     return (8, 2) if any(word.startswith("acc::") for word in words) else FIRST
 

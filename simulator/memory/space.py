@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from memory.fabric import DeviceFault
 from simulator.memory.heaps import GRANULE_BYTES, LAST_WINDOW, Allocation, Heaps
-from simulator.memory.outside import hint
 from simulator.observe.events import MULTICAST_TARGET, Access, Events, Stored, tell
 from simulator.observe.lanes import Group, Launched
 from simulator.ptx.ir import Instruction
@@ -357,13 +356,18 @@ class Space(Heaps):
             lane = int(np.argmax(wrong))
             raise LaneFault(lane, self._outside(int(index[lane]), int(addresses[lane]), width_bytes, action))
 
+    def _hint(self, index: int) -> str:
+        from simulator.memory.outside import hint
+
+        return hint(self, index)
+
     def _outside(self, index: int, address: int, width_bytes: int, action: str) -> str:
         """What is wrong with an access that is not within one live tensor."""
         text = f"{action} of {width_bytes} bytes at {self.describe(index, address)}: outside every live tensor"
         past = index + width_bytes - int(self.ends[max(int(self.granules[index // GRANULE_BYTES]), 0)])
         if 0 < past < width_bytes:
             return f"{text}, it ends {past} bytes past the end"
-        return text + hint(self, index)
+        return text + self._hint(index)
 
     def _only_own(
         self, viewer: int | Indices, index: Indices, addresses: Addresses, width_bytes: int, action: str
@@ -428,10 +432,10 @@ class Space(Heaps):
         variable = self._variable_at(inside) if 0 <= owner < self.world_size else None
         if address < TAG or owner >= self.world_size:
             null = " (a null pointer?)" if address < 4096 else ""
-            text += "no address of this world" + (null or hint(self, int(index[lane])))
+            text += "no address of this world" + (null or self._hint(int(index[lane])))
         elif owner != rank and variable is not None:
             text = f"{action} of {width_bytes} bytes at {self.describe(inside, address)}: {_unreachable(variable)}"
-        elif owner != rank and (meant := hint(self, int(index[lane]))):
+        elif owner != rank and (meant := self._hint(int(index[lane]))):
             text += f"an address of rank {owner}'s view, used on rank {rank}{meant}"
         elif owner != rank:
             text += f"an address of rank {owner}'s view, used on rank {rank}: addresses mean something on one rank only"
@@ -439,7 +443,7 @@ class Space(Heaps):
             text += "a plain access to a multicast address; only multimem instructions may use it"
         else:
             text += f"window {window} of rank {rank}'s view holds nothing (world size {self.world_size})"
-            text += hint(self, int(index[lane]))
+            text += self._hint(int(index[lane]))
         raise LaneFault(lane, text)
 
     def _variable_at(self, index: int) -> Allocation | None:

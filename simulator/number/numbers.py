@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+NAMES8 = ("e4m3", "e5m2")
+"""Of the 8-bit floats, see float8.py."""
+
 Bits = npt.NDArray[np.uint16]
 Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]

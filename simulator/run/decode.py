@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,7 +49,10 @@ from simulator.ptx.ir import (
 )
 from simulator.ptx.parse import entries_of, parse_kernel
 from simulator.run.calls import CallSite, Place, address_of
-from simulator.run.together import Common, common_of, meeting_key, results_in_order, sources_in_order
+
+if TYPE_CHECKING:
+    from memory.fabric import Launch
+    from simulator.run.together import Common
 
 WHOLE = 255
 """More accesses than a basic block is run for at once: to its end."""
@@ -225,6 +229,11 @@ def decode(ptx: str, entry: str, is_by_block: bool = True) -> Program:
 def _decoded(ptx: str, entry: str, is_by_block: bool) -> Program:
     kernel = parse_kernel(ptx, entry)
     return _Decoder(kernel if is_by_block else cut_at_accesses(kernel)).program()
+
+
+def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
+    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
+    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
 
 
 def unsupported_forms(ptx: str) -> tuple[Unsupported, ...]:
@@ -612,6 +621,8 @@ class _Decoder:
 
     def _together(self, end: Instruction) -> Exit:
         """What lanes run when all have come; a barrier of a warp runs nothing."""
+        from simulator.run.together import common_of, meeting_key, results_in_order, sources_in_order
+
         if end.opcode == "bar" and "warp" in end.qualifiers:
             return Exit("", instruction=end, key=meeting_key(end))
         run = find(end).build(end, self)

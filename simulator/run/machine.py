@@ -23,16 +23,15 @@ from simulator.observe.lanes import Clusters, Group, Ids, Launched, coordinate, 
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.barriers import Barrier
 from simulator.run.calls import Calls, address_of
-from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets
+from simulator.run.decode import CHUNK_LANES, BlockStep, Exit, Program, decode, parameter_offsets, shared_bytes_of
 from simulator.run.groups import compact, merge, split
 from simulator.run.meetings import NumberedBarriers, Warps
-from simulator.run.residency import Places, shared_bytes_of
-from simulator.run.variables import variable_of, workspace_of
 
 if TYPE_CHECKING:
     from simulator.run.cluster_barriers import ClusterBarriers
     from simulator.run.copies import Copies
     from simulator.run.mbarriers import Mbarriers
+    from simulator.run.residency import Places
 
 WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
 """The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
@@ -212,6 +211,8 @@ class Batch:
         return rows
 
     def _variable_address(self, rank: int, name: str) -> int:
+        from simulator.run.variables import variable_of
+
         allocation = variable_of(self.space, self.executable, self.program.kernel, rank, name)
         return self.space.address(rank, allocation)
 
@@ -219,6 +220,8 @@ class Batch:
         """Where the blocks of a cooperative launch meet; 0 for others: then a barrier of the grid stops the kernel."""
         if not self.launch.cooperative:
             return 0
+        from simulator.run.variables import workspace_of
+
         return self.space.address(rank, workspace_of(self.space, self.executable, rank))
 
     def _special(self, name: str, block: Lanes, thread: Lanes) -> Lanes:

@@ -12,8 +12,7 @@ import numpy as np
 from memory.fabric import Dimensions, Executable, Launch
 from simulator.gpu import Fit, Gpu, Need, check_fit, limited
 from simulator.observe.lanes import Ids
-from simulator.ptx.ir import Kernel
-from simulator.run.decode import decode
+from simulator.run.decode import decode, shared_bytes_of
 
 if TYPE_CHECKING:
     from simulator.ptx.assembler import Usage
@@ -35,11 +34,6 @@ class Resident:
             "blocks_at_once": self.fit.blocks,
             "limits": limited(self.gpu, self.fit),
         }
-
-
-def shared_bytes_of(kernel: Kernel, launch: Launch) -> int:
-    """Return the bytes of shared memory that a block has: the kernel's own, and behind them the launch's."""
-    return kernel.dynamic_offset_bytes + launch.shared_bytes if launch.shared_bytes else kernel.shared_bytes
 
 
 def resident(gpu: Gpu, executable: Executable, launch: Launch, arch: str) -> Resident:

@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(module)
         raise OSError("no process is started here")
 
-    monkeypatch.setattr(ahead, "start_worker", start)
+    monkeypatch.setattr("memory.worker_process.start_worker", start)
     return found
 
 

@@ -13,8 +13,9 @@ import symlab
 from cases.case import Case
 from kernels.brought import function_at, spec_at
 from kernels.call_that_ended import _told
-from kernels.compile import CallArgument, compiled_callable, executable
+from kernels.compile import executable
 from kernels.compile_error import CompilationError, reason_of
+from kernels.functions import CallArgument, compiled_callable
 from runner.world.world import described
 from tests.golden import refused
 from tests.kernels.own_kernel import RING, write_ring

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kernels.compile import CallArgument, CompiledFunction, compiled_callable
+from kernels.functions import CallArgument, CompiledFunction, compiled_callable
 from kernels.hosting import HostLaunch, Relocation, _mark, _relocated
 from memory.fabric import Launch
 from tests.golden import refused
