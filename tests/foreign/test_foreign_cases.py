@@ -13,6 +13,7 @@ from tests.foreign.cases import BITWISE, HEAD, Case, Foreign, Outputs, held, out
 from tests.foreign.environment import ENVIRONMENT, LOCK, Module, absent, versions
 from tests.foreign.exact import BFLOAT16, FLOAT32, rounded
 from tests.golden import same_text
+from tests.rooms import needs
 
 PTX = """
 .version 8.0
@@ -39,6 +40,7 @@ def rank_is_noted(outputs: Outputs) -> None:
         held("out", out, torch.tensor([rank], dtype=torch.int32), rank)
 
 
+@needs("checks")
 def test_a_kept_promise_is_the_verdict() -> None:
     found = outcome(kernel("", rank_is_noted))
     assert found.verdict == BITWISE
@@ -66,6 +68,7 @@ def racing_case(ranks: int) -> Case:
 NEVER = "setp.eq.u32 %p, 0, 1; @%p wgmma.fence.sync.aligned; @%p frobnicate.u32 %r, 1;"
 
 
+@needs("checks")
 @pytest.mark.parametrize("body", ["add.u32 %r, %r, 1;", "add.u64 %d, %d, 4096;", NEVER], ids=["wrong", "fault", "form"])
 def test_a_wrong_result_a_fault_and_missing_forms_are_told(body: str) -> None:
     """Forms that the simulator does not have also where they never run."""
@@ -80,6 +83,7 @@ def test_a_kind_a_shape_or_a_sign_of_zero_that_differs_is_not_held() -> None:
             held("out", other, torch.zeros(2), 1)
 
 
+@needs("checks")
 def test_the_table_is_written_and_read_alike() -> None:
     found = outcome(kernel("", rank_is_noted))
     text = page([found])

@@ -13,6 +13,7 @@ from memory.fabric import AWAITS_LAUNCHES, Launch
 from tests.golden import refused, same_text
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
+from tests.rooms import needs
 
 NAMES = [spec.name for spec in SPECS]
 FAST = ("all_reduce/lamport", "barrier/multimem", "all_gather/bulk")
@@ -31,6 +32,7 @@ def test_memory_is_touched_after_the_wait_alone(fit_case: FitCase, compiled: Com
     assert not re.search(r"\b(bra|ret)\b|@%p", before), "every thread waits"
 
 
+@needs("checks")
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name in FAST))
 def test_dependent_launches_in_a_row_are_right_and_race_free(fit_case: FitCase, compiled: Compiled, name: str) -> None:
     spec = find(with_dependent(name))

@@ -14,6 +14,7 @@ from kernels.sources import PACKAGE
 from reports.record.bundle import read
 from runner.__main__ import main
 from tests.kernels.own_kernel import write_ring
+from tests.rooms import needs
 
 
 def line_of(file: Path, text: str) -> str:
@@ -53,6 +54,7 @@ def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path: Path) ->
     assert device._users_file("<string>") == ""
 
 
+@needs("checks")
 def test_a_race_names_the_users_line_and_the_librarys(tmp_path: Path) -> None:
     ring = write_ring(tmp_path)
     ring.write_text(ring.read_text().replace("    frame.wait()\n", "").replace("    frame.leave()\n", ""))

@@ -13,6 +13,7 @@ from tests.museum.__main__ import TABLE, main, outcome, page
 from tests.museum.all_exhibits import EXHIBITS, MODULES
 from tests.museum.exhibit import Exhibit
 from tests.museum.ways import WAYS, Shown, search
+from tests.rooms import needs
 
 OF_THE_FIELD = 23
 MUTANTS = 9
@@ -42,12 +43,14 @@ def _position(shown: Shown) -> int:
     return next(at for at, name in enumerate(MODULES) if sys.modules[f"tests.museum.exhibits.{name}"].EXHIBIT is shown)
 
 
+@needs("checks")
 @pytest.mark.parametrize(("shown", "way"), NAMED, ids=[f"{one.name}: {way}" for one, way in NAMED])
 def test_the_bug_is_found(shown: Shown, way: str) -> None:
     found = search(shown, way)
     assert found.is_found, f"not in {found.tried} seeds: {found.seen}"
 
 
+@needs("checks")
 @pytest.mark.parametrize("way", list(WAYS))
 @pytest.mark.parametrize("shown", EXHIBITS, ids=lambda one: one.name)
 def test_the_mended_kernel_is_clean(shown: Shown, way: str) -> None:

@@ -122,6 +122,7 @@ def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str
     assert compiled.changed(dropped).digest != compiled.executable.digest
 
 
+@needs("checks")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in OWN])
 def test_our_kernels_are_clean(name: str) -> None:
     for is_patient in (False, True):
@@ -177,6 +178,7 @@ def test_a_result_names_its_try() -> None:
     assert try_of("") is None
 
 
+@needs("checks")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in OWN if one not in pending()],
@@ -203,6 +205,7 @@ def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
     assert all("status" in one for one in missed)
 
 
+@needs("checks")
 def test_a_rank_that_is_behind_makes_others_wait_with_a_time_limit() -> None:
     compiled = Compiled(OWN[SAMPLE[0]])
     seen = [one.line for one in compiled.mutants if "seen = device.observe" in one.place]

@@ -18,6 +18,7 @@ from reports.table.table import json_text, plain
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.reports.synthetic import KIB, MIB, study
+from tests.rooms import needs
 
 ROOT = Path(__file__).parents[2]
 RECORDS = study(("one_shot", "nccl"), (KIB, MIB), worlds=2)
@@ -33,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
+@needs("evidence")
 def test_a_table_of_a_folder_and_of_its_bundle(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_report(
     assert (tmp_path / "other.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
+@needs("evidence")
 @pytest.mark.parametrize(
     "line",
     [
@@ -160,6 +163,7 @@ def test_a_wrong_request_is_one_line(
     assert not list(place.glob("x.*"))
 
 
+@needs("evidence")
 @pytest.mark.parametrize("arguments", [["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
@@ -195,6 +199,7 @@ def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
     writer.stderr.close()
 
 
+@needs("evidence")
 @pytest.mark.parametrize("arguments", [["table", "x"], ["audit", "x"], ["html", "x"], ["bundle", "x", "-o", "y"]])
 def test_ctrl_c_is_one_line(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,7 @@ from reports.tracked import fetch
 from runner.track.__main__ import main as send
 from tests.patience import within
 from tests.reports.synthetic import KIB, record, refused
+from tests.rooms import needs
 
 EXPERIMENT = "read back"
 
@@ -183,6 +184,7 @@ def test_a_table_from_mlflow(sent: Sent, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == plain(merged(own)) + "\n"
 
 
+@needs("evidence")
 def test_a_bundle_from_mlflow_is_the_bundle_of_the_files(sent: Sent, tmp_path: Path) -> None:
     there, here = tmp_path / "there.jsonl.xz", tmp_path / "here.jsonl.xz"
     assert main(["bundle", "--mlflow", sent.uri, EXPERIMENT, "-o", str(there)]) == 0

@@ -12,6 +12,7 @@ from memory.fabric import Launch
 from runner.custom.description import _launch
 from runner.request_error import RequestError
 from tests.golden import refused
+from tests.rooms import needs
 from tests.simulator.harness import module
 
 PACKETS = module(
@@ -29,12 +30,14 @@ HOW: dict[str, Any] = {
 EXPECTED = {"out": [torch.zeros(64, dtype=torch.int32), torch.arange(70, 134, dtype=torch.int32)]}
 
 
+@needs("checks")
 def test_packets_of_eight_bytes_are_no_race() -> None:
     for assumptions in ([], ["vector_8"]):
         done = symlab.simulate(PACKETS, schedule="fair", races=True, assumptions=assumptions, **HOW)
         assert done.findings == ()
 
 
+@needs("checks")
 @pytest.mark.parametrize("memory", ["strong", "weak"])
 def test_an_exploration_keeps_vectors_whole_that_are_said_to_be(memory: str) -> None:
     how = {**HOW, "expected": EXPECTED, "seeds": 40, "shrink_s": 1, "processes": 1, "memory": memory}
@@ -45,6 +48,7 @@ def test_an_exploration_keeps_vectors_whole_that_are_said_to_be(memory: str) -> 
     assert symlab.explore(PACKETS, **how, assumptions=["vector_8"]).found is None
 
 
+@needs("checks")
 def test_a_world_takes_them_too() -> None:
     with symlab.world(ranks=2, races=True) as world:
         how = {name: value for name, value in HOW.items() if name != "ranks"}

@@ -13,6 +13,7 @@ import pytest
 
 import symlab
 import symlab.simulating  # before pytester, which forgets the modules that its tests are the first to import
+from tests.rooms import needs
 
 pytest_plugins = ["pytester"]
 
@@ -186,6 +187,7 @@ def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
     assert "pytest_plugin.py" not in text
 
 
+@needs("checks")
 def test_random_orders_find_it_too(races: pytest.Pytester) -> None:
     found = races.runpytest(*PLUGIN, "--symlab-seeds", "3", "-k", "earlier_run or no_race")
     found.assert_outcomes(failed=3, passed=3)

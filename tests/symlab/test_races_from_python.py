@@ -14,6 +14,7 @@ from runner.world.fabrics import FabricRequest
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused
+from tests.rooms import needs
 from tests.runner.found import LOAD, finding
 
 PTX = """
@@ -54,6 +55,7 @@ def case() -> Any:
     return symlab.case("all_reduce/one_shot", size_bytes=64, ranks=2)
 
 
+@needs("checks")
 def test_a_case_with_a_race_is_wrong(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "found", (FORMAL, finding()))
     done = symlab.run(case(), races=True)
@@ -73,6 +75,7 @@ def test_without_it_a_case_was_not_checked(found: type[Prepared]) -> None:
     assert (str(done.status), done.findings) == ("PASSED", None)
 
 
+@needs("checks")
 def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
     with symlab.world(ranks=2, races=True) as world:
         done = symlab.run(case(), world=world)
@@ -87,6 +90,7 @@ def test_a_world_that_was_opened_for_it(found: type[Prepared]) -> None:
             symlab.run(case(), world=world, races=True)
 
 
+@needs("checks")
 def test_a_simulation_has_each_pair_once(found: type[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     other = finding("race", second=dataclasses.replace(LOAD, line=56))
     monkeypatch.setattr(found, "found", (FORMAL, other, dataclasses.replace(FORMAL, count=9)))

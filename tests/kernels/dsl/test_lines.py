@@ -17,6 +17,7 @@ from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
+from tests.rooms import needs
 
 SMALL = retuned("all_gather/ll128", Tuning((Step(threads=64, blocks=2, loads_in_flight=4, reason="small data"),)))
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send_recv")
@@ -74,6 +75,7 @@ def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case: 
     assert "race" in seen(SMALL, case, dataclasses.replace(kernel, assumptions=()), races=True)[1]
 
 
+@needs("checks")
 @pytest.mark.parametrize("sabotage", [flags_first, torn])
 def test_a_line_that_is_stored_in_two_turns_is_a_race(
     fit_case: FitCase, compiled: Compiled, sabotage: Callable[[Executable], Executable]

@@ -153,6 +153,7 @@ def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], pla
     assert len(list((again / "records").iterdir())) == 1, "nothing was written"
 
 
+@needs("evidence")
 def test_it_is_replayed_from_its_file(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "records", "--records", "new"]) == 0
     out = capsys.readouterr().out
@@ -161,6 +162,7 @@ def test_it_is_replayed_from_its_file(again: Path, capsys: pytest.CaptureFixture
     assert {one.request.brought["ring"]["place"] for one in read(["new"])} == {"my/ring.py:SPEC"}
 
 
+@needs("evidence")
 def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def older(document: Any) -> None:
         document["request"]["brought"]["ring"]["digest"] = f"sha256:{'0' * 64}"
@@ -210,6 +212,7 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
     assert "kernels VERIFIED: sources as today: send_recv/pull; send_recv/ring" in said
 
 
+@needs("evidence")
 def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a record holds may be anybody's: code is taken from this machine's files alone, and its text never run."""
     records = read(["records"])

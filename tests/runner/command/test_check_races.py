@@ -10,6 +10,7 @@ import pytest
 
 from cases.record.record import load
 from runner.world.world import WorldFailure
+from tests.rooms import needs
 from tests.runner.conftest import BAD, Outcome, Script, record_files
 from tests.runner.found import finding
 
@@ -21,6 +22,7 @@ def findings_of(outcome: Outcome) -> dict[str, Any]:
     return {record["case"]["algorithm"]: record.get("findings", "not checked") for record in outcome.records}
 
 
+@needs("checks")
 def test_no_finding_and_races_that_were_not_looked_for(symlab: Callable[..., Outcome], script: Script) -> None:
     done = symlab("sizes=[8]", RACES)
     assert done.code == 0
@@ -38,6 +40,7 @@ def test_no_finding_and_races_that_were_not_looked_for(symlab: Callable[..., Out
     assert "passed; races: not looked for\n" in done.out
 
 
+@needs("checks")
 @pytest.mark.parametrize(("severity", "missing"), [("race", "a release"), ("proxy", "fence.proxy.alias")])
 def test_a_case_with_a_race_is_wrong(
     symlab: Callable[..., Outcome], script: Script, severity: str, missing: str
@@ -58,6 +61,7 @@ def test_a_case_with_a_race_is_wrong(
     assert "0 of 64 elements" not in done.out + done.err
 
 
+@needs("checks")
 def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script) -> None:
     script.outcomes["one_shot"] = BAD
     script.findings["one_shot"] = (finding(), finding("proxy", "fence.proxy.async"))
@@ -68,6 +72,7 @@ def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script
     assert wrong["reason"].endswith(", and 1 more")
 
 
+@needs("checks")
 def test_a_case_that_failed_keeps_what_was_found(symlab: Callable[..., Outcome], script: Script) -> None:
     script.outcomes["one_shot"] = WorldFailure("DEADLOCK", 0, "rank 0: every thread waits")
     script.findings["one_shot"] = (finding(),)
@@ -76,6 +81,7 @@ def test_a_case_that_failed_keeps_what_was_found(symlab: Callable[..., Outcome],
     assert failed["findings"][0]["severity"] == "race"
 
 
+@needs("checks")
 def test_a_world_without_a_checker_passes_nothing(symlab: Callable[..., Outcome], script: Script) -> None:
     script.findings["one_shot"] = None
     done = symlab("sizes=[8]", RACES)

@@ -13,6 +13,7 @@ from runner.request_error import RequestError
 from runner.world.fabrics import FabricRequest, HostOffer, NvshmemOpener, look, resolve, settings, shared_gpus
 from runner.world.launcher import Outer
 from tests.golden import refused
+from tests.rooms import needs
 
 FOUR = HostOffer(4, "", True)
 ONE = HostOffer(1, "", True)
@@ -119,6 +120,7 @@ def test_the_fabrics_line_says_how_many_gpus_are_shared() -> None:
     assert resolve(asked("nvshmem", *SHARED), 4, lambda: FOUR)[1] == "asked for"
 
 
+@needs("checks")
 @pytest.mark.parametrize(
     ("overrides", "simulated", "on_gpus"),
     [

@@ -9,6 +9,7 @@ import pytest
 import symlab
 from runner.world.world import WorldFailure
 from tests.museum.exhibits.nvshmem_84 import EXHIBIT
+from tests.rooms import needs
 
 BUFFERS = {"data": ((2,), "int32", 0), "count": ((2,), "int32", 0), "out": ((2,), "int32", 0)}
 ARGUMENTS = [("peer", "data", 1), ("peer", "count", 1), "out", ("u32", "rank")]
@@ -16,6 +17,7 @@ HOW: dict[str, Any] = {"ranks": 2, "grid": 2, "block": 1, "buffers": BUFFERS, "a
 ORDERS = [f"fabric.schedule=priority fabric.seed={seed}" for seed in (0, 1)]
 
 
+@needs("checks")
 def test_a_counter_that_pairs_rightly_by_chance_is_found() -> None:
     done = symlab.simulate(EXHIBIT.ptx(is_mended=False), schedule="fair", **HOW)
     assert done.findings is not None
@@ -27,18 +29,21 @@ def test_a_counter_that_pairs_rightly_by_chance_is_found() -> None:
     assert done.outputs["out"][1].tolist() == [500, 501], "that of the fair order"
 
 
+@needs("checks")
 def test_the_mended_kernel_is_clean() -> None:
     done = symlab.simulate(EXHIBIT.ptx(is_mended=True), schedule="fair", **HOW)
     assert done.findings == ()
     assert done.counts["race_orders"] == ORDERS
 
 
+@needs("checks")
 @pytest.mark.parametrize("how", [{"races": False}, {"schedule": "random", "seeds": [0]}])
 def test_other_worlds_run_once(how: dict[str, Any]) -> None:
     done = symlab.simulate(EXHIBIT.ptx(is_mended=True), **{**HOW, "schedule": "fair", **how})
     assert "race_orders" not in done.counts
 
 
+@needs("checks")
 def test_a_failure_in_such_an_order_names_it() -> None:
     ran: list[int] = []
 

@@ -14,6 +14,7 @@ from simulator.fabric import SimulatorFabric
 from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
+from tests.rooms import needs
 
 SEEDS = 40
 """The number of seeds within which each kernel here shows what it may."""
@@ -162,6 +163,7 @@ def test_what_the_barrier_orders_is_never_seen_late(way: Way) -> None:
     assert shown(way) == {5}
 
 
+@needs("checks")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_the_checker_finds_a_race_just_where_the_barrier_does_not_order(way: Way) -> None:
     value, findings = received(kernel(way), races=True)
