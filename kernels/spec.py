@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from cases.assumptions import ASSUMPTIONS
 from cases.case import UNIFORM, Case, Counts, Placement
-from cases.dtypes import ACCUMULATORS, ITEMSIZES, NONE, REDUCTIONS, refuses_types
+from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE, REDUCTIONS, refuses_types
 from cases.ops import Collective
 from cases.refusal import Refusal
 from cases.stress import MEANINGS, PROMISES, parts_of
@@ -182,7 +182,7 @@ class KernelSpec:
             if unknown := next(filter(None, map(refuses_function, self.nvshmem)), ""):
                 raise ValueError(f"{self.name}: nvshmem: {unknown}")
         for key, values, known in (
-            ("dtypes", self.dtypes, tuple(ITEMSIZES)),
+            ("dtypes", self.dtypes, ALL),
             ("accumulators", self.accumulators, (*dict.fromkeys(itertools.chain(*ACCUMULATORS.values())), NONE)),
             ("reductions", self.reductions, (*REDUCTIONS, NONE)),
             ("placements", self.placements, tuple(map(str, Placement))),

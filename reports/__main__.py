@@ -1,4 +1,4 @@
-"""python -m reports: the commands that look at records, and `published`, which makes what the project publishes."""
+"""python -m reports: the verbs of `symlab`, those that look at records among them, as older pages write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from symlab.command import carry_out, leave
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line. Returns the exit code."""
-    return carry_out("reports.commands:reports", "python -m reports", arguments)
+    return carry_out("symlab.verbs:symlab", "python -m reports", arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from runner.command.running import Tools
 
 PROGRAM = "python -m runner"
-OTHERS = {"replay": "runner.replay.verb:replay", "resume": "runner.command.verbs:resume"}
+OTHERS = ("replay", "resume")
 """Verbs beside run."""
 
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None, tools: Tools | None = None) -> 
     """Carry out a command line. Returns the exit code; tools are what tests work with."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in OTHERS:
-        return carry_out(OTHERS[given[0]], f"{PROGRAM} {given[0]}", given[1:], tools)
+        return carry_out("symlab.verbs:symlab", PROGRAM, given, tools)
     return carry_out("runner.command.verbs:run", PROGRAM, given, tools)
 
 

@@ -1,4 +1,4 @@
-"""The simulator's own commands, as click objects: `symlab check`, `symlab litmus` and `python -m simulator`."""
+"""The simulator's own commands, as click objects: `python -m simulator`, and a half of `symlab check`."""
 
 from __future__ import annotations
 
@@ -9,30 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from simulator.forms import Missing, Versions
 
 ARCH = re.compile(r"sm_\d+[af]?")
-TRIALS = 200
-"""Number of runs of a litmus program, unless another one is given."""
 SHOWN_LINES = 12
 """Maximum number of lines to name for each form and each message of ptxas."""
 
 
-@click.command(
-    "check",
-    epilog="Exit codes: 0 nothing is missing or refused; 1 something is; 2 the request is wrong.",
-)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.ptx")
-@click.option("--arch", metavar="ARCH", help="Assemble for this architecture, such as sm_90a; default: the .target.")
-def check(file: Path, arch: str | None) -> int:
-    """Check which forms of a PTX file the simulator does not have.
-
-    It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
-    there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses.
-    """
+def checked(file: Path, arch: str | None) -> tuple[str, int]:
+    """Print which forms of a PTX file the simulator does not have, and what ptxas says of it; return its text and the
+    exit code: 0, or 1 if something is missing or refused. ValueError for what is no such file."""
     from simulator.forms import missing_forms, versions_of
     from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
 
@@ -62,7 +50,7 @@ def check(file: Path, arch: str | None) -> int:
         _say_missing(missing)
         _say_versions(versions)
     is_legal = _say_assembled(text, arch or target.group(1))
-    return 0 if is_whole and is_legal else 1
+    return text, 0 if is_whole and is_legal else 1
 
 
 def _say_missing(missing: Sequence[Missing]) -> None:
@@ -119,66 +107,6 @@ def _say_assembled(text: str, arch: str) -> bool:
     for one in verdict.problems:
         print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")
     return False
-
-
-def _programs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The project's own litmus programs; for a word with a slash, files."""
-    if "/" in incomplete or incomplete.startswith("."):
-        return [CompletionItem(incomplete, type="file")]
-    return [CompletionItem(path.stem) for path in _own_programs() if path.stem.startswith(incomplete)]
-
-
-def _own_programs() -> list[Path]:
-    return sorted((Path(__file__).resolve().parent / "litmus" / "programs").glob("*.litmus"))
-
-
-@click.command(
-    "litmus",
-    epilog="Exit codes: 0 all conditions hold; 1 one fails, or a forbidden state was seen; 2 the request is wrong.",
-)
-@click.argument("files", nargs=-1, metavar="FILE..", shell_complete=_programs)
-@click.option("--all", "is_all", is_flag=True, help="Judge all programs of the project, with one line for each.")
-@click.option(
-    "--seeds",
-    metavar="NUMBER",
-    type=click.IntRange(0, 100_000),
-    help="Runs on simulated GPUs with weak memory, seeds from 0 on; 0: none, and no race checker. Default: 200, of "
-    "--all 0.",
-)
-def litmus(files: tuple[str, ...], is_all: bool, seeds: int | None) -> int:
-    """Print the final states of small programs that PTX allows, those that the machine showed, and races.
-
-    A FILE is a litmus program, or the name of one of the project's own (simulator/litmus/programs). For each state that
-    no execution may have, it names the axiom and the steps that contradict it. simulator/litmus/README.md has the
-    format, and what the model covers.
-    """
-    from simulator.litmus.outcomes import judged
-    from simulator.litmus.parse import read
-    from simulator.litmus.report import summary, text
-    from simulator.litmus_races import verdict
-    from simulator.trials.trial import tried
-
-    own = {path.stem: path for path in _own_programs()}
-    if is_all == bool(files):
-        raise ValueError(f"give litmus programs, or --all for the project's {len(own)}")
-    paths = list(own.values()) if is_all else [own.get(name, Path(name)) for name in files]
-    found = [judged(read(path)) for path in paths]
-    holding = [all(one.holds(condition) for condition in one.program.conditions) for one in found]
-    number = (0 if is_all else TRIALS) if seeds is None else seeds
-    trials = [tried(one.program, range(number), one) for one in found] if number else []
-    if is_all:
-        print(summary(found))
-        print(f"{len(found)} programs, all conditions hold in {sum(holding)}")
-        for one in trials:
-            if one.forbidden or one.unseen or one.refusal:
-                print(f"{one.judgement.program.name}: {one.remark()}, {len(one.unseen)} allowed ones not seen")
-    elif trials:
-        remarks = [[one.remark(), verdict(one.judgement.program)] for one in trials]
-        shown = zip(trials, remarks, strict=True)
-        print("\n\n".join(text(one.judgement, [one.column()], said) for one, said in shown))
-    else:
-        print("\n\n".join(map(text, found)))
-    return 0 if all(holding) and not any(one.forbidden for one in trials) else 1
 
 
 @click.command("python -m simulator")

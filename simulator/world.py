@@ -38,6 +38,7 @@ from simulator.options import Interleaving, Memory, MultimemModel, Schedule, tra
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
 from simulator.run.streams import Queued, Streams
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.finding import Finding
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from simulator.clock.costs import Costs
     from simulator.clock.profile import LaunchProfile
     from simulator.memory.order import Order
-    from simulator.races.checker import Races
+    from simulator.observe.race_checker import RaceChecker
     from simulator.run.choices import Choice
     from simulator.run.replayed import Replayed
     from simulator.run.residency import Places, Resident
@@ -138,12 +139,11 @@ class SimulatedWorld:
         space.events.add(self.order)
         return space
 
-    def _made_races(self) -> Races | None:
+    def _made_races(self) -> RaceChecker | None:
         if not self.options.races:
             return None
-        from simulator.races.checker import Races
-
-        return Races(self.space)
+        found: RaceChecker = part_of("check.races")(self.space)
+        return found
 
     def _made_clock(self) -> Clock | None:
         if self.options.clock is None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from symlab.checking import check as check
     from symlab.checking import make_inputs as make_inputs
     from symlab.checking import make_reference as make_reference
+    from symlab.checks.exploring import explore as explore
     from symlab.compiling import compile as compile
     from symlab.describing import case as case
     from symlab.describing import catalogue as catalogue
     from symlab.describing import kernel as kernel
     from symlab.experiments import experiment as experiment
-    from symlab.exploring import explore as explore
     from symlab.loading import records as records
     from symlab.running import run as run
     from symlab.simulating import simulate as simulate
@@ -33,7 +33,7 @@ _MODULES = {
     "check": "symlab.checking",
     "compile": "symlab.compiling",
     "experiment": "symlab.experiments",
-    "explore": "symlab.exploring",
+    "explore": "symlab.checks.exploring",
     "kernel": "symlab.describing",
     "make_inputs": "symlab.checking",
     "make_reference": "symlab.checking",
@@ -66,7 +66,12 @@ __all__ = [  # noqa: RUF022  in the order of symlab/README.md
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'symlab' has no attribute '{name}': it has {', '.join(__all__)}")
-    found = getattr(importlib.import_module(_MODULES[name]), name)
+    from symlab.rooms import ROOMS, is_here
+
+    module = _MODULES[name]
+    if (room := module.split(".")[1]) in ROOMS and not is_here(room):
+        raise AttributeError(f"symlab.{name} is of symlab/{room}, which is not installed")
+    found = getattr(importlib.import_module(module), name)
     globals()[name] = found
     return found
 

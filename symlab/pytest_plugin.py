@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from symlab.rooms import has
+
 if TYPE_CHECKING:
     from cases.finding import Finding
     from symlab.worlds import World
@@ -123,7 +125,7 @@ def symlab_world(request: pytest.FixtureRequest, symlab_seed: int | None) -> Ite
 def _looks_for_races(config: pytest.Config, how: Mapping[str, Any]) -> bool:
     """Whether a world looks for races if the test does not say. GPUs do not show the order of their accesses."""
     wanted = bool(config.getini(RACES)) and not config.getoption("--symlab-no-races")
-    return wanted and how.get("fabric", "simulator") == "simulator"
+    return wanted and how.get("fabric", "simulator") == "simulator" and has("check.races")
 
 
 def _said(found: Sequence[Finding]) -> str:
@@ -167,7 +169,10 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many seeds ran in what time, and which was the first that failed, with the command that repeats it."""
+    """Say how many seeds ran in what time, and which was the first that failed, with the command that repeats it; and
+    that no races were looked for where nothing can."""
+    if not has("check.races"):
+        terminalreporter.write_line("symlab: no races were looked for: symlab/checks is not installed")
     seconds: dict[str, float] = {}
     failed: dict[int, str] = {}
     for reports in terminalreporter.stats.values():

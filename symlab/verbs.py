@@ -6,70 +6,42 @@ A verb is imported when it is used, so that none waits for another's imports.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from symlab.command import loaded
+from symlab.rooms import LOOK, MAINTAIN, MORE, RECORDS, ROOMS, RUN, Verb, check, is_here
 
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb: its name, the module of its click command, the heading it is listed under, its line there."""
-
-    name: str
-    module: str
-    heading: str
-    line: str
-
-    @property
-    def place(self) -> str:
-        """ "module:name" of the click command, which has the verb's name."""
-        return f"{self.module}:{self.name}"
-
-
-_RUN, _LOOK, _MORE = "Run cases", "Look at records", "More"
-_RECORDS, _MAINTAIN = (
-    "More about records and memory models",
-    "For maintainers of published records and of types of GPUs",
-)
-
-RARE = (_RECORDS, _MAINTAIN)
+RARE = (RECORDS, MAINTAIN)
 """Headings that only --help --all shows."""
 
+_CORE = (
+    Verb("run", "runner.command.verbs", RUN, "Run an experiment: on GPUs, or in the simulator."),
+    Verb("resume", "runner.command.verbs", RUN, "Run what an interrupted, killed or failed command left undone."),
+    Verb("table", "reports.commands", LOOK, "Print the table that a run ends with."),
+    Verb("html", "reports.commands", LOOK, "Write one HTML file with tables, figures and environment."),
+    Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
+    Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
+    Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
+    Verb(
+        "check",
+        "symlab.proposing",
+        MORE,
+        "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
+    ),
+    Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),
+    Verb("study", "reports.commands", RECORDS, "Print errors over world sizes, for each accumulator."),
+    Verb("export", "reports.commands", RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),
+    Verb("track", "runner.track.commands", RECORDS, "Send records to MLflow that were not sent."),
+)
+
+_ORDER = (RUN, LOOK, MORE, RECORDS, MAINTAIN)
 VERBS = {
     verb.name: verb
-    for verb in (
-        Verb("run", "runner.command.verbs", _RUN, "Run an experiment: on GPUs, or in the simulator."),
-        Verb("explore", "runner.explore.verb", _RUN, "Run an experiment under many orders of threads."),
-        Verb("tune", "runner.tune.verb", _RUN, "Search the best kernel and tuning for each size, for algorithms=best."),
-        Verb("predict", "runner.predict.verb", _RUN, "Predict times on a type of GPU, on a machine without any."),
-        Verb("replay", "runner.replay.verb", _RUN, "Run recorded cases again and compare the results."),
-        Verb("resume", "runner.command.verbs", _RUN, "Run what an interrupted, killed or failed command left undone."),
-        Verb("table", "reports.commands", _LOOK, "Print the table that a run ends with."),
-        Verb("html", "reports.commands", _LOOK, "Write one HTML file with tables, figures and environment."),
-        Verb("figure", "reports.commands", _LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
-        Verb("audit", "reports.commands", _LOOK, "Check records against a list of items, or compare two sets."),
-        Verb("dashboard", "runner.track.commands", _MORE, "Open MLflow's dashboard on what was tracked."),
-        Verb("kernels", "kernels.commands", _MORE, "Print what each kernel takes, and where it is proven."),
-        Verb("check", "simulator.commands", _MORE, "Check which forms of a PTX file the simulator does not have."),
-        Verb("completion", "symlab.completion", _MORE, "Print a script that completes words in a shell."),
-        Verb("study", "reports.commands", _RECORDS, "Print errors over world sizes, for each accumulator."),
-        Verb("history", "reports.commands", _RECORDS, "Show how cases changed over commits and libraries."),
-        Verb("export", "reports.commands", _RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),
-        Verb("track", "runner.track.commands", _RECORDS, "Send records to MLflow that were not sent."),
-        Verb(
-            "litmus",
-            "simulator.commands",
-            _RECORDS,
-            "Print the final states of small programs that PTX allows, those that the machine showed, and races.",
-        ),
-        Verb("calibrate", "runner.calibrate.verb", _MAINTAIN, "Measure the floors of a type of GPU by small kernels."),
-        Verb("publish", "runner.publish.verb", _MAINTAIN, "Run experiments in several worlds each, for publication."),
-        Verb("bundle", "reports.commands", _MAINTAIN, "Pack records into one compressed file."),
-        Verb("sign", "reports.commands", _MAINTAIN, "Vouch for a folder of records with an SSH key."),
-    )
+    for heading in _ORDER
+    for verb in (*_CORE, *(verb for name, room in ROOMS.items() if is_here(name) for verb in room.verbs))
+    if verb.heading == heading
 }
 
 
@@ -97,6 +69,8 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not ctx.resilient_parsing:
+            if any(args[0] == verb.name for room in ROOMS.values() for verb in room.verbs):
+                check(args[0])
             from runner.request_error import near
 
             raise click.UsageError(f"unknown command '{args[0]}', {near(args[0], VERBS)}", ctx)

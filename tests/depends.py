@@ -20,6 +20,9 @@ PUBLISHED = "reports/published"
 MANIFEST = "reports/published/manifest.sha256"
 """It has the digests of all published files."""
 
+LAZY = "symlab/__init__.py"
+"""It loads a module when one of its own names is used: who imports a module below it depends on that alone."""
+
 LOADED_FROM = {"kernels/catalogue.py": "kernels/", "runner/request/compose.py": "conf/"}
 """Modules that load what lies in a folder by names that they put together."""
 
@@ -87,7 +90,7 @@ class Depends:
             if found is not None:
                 yield found
                 packages = ("/".join(words[:above]) + "/__init__.py" for above in range(1, end))
-                yield from (one for one in packages if one in self.files)
+                yield from (one for one in packages if one in self.files and one != LAZY)
                 return
 
     def closure(self, starts: Iterable[str]) -> set[str]:

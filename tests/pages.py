@@ -21,7 +21,7 @@ from tests.patience import NEVER_S
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("README.md", "CONTRIBUTING.md", "*/README.md", "*/*/README.md")
+    for pattern in ("README.md", "CONTRIBUTING.md", "*/README.md", "*/*/README.md", "symlab/*/*/README.md")
     for path in ROOT.glob(pattern)
     if not path.relative_to(ROOT).parts[0].startswith((".", "records"))
 )

@@ -81,5 +81,5 @@ def test_of_this_project() -> None:
     depends = Depends()
     found = depends.of_test("tests/runner/case/test_promises_kept.py")
     assert {"kernels/ways/pull.py", "kernels/dsl/frame.py", "simulator/run/decode.py"} <= found
-    of_simulator = depends.of_test("tests/simulator/litmus/test_meet.py")
+    of_simulator = depends.of_test("tests/symlab/checks/litmus/test_meet.py")
     assert not [one for one in of_simulator if one.startswith(("runner/", "reports/"))]

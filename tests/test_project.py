@@ -177,14 +177,12 @@ def test_the_tree_names_every_room() -> None:
     tree = page[page.index("\n# The tree") :].split("```")[1]
     rooms = {path.parent.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
     named: set[str] = set()
-    package = ""
+    above: list[str] = []
     for line in tree.strip().splitlines():
         folders = re.findall(r"(?<!\S)(\w+)/", line)
-        if not line.startswith(" "):
-            package = folders[0]
-            named.add(package)
-        else:
-            named |= {f"{package}/{folder}" for folder in folders}
+        above = above[: (len(line) - len(line.lstrip())) // 2]
+        named |= {"/".join([*above, folder]) for folder in (folders if above else folders[:1])}
+        above.append(folders[0])
     assert rooms - named == set(), "folders that the tree of CONTRIBUTING.md does not name"
     assert [name for name in named if not (ROOT / name).is_dir()] == [], "folders that are not there"
 

@@ -42,13 +42,26 @@ def test_lines_are_those_of_code() -> None:
 def test_parameters_of_the_api_and_of_device_functions_may_be_any_number() -> None:
     assert [*size.parameters("runner/x.py", NODES)] == [(5, "explore:23"), (4, "method:13")]
     assert [*size.parameters("symlab/x.py", NODES)] == []
-    assert len([*size.parameters("symlab/speed/x.py", NODES)]) == 2
+    assert [*size.parameters("symlab/speed/x.py", NODES)] == [(4, "method:13")]
     launching = [*ast.walk(ast.parse("def kernel(a): ...\ndef prepare(a, b): ..."))]
     assert [*size.parameters("kernels/x.py", launching)] == [(2, "prepare:2")]
 
 
 def test_modules_are_counted_not_names() -> None:
     assert size.imported(NODES) == {"runner.case", "kernels.spec", "kernels"}
+
+
+@pytest.mark.parametrize(
+    ("line", "enters"),
+    [
+        ("from symlab.speed.best import chooser_for", True),
+        ("def f():\n    import symlab.checks", True),
+        ("from symlab.rooms import part_of", False),
+        ("import symlab.speedy", False),
+    ],
+)
+def test_an_import_of_a_room_is_seen(line: str, enters: bool) -> None:
+    assert size.enters_a_room([*ast.walk(ast.parse(line))]) == enters
 
 
 @pytest.mark.parametrize(("first", "runs"), [("symlab/command.py", 1), ("kernels/dsl/frame.py", 2)])

@@ -1,7 +1,7 @@
 """What a model told of a timed case, beside its time: the predicted time with its terms, or the reason for none.
 
 A prediction is no measurement, and no figure of a record's timing is made of it. The model is the runner's
-(runner/predict/model.py):
+(symlab/speed/predict/model.py):
 
     time = launch + begin + least + max(link + memory, more) + cold
 
@@ -84,9 +84,9 @@ class PredictedTime:
     gpu: the type of GPU whose floors weigh the path, as conf/gpu names it; floors_digest: of what the model takes of
     it. constants_digest: of the fitted constants and intervals. time_us, in microseconds, with the interval low_us to
     high_us: the error of 90 % of the published cases of its regime, of the shortest and the longest time that the
-    assumed constants allow (runner/predict/assumptions.py). regime: of REGIMES. ratio: the measured median over
+    assumed constants allow (symlab/speed/predict/assumptions.py). regime: of REGIMES. ratio: the measured median over
     time_us. path_us: microseconds of the case's own path by kind of step. work: the steps and the traffic that the
-    simulator found (runner/predict/case_work.py). remarks: why it is worth less than its interval says.
+    simulator found (symlab/speed/predict/case_work.py). remarks: why it is worth less than its interval says.
     """
 
     gpu: str

@@ -125,7 +125,6 @@ class Fold:
     kind: ClassVar[str] = "fold"
     title: str
     blocks: tuple[Block, ...]
-    is_open: bool = False
 
 
 Block = Facts | Verdict | Notes | Code | Table | Pictures | Heading | Side | Fold

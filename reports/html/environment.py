@@ -25,9 +25,6 @@ _READINGS = {
     "power_w": "power (W)",
 }
 
-MOST_OPEN = 24
-"""Maximum number of facts in an unfolded group."""
-
 
 def environment_part(records: Sequence[Record]) -> Part:
     """Return the part: the most frequent environment in full, the differences of each other one, and the clocks."""
@@ -144,7 +141,7 @@ def _groups(environment: Mapping[str, Any]) -> list[Block]:
             prefix = f"{key}."
             facts = Facts(tuple((name.removeprefix(prefix), text) for name, text in rows))
             title = f"{key.replace('_', ' ')}: {counted(len(rows), 'value')}"
-            blocks.append(Fold(title, (facts,), is_open=len(rows) <= MOST_OPEN))
+            blocks.append(Fold(title, (facts,)))
         else:
             lone.append((key.replace("_", " "), "nothing"))
     return [*([Facts(tuple(lone))] if lone else []), *blocks]

@@ -29,11 +29,17 @@ from reports.record.writing import write_file as write_file
 
 SUFFIX = ".jsonl.xz"
 
+PUBLISHED = Path("reports") / "published"
+"""The folder of the project that has the published sets, each with its bundles."""
+
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
 LEVEL_NAME = "level.json"
 """The level that a published set must keep, beside its bundles."""
+
+KERNELS_NAME = "kernels.json.xz"
+"""The kernels of a published set, beside its bundles, by which its times are predicted again."""
 
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
@@ -53,6 +59,11 @@ _UNPACKER_BYTES = 1 << 28
 """Maximum memory of the unpacker, whose dictionary a file chooses."""
 
 _CHUNK_BYTES = 1 << 20
+
+
+def published_sets(root: Path) -> list[str]:
+    """Return the names of the published sets of a project."""
+    return sorted({path.parent.name for path in (root / PUBLISHED).glob(f"*/*{SUFFIX}")})
 
 
 def read(places: Sequence[Path | str]) -> list[Record]:

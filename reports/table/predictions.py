@@ -19,12 +19,12 @@ PREDICTED, RATIO = "predicted (us)", "meas/pred"
 """The columns."""
 
 MEANING = (
-    f"{PREDICTED}: by the model of runner/predict, from the simulated path and the floors of {{gpus}}; never measured; "
-    f"{RATIO}: the measured time over it"
+    f"{PREDICTED}: by the model of symlab/speed/predict, from the simulated path and the floors of {{gpus}}; never "
+    f"measured; {RATIO}: the measured time over it"
 )
 WIDE_MEANING = (
-    "predicted: microseconds by the model of runner/predict, from the simulated path and the floors of {gpus}, never "
-    "measured; in brackets the measured time over them"
+    "predicted: microseconds by the model of symlab/speed/predict, from the simulated path and the floors of {gpus}, "
+    "never measured; in brackets the measured time over them"
 )
 MAX_SHOWN = 5
 """Maximum number of slower cases that a table names; a report has all."""

@@ -33,6 +33,7 @@ from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Reque
 from runner.request_error import RequestError, near
 from runner.world.fabrics import FabricRequest
 from simulator.options import Schedule
+from symlab.rooms import part_of
 
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
@@ -89,9 +90,9 @@ def resolved(
     fields = {name: getattr(request, name) for name in names}
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
     if BEST in algorithms:
-        from runner.case.best import chooser_for
-
-        fields["chooser"] = chooser or chooser_for(request.tuned, fabric, request.op, ranks=request.world_size)
+        fields["chooser"] = chooser or part_of("algorithms=best")(
+            request.tuned, fabric, request.op, ranks=request.world_size
+        )
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:
         return named

@@ -22,8 +22,8 @@ from runner.case.contestant import Contestant
 from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.schema import Limit
 from runner.request.validate import ResolvedRequest
-from runner.request_error import RequestError
 from runner.world.world import World
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     import torch
@@ -198,18 +198,8 @@ def _brought(world: World, module: str) -> Brought:
 
 def _predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
     """The model's word on a timed case, or the reason why it has none."""
-    from runner.predict.beside import beside_measured, unpredicted
-    from runner.predict.of_request import type_beside
-
-    if any(spec is contestant.spec for spec in job.brought):
-        return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
-    try:
-        type_ = type_beside(job.request.fabric.gpu, job.gpu, job.environment().devices)
-    except RequestError as error:
-        return RecordedPrediction(reason=str(error))
-    except Exception as error:  # a measurement is kept, whatever goes wrong with its prediction
-        return unpredicted(error)
-    return beside_measured(contestant, timing, type_, job.request.cache_dir)
+    found: RecordedPrediction = part_of("timing.predict, of a timed case")(contestant, timing, job)
+    return found
 
 
 def patience_s(request: ResolvedRequest) -> float:

@@ -15,6 +15,7 @@ from runner.request.schema import Isolation
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
+from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.case import Case
@@ -135,9 +136,7 @@ def _check_predicts(job: ComposedJob, request: ResolvedRequest, machine: Callabl
     """RequestError for timing.predict where nothing is measured or the type of GPU is not known well enough."""
     if not request.timing.predict:
         return
-    from runner.predict.of_request import check_beside
-
-    check_beside(request, job.gpu, () if request.fabric.simulated else machine().devices)
+    part_of("timing.predict")(request, job.gpu, () if request.fabric.simulated else machine().devices)
 
 
 def _limits(fabric: FabricRequest) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from cases.case import Case
 
 BEST = "best"
-"""The word for what a table of choices has at each size, alone or in a list of algorithms (runner/case/best.py)."""
+"""The word for what a table of choices has at each size, alone or in a list of algorithms (symlab/speed/best.py)."""
 
 
 class Chooser(Protocol):

@@ -17,6 +17,7 @@ from reports.table.text import counted
 from runner.request_error import RequestError
 from simulator.gpu import Gpu
 from simulator.options import Interleaving, Memory, MultimemModel
+from symlab.rooms import check, has
 
 if TYPE_CHECKING:
     from memory.meeting import Store
@@ -159,7 +160,10 @@ def resolve(
     A world of one rank is possible on NVSHMEM as well: it needs one GPU. races is decided, too.
     """
     decided, why = _named(fabric, world_size, machine, outer)
-    return replace(decided, races=decided.simulated if fabric.races is None else fabric.races), why
+    if fabric.races:
+        check("check.races")
+    races = decided.simulated and has("check.races") if fabric.races is None else fabric.races
+    return replace(decided, races=races), why
 
 
 def _named(

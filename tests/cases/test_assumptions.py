@@ -66,5 +66,5 @@ def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path: Path) ->
 
 
 def test_the_race_checker_knows_the_same_ones() -> None:
-    report = pytest.importorskip("simulator.races.report", reason="the simulator has no race checker so far")
+    report = pytest.importorskip("symlab.checks.races.report", reason="symlab/checks is not installed")
     assert set(report.ASSUMPTIONS) == set(ASSUMPTIONS)

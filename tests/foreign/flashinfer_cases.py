@@ -14,6 +14,8 @@ from tests.foreign.environment import Module
 
 PACK_BYTES = 16
 """What a thread loads at once."""
+CALLS = 3
+"""Launches in a row, each of data of its own: flags, counters and buffers serve all of them."""
 CUDA_TYPES = {torch.float16: "half", torch.bfloat16: "nv_bfloat16", torch.float32: "float"}
 
 
@@ -46,30 +48,53 @@ def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
     has what the division by the number of ranks leaves over."""
     pack = PACK_BYTES // dtype.itemsize
     packs = 101
-    data = inputs(ranks, packs * pack, dtype)
+    data = inputs(ranks, CALLS * packs * pack, dtype)
+    calls = [[one[call * packs * pack :][: packs * pack] for one in data] for call in range(CALLS)]
     module = of_cuda("flashinfer_vllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
     if "1stage" in kernel:
-        expected = in_float32(data)
+        expected = [in_float32(terms) for terms in calls]
     else:
         part = packs // ranks * pack
         ends = [*(part * rank for rank in range(1, ranks)), packs * pack]
-        expected = torch.cat(
-            [in_float32(in_order([one[part * rank : ends[rank]] for one in data], rank)) for rank in range(ranks)]
-        )
+        expected = [
+            in_float32(in_order([one[part * rank : ends[rank]] for one in terms], rank))
+            for terms in calls
+            for rank in range(ranks)
+        ]
 
     words = (SIGNAL_BYTES + packs * PACK_BYTES) // 4
-    buffers = {"data": data, "signals": (words, torch.int32, 0), "result": (packs * pack, dtype)}
-    signals = ("struct", pointers("signals", ranks, 8))
-    arguments = [("peers", "data"), signals, "signals", "result", ("s32", "rank"), ("s32", packs)]
-    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "arguments": arguments, "local": ["result"]}
-    return exact(module, ranks, lambda rank: {"result": expected, "data": data[rank]}, **how)
+    buffers = {"data": data, "signals": (words, torch.int32, 0), "result": (CALLS * packs * pack, dtype)}
+    signals = ("addresses", "signals", 8)
+    steps = []
+    for start in range(0, CALLS * packs * PACK_BYTES, packs * PACK_BYTES):
+        places = [("peers", f"data+{start}"), signals, "signals", f"result+{start}"]
+        steps.append({"arguments": [*places, ("s32", "rank"), ("s32", packs)]})
+    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["result"]}
+    return exact(module, ranks, lambda rank: {"result": torch.cat(expected), "data": data[rank]}, **how)
+
+
+def all_to_all(dtype: torch.dtype, ranks: int) -> Case:
+    """From sequences to heads: rank r gets its heads of all ranks' positions, of the last call."""
+    batch, positions, heads, width = 2, 3, 2, PACK_BYTES // dtype.itemsize
+    shape = (batch, positions, heads * ranks, width)
+    numel = batch * positions * heads * ranks * width
+    data = inputs(ranks, CALLS * numel, dtype)
+    last = [one[-numel:].view(shape) for one in data]
+    expected = [
+        torch.cat([one[:, :, rank * heads : (rank + 1) * heads] for one in last], 1).flatten() for rank in range(ranks)
+    ]
+    module = of_cuda("flashinfer_ulysses.cu", "ulysses_a2a_kernel", RANKS=ranks, TYPE=CUDA_TYPES[dtype])
+    tables = [("addresses", "out", 8), ("addresses", "signals", 8), "signals"]
+    numbers = ["rank", *(("s32", one) for one in (batch, positions, heads, width))]
+    steps = [{"arguments": [f"data+{call * numel * dtype.itemsize}", *tables, *numbers]} for call in range(CALLS)]
+    buffers = {"data": data, "out": (numel, dtype), "signals": (SIGNAL_BYTES // 4, torch.int32, 0)}
+    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["data"]}
+    return exact(module, ranks, lambda rank: {"out": expected[rank]}, **how)
 
 
 # TensorRT-LLM's
 
 MAX_RANKS = 16
-FLAG = 1
-"""The number of the call: it chooses among the sets of flags and of buffers."""
 EPSILON = 1e-5
 THREADS, BLOCKS = 32, 2
 HIDDEN = 256
@@ -79,9 +104,13 @@ RSQRT_UNITS = 6
 """Largest error of rsqrt.approx.f32: 2^-22.9 by the PTX ISA is less."""
 
 
-def params(ranks: int, elts: int, per_block: int, hidden: int, given: Sequence[str], rank: int) -> list[Any]:
+def params(
+    ranks: int, numbers: tuple[int, int, int], given: Sequence[str], start: int, flag: int, rank: int
+) -> list[Any]:
     """The one argument: AllReduceParams by value, with AllReduceFusionParams at its end, as trtllm_allreduce.cuh lays
-    them out. given: the buffers that there are."""
+    them out. given: the buffers that there are. start: where the call's data begins, in bytes; flag: the number of the
+    call from 1 on, which chooses among the sets of flags and of buffers."""
+    elts, per_block, hidden = numbers
 
     def one(buffer: str) -> Any:
         return buffer if buffer in given else ("u64", 0)
@@ -91,10 +120,15 @@ def params(ranks: int, elts: int, per_block: int, hidden: int, given: Sequence[s
 
     share = elts // ranks
     numbers = [elts, share, per_block, share * rank, ranks, rank]
-    own: list[Any] = [*(("u64", number) for number in numbers), ("u32", FLAG)]
-    own += [*table("flags_in"), *table("flags_out"), *table("comm"), "output", "input"]
+    own: list[Any] = [*(("u64", number) for number in numbers), ("u32", flag)]
+    own += [*table("flags_in"), *table("flags_out"), *table(f"comm{flag % 2}"), f"output+{start}", f"input+{start}"]
     own += [one("bias"), one("residual"), ("s32", hidden), one("weight"), ("u64", 0), ("f32", EPSILON)]
-    own += [one("intermediate"), *table("lamport0"), *table("lamport1"), *table("lamport2")]
+    own += [
+        f"intermediate+{start}" if "intermediate" in given else ("u64", 0),
+        *table("lamport0"),
+        *table("lamport1"),
+        *table("lamport2"),
+    ]
     return [("struct", own)]
 
 
@@ -112,13 +146,24 @@ def in_order(terms: Sequence[torch.Tensor], first: int) -> list[torch.Tensor]:
 
 
 def trtllm(
-    kernel: str, dtype: torch.dtype, ranks: int, numbers: tuple[int, int, int], buffers: dict[str, Any], **how: Any
+    kernel: str,
+    dtype: torch.dtype,
+    ranks: int,
+    numbers: tuple[int, int, int],
+    buffers: dict[str, Any],
+    calls: int = 1,
+    **how: Any,
 ) -> tuple[Module, dict[str, Any]]:
-    """The module with a kernel, and its launch. numbers: elements, those of a block, and of a row."""
+    """The module with a kernel, and its launch. numbers: elements, those of a block, and of a row.
+    calls: in a row; kernels with the race `flag` have one, as more are wrong in random orders."""
     module = of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
-    arguments = partial(params, ranks, *numbers, tuple(buffers))
+    size_bytes = numbers[0] * dtype.itemsize
+    steps = [
+        {"arguments": partial(params, ranks, numbers, tuple(buffers), call * size_bytes, call + 1)}
+        for call in range(calls)
+    ]
     local = [name for name in ("input", "output", "intermediate", "residual", "bias", "weight") if name in buffers]
-    launch = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "arguments": arguments, "local": local}
+    launch = {"grid": BLOCKS, "block": THREADS, "buffers": buffers, "steps": steps, "local": local}
     return module, {**launch, **how}
 
 
@@ -134,7 +179,7 @@ def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     elts = 2 * per_block - 3 * pack  # the last block has less
     data = inputs(ranks, elts, dtype)
     comm = (ranks * elts if pushes else elts, dtype)
-    buffers = {"input": data, "output": (elts, dtype), "comm": comm, "flags_in": flags(ranks)}
+    buffers = {"input": data, "output": (elts, dtype), "comm0": comm, "comm1": comm, "flags_in": flags(ranks)}
     name = f"oneShotAllReduceKernel{_flags(dtype, ranks, True, pushes)}"
     module, launch = trtllm(name, dtype, ranks, (elts, per_block, 0), buffers)
     expected = [rounded_each(in_order(data, -rank if pushes else 0)) for rank in range(ranks)]
@@ -149,7 +194,8 @@ def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     data = inputs(ranks, elts, dtype)
     more = inputs(2, elts, dtype)
     residual, bias = more[0], more[1][:HIDDEN]
-    buffers: dict[str, Any] = {"input": data, "output": (elts, dtype), "comm": (elts, dtype)}
+    comm = (elts, dtype)
+    buffers: dict[str, Any] = {"input": data, "output": (elts, dtype), "comm0": comm, "comm1": comm}
     buffers |= {"flags_in": flags(ranks), "flags_out": flags(ranks), "residual": residual}
     buffers |= {"bias": bias} if pushes else {}
     shares = [one.view(ranks, -1) for one in data]
@@ -177,15 +223,15 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
     pack = PACK_BYTES // dtype.itemsize
     tokens, hidden = BLOCKS, cluster * THREADS * pack
     elts = tokens * hidden
-    data = inputs(ranks, elts, dtype)
+    data = inputs(ranks, CALLS * elts, dtype)
     more = inputs(2, elts, dtype)
     residual, weight = more[0], more[1][:hidden]
-    sums = [rounded_each([*in_order(data, rank), residual]) for rank in range(ranks)]
+    sums = [rounded_each([*in_order(data, rank), residual.repeat(CALLS)]) for rank in range(ranks)]
 
     def check(outputs: Outputs) -> None:
         for rank in range(ranks):
             held("intermediate", outputs["intermediate"][rank], sums[rank], rank)
-            rows = sums[rank].double().view(tokens, hidden)
+            rows = sums[rank].double().view(CALLS * tokens, hidden)
             scale = (rows.square().mean(1, keepdim=True) + EPSILON).rsqrt()
             right = (rows * scale * weight.double()).flatten()
             bound = torch.finfo(dtype).eps / 2 + norm_units(hidden) * UNIT
@@ -195,11 +241,11 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
 
     comm = (ranks * elts, dtype, -0.0)
     buffers = {
-        **{"input": data, "output": (elts, dtype), "intermediate": (elts, dtype), "residual": residual},
+        **{"input": data, "output": (CALLS * elts, dtype), "intermediate": (CALLS * elts, dtype), "residual": residual},
         **{"weight": weight, "lamport0": comm, "lamport1": comm, "lamport2": comm},
     }
     name, how = f"all_reduce_norm_kernelILi{cluster}E", {"grid": tokens * cluster, "cluster": cluster}
-    module, launch = trtllm(name, dtype, ranks, (elts, 0, hidden), buffers, **how)
+    module, launch = trtllm(name, dtype, ranks, (elts, 0, hidden), buffers, CALLS, **how)
     return Case(module, launch, check)
 
 
@@ -209,6 +255,11 @@ def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
     return f"I{mangled}Li{ranks}E" + "".join(f"Lb{int(one)}E" for one in flags)
 
 
+def _race(name: str) -> str:
+    """Under which name simulator/README.md explains a kernel's races."""
+    return "flag" if name.startswith(TRTLLM) else "kernel_end" if "two stages" in name else ""
+
+
 PACKAGE = "flashinfer-python"
 VLLM = "FlashInfer: vLLM's all_reduce"
 TRTLLM = "FlashInfer: TensorRT-LLM's all_reduce"
@@ -216,16 +267,14 @@ ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stag
 _CASES: dict[str, Callable[[int], Case]] = {
     f"{VLLM}, one stage, float16": partial(vllm, ONE_STAGE, torch.float16),
     f"{VLLM}, two stages, bfloat16": partial(vllm, TWO_STAGES, torch.bfloat16),
+    "FlashInfer: Ulysses' all_to_all, float16": partial(all_to_all, torch.float16),
     f"{TRTLLM}, one shot, copies, bfloat16": partial(one_shot, False, torch.bfloat16),
     f"{TRTLLM}, one shot, pushes, float16": partial(one_shot, True, torch.float16),
     f"{TRTLLM}, two shot, copies, float16": partial(two_shot, False, torch.float16),
     f"{TRTLLM}, two shot, pushes, bfloat16": partial(two_shot, True, torch.bfloat16),
 }
 KERNELS = (
-    *(
-        Foreign(name, PACKAGE, case, race="flag" if name.startswith(TRTLLM) else "", needs_host_compiler=True)
-        for name, case in _CASES.items()
-    ),
+    *(Foreign(name, PACKAGE, case, race=_race(name), needs_host_compiler=True) for name, case in _CASES.items()),
     *(
         Foreign(
             f"{TRTLLM}, Lamport's one shot and RMS norm, {how}, bfloat16",

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from kernels import catalogue
-from simulator.litmus.outcomes import judged
-from simulator.litmus.parse import read
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.marked import included
 from tests.museum.exhibit import ARCH
@@ -24,6 +22,7 @@ from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
 from tests.mutants.searching import README, Result, again, gaps, results, table, told
 from tests.patience import NEVER_S
+from tests.rooms import needs
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels that run, as they are and as mutants, in the fast tests: flags of peers, and of the switch."""
@@ -226,7 +225,11 @@ def test_a_try_that_does_not_reach_a_mutant_is_left_out() -> None:
     assert never not in tried
 
 
+@needs("checks")
 def test_the_judge_forbids_with_the_all_clear_what_it_allows_without() -> None:
+    from symlab.checks.litmus.outcomes import judged
+    from symlab.checks.litmus.parse import read
+
     programs = {path.stem: read(path) for path in sorted((PLACE.parent / "litmus").glob("*.litmus"))}
     used = {one.litmus for one in arguments(PLACE.read_text(encoding="utf-8"))} - {""}
     whole = {"reuse", "all_clear", "token_after_fence"}

@@ -160,7 +160,7 @@ def test_a_wrong_request_is_one_line(
     assert not list(place.glob("x.*"))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
+@pytest.mark.parametrize("arguments", [["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     text = capsys.readouterr().out

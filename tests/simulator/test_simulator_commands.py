@@ -168,3 +168,44 @@ def test_the_forms_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.split()[:2] == ["lop3", "1"] for line in capsys.readouterr().out.splitlines())
     assert door(["--all"]) == 0
     assert capsys.readouterr().out.splitlines() == sorted(TABLE)
+
+
+STRUCT = (
+    HEAD
+    + """.visible .entry k(.param .align 8 .b8 given[88], .param .u32 rank, .param .f32 scale)
+.maxntid 16
+{
+.reg .b32 %r<9>; .reg .b64 %d<9>; .reg .f32 %f<3>;
+ld.param.u32 %r1, [given+76]; ld.param.u64 %d1, [given+64]; ld.param.f32 %f1, [scale];
+mov.u32 %r2, %tid.x; mul.wide.u32 %d2, %r2, 8; mov.b64 %d3, given; add.s64 %d4, %d3, %d2;
+setp.ge.u32 %p1, %r2, 2; @%p1 ret;
+ld.param.u64 %d5, [%d4]; cvta.to.global.u64 %d6, %d5; ld.global.f32 %f2, [%d6]; st.global.v2.b16 [%d1], {%h1, %h2};
+ret;
+}
+.visible .entry waits(.param .u64 flag)
+{
+.reg .b32 %r<3>; .reg .b64 %d<3>; ld.param.u64 %d1, [flag];
+again: ld.acquire.sys.global.u32 %r1, [%d1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again; ret;
+}
+""".replace(".reg .f32 %f<3>;", ".reg .f32 %f<3>; .reg .pred %p<2>; .reg .b16 %h<3>;").replace(
+        ".reg .b32 %r<3>;", ".reg .b32 %r<3>; .reg .pred %p<2>;"
+    )
+)
+
+
+def test_arguments_are_proposed_and_tried(check: Check) -> None:
+    """An array of addresses by an index, fields at offsets, words by their names; and a kernel that waits for a flag."""
+    assert check(STRUCT) == 0
+
+
+def test_what_is_proposed_runs_as_op_custom(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check.path.write_text(STRUCT)
+    assert main(["check", str(check.path)]) == 0
+    proposal = capsys.readouterr().out.partition("\n\n")[2].partition("# a launch")[0]
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "mine.yaml").write_text(f"# @package _global_\n{proposal}")
+    monkeypatch.chdir(tmp_path)
+    how = ["fabric=simulator", "track=none", "check.results=false", "check.races=false"]
+    assert main(["run", "--config-dir", "conf", "+exp=mine", *how]) == 0

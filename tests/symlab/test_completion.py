@@ -33,7 +33,7 @@ def answers(line: str, monkeypatch: pytest.MonkeyPatch, shell: str = "zsh") -> l
 
 def test_all_verbs_are_offered_with_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers("symlab ", monkeypatch) == [f"plain {verb.name}\t{verb.line}" for verb in VERBS.values()]
-    assert [line.partition("\t")[0] for line in answers("symlab re", monkeypatch)] == ["plain replay", "plain resume"]
+    assert [line.partition("\t")[0] for line in answers("symlab re", monkeypatch)] == ["plain resume", "plain replay"]
 
 
 RUN = (

@@ -13,13 +13,12 @@ import torch
 
 import symlab
 from cases.record.record import Status, from_json
-from runner.replay.rebuild import Wishes, rebuilt
-from runner.replay.recomposed import configurations, jobs_of
 from runner.world.fabrics import HostOffer
 from symlab import requests
 from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S
+from tests.rooms import needs
 
 
 @pytest.fixture
@@ -112,9 +111,13 @@ def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too()
     assert mine.check.wrong == 6 * 1024
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_the_record_says_what_composes_to_it_and_can_be_replayed() -> None:
     """An audit composes the overrides again; a replay runs the case of the record again."""
+    from symlab.evidence.replay.rebuild import Wishes, rebuilt
+    from symlab.evidence.replay.recomposed import configurations, jobs_of
+
     case = symlab.case("all_reduce/one_shot", size_bytes=64, ranks=2, dtype="float16", inputs="edge", seed=5, offset=1)
     with symlab.world(ranks=2, schedule="random", seed=3, heap_bytes="1M", multicast=False) as world:
         record = symlab.run(case, world=world, launches=3, deadline_s=NEVER_S).record

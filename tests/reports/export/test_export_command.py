@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.commands import CONSUMERS, reports
+from reports.commands import CONSUMERS, export
 from reports.export import command
 from reports.record import bundle
 from tests.reports.export.serving import serving
@@ -24,7 +24,7 @@ def records(tmp_path: Path) -> str:
 
 
 def run(*arguments: str) -> None:
-    reports(["export", *arguments], standalone_mode=False)
+    export([*arguments], standalone_mode=False)
 
 
 def test_a_file_is_written_and_what_it_says_is_printed(

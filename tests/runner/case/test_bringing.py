@@ -21,7 +21,7 @@ from runner.case.todays_code import sources
 from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
 from tests.kernels.own_kernel import RING, write_ring
-from tests.reports.audit.complete_set import asked
+from tests.rooms import needs
 
 SMALL = ["op=send_recv", "sizes=[1K]", "fabric=simulator", "track=none"]
 EXPERIMENT = """# @package _global_
@@ -175,8 +175,11 @@ def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.
     assert said in capsys.readouterr().out
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     file = again / "my" / "ring.py"
     file.write_text(f"open({str(again / 'ran')!r}, 'w')\n{file.read_text()}")
     assert "is not the file that ran" in error_of(["replay", "records", "--records", "new"], capsys)
@@ -184,9 +187,12 @@ def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.Capture
     assert not (again / "ran").exists()
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder of a stranger, with code beside its records: only who names it has it run."""
+    from tests.symlab.evidence.audit.complete_set import asked
+
     stranger = again / "stranger"
     stranger.mkdir()
     for name in ("my", "records"):
@@ -222,8 +228,11 @@ def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest
     assert (name, "my/ring.py:SPEC: there is no file" in why) == ("send_recv/ring", True)
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     said = asked(read(["records"]))
     assert "cases VERIFIED: 2 of 2 cases that configurations ask for: all agree" in said
     assert "configuration VERIFIED: 1 of 1 jobs" in said

@@ -21,8 +21,6 @@ from cases.record.nccl_settings import (
 )
 from cases.record.record import Record
 from memory.fabric import Traits
-from reports.audit.pairing import paired
-from reports.history.series import series_of
 from reports.table.compare import contestants, rows, split
 from runner.case.expected import expected_refusal
 from runner.case.nccl_settings import refuses_settings
@@ -33,6 +31,7 @@ from runner.world.launcher import Outer
 from tests.golden import refused, same_text
 from tests.reports.export.sweeps import OWN, RING_LL, TREE_LL, nccl_record
 from tests.reports.synthetic import KIB, record, with_case
+from tests.rooms import needs
 from tests.runner.world.test_preload import request as requested
 
 GPUS = Traits("nvshmem", "sm_90a", 4, 1 << 30, True)
@@ -180,6 +179,13 @@ def test_no_row_curve_series_or_pair_mixes_two_settings() -> None:
     named = {row.algorithm: len(row.records) for row in rows(section)}
     assert named == {"nccl 0.0.0 (Ring, LL, 8 channels)": 2, "nccl 0.0.0 (Tree, LL, 16 channels)": 1, "nccl 0.0.0": 1}
     assert len(contestants(rows(section))) == 3
+
+
+@needs("evidence")
+def test_audits_and_histories_tell_restrictions_apart() -> None:
+    from symlab.evidence.audit.pairing import paired
+    from symlab.evidence.history.series import series_of
+
     assert sorted(len(one.points) for one in series_of((one, None) for one in both())) == [1, 1, 2]
     pairs = paired(both()[:3], both()[:3])
     assert [said_settings(one.first) for one in pairs] == ["Ring, LL, 8 channels", "Tree, LL, 16 channels", ""]

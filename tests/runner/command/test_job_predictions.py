@@ -19,8 +19,8 @@ from runner.command import means
 from runner.command.console import Console
 from runner.command.job import run_job
 from runner.command.means import Job, Means
-from runner.predict import of_request
 from tests.golden import same_text
+from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for
 from tests.runner.conftest import Outcome, Script
 
@@ -99,19 +99,23 @@ def test_an_interrupted_prediction_keeps_all_times() -> None:
     ] * 3
 
 
+@needs("speed")
 def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs of an unknown type, and whatever breaks while the type is looked up: the records have all times and the
     reason, and no case fails."""
+    from symlab.speed.predict import beside
+
     monkeypatch.setattr(Told, "__call__", lambda self, *given: means._predicted(*given))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     (reason,) = {str(one) for one in times_beside(shelf.records)}
     assert reason == "the GPUs are unknown here, of no known type (timing.predict), name one: fabric.gpu=h200"
-    monkeypatch.setattr(of_request, "type_beside", Mock(side_effect=MemoryError))
+    monkeypatch.setattr(beside, "type_beside", Mock(side_effect=MemoryError))
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     assert times_beside(shelf.records) == ["not simulated: MemoryError"] * 3
     assert all(one.timing is not None for one in shelf.records)
 
 
+@needs("speed")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -18,17 +18,14 @@ from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
 from reports.record.seal import broken
-from runner import audit_worker
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
 from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
-from runner.replay import recomposed
-from runner.replay.rebuild import Wishes, rebuilt
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
-from tests.reports.audit.complete_set import asked
 from tests.reports.synthetic import with_request
+from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 BAD_STRUCTS: list[Any] = [
@@ -148,6 +145,7 @@ def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp
     assert one.output_digests != three.output_digests
 
 
+@needs("evidence")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "tensors", "dynamic_tensors", "peers"])
 def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path, kind: str) -> None:
@@ -348,10 +346,13 @@ def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     same_text(said())
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     assert run() == 0
     assert main(["replay", "records", "--records", "new"]) == 0
     assert "1 BIT-EQUAL" in capsys.readouterr().out
@@ -369,9 +370,12 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
 
 def composed_again(records: list[Record]) -> dict[str, Any]:
     """What the audit's worker finds of the configurations."""
+    from symlab.evidence.replay import recomposed
+
     return recomposed.configurations(recomposed.jobs_of(records), lambda text: None)[1]
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
     """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
@@ -430,9 +434,13 @@ def poisoned(record: Record, place: str) -> Record:
     return with_request(record, configuration=configuration, brought=brought)
 
 
+@needs("evidence")
 @pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
 def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str) -> None:
     """The digest is right: it is the record's own claim."""
+    from symlab.evidence import audit_worker
+    from symlab.evidence.replay.rebuild import Wishes, rebuilt
+
     assert run() == 0
     texts = {"evil": f"{POISONED}def fill(rank, world_size): ...\n", "own": "from os import getpid as fill\n"}
     for folder, text in texts.items():
@@ -450,8 +458,11 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
     assert not list(tmp_path.glob("**/ran"))
 
 
+@needs("evidence")
 @pytest.mark.slow
 def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
+    from tests.symlab.evidence.audit.complete_set import asked
+
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")

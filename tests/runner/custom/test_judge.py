@@ -87,3 +87,12 @@ def test_a_rank_of_which_nothing_is_compared() -> None:
     assert (found.check.wrong, found.check.elements) == (0, 14)
     assert found.check.output_digests is not None
     assert found.check.output_digests[1] == ()
+
+
+def test_bytes_with_a_sign_are_integers() -> None:
+    mine = CustomSpec("mine", Launch(1, 1), (BufferSpec("bytes", "int8", (3,), fill=Fill.random),), ())
+    right, wrong = (torch.tensor(values, dtype=torch.int8) for values in ([1, -2, -128], [1, -2, 127]))
+    found = judged(mine, inputs_of(mine, 1, 0), ({"bytes": right},), [CustomOutcome(0, ({"bytes": wrong},), ())])
+    at = found.check.first_mismatch
+    assert at is not None
+    assert (found.check.wrong, at.index, at.expected, at.actual) == (1, 2, -128.0, 127.0)

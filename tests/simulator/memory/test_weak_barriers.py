@@ -66,7 +66,7 @@ WAYS = [
     Way("mbarrier", "block", ".relaxed.cta", ".relaxed.cta", True, _fence("cta", "release"), _fence("cta", "acquire")),
     Way("mbarrier", "block", ".relaxed.cta", ".relaxed.cta", False, _fence("cta", "acquire"), _fence("cta")),
     Way("mbarrier", "cluster", ".release.cluster", ".acquire.cluster", True),
-    Way("mbarrier", "cluster", "", "", True),  # by the letter of PTX not: simulator/races/README.md
+    Way("mbarrier", "cluster", "", "", True),  # by the letter of PTX not: symlab/checks/races/README.md
     Way("mbarrier", "cluster", ".relaxed.cluster", "", False),
     Way("mbarrier", "cluster", ".release.cta", "", False),
     Way("mbarrier", "cluster", ".release.cluster", ".acquire.cta", False),
@@ -84,7 +84,7 @@ WAYS = [
 ORDERED = [one for one in WAYS if one.is_ordered]
 UNORDERED = [one for one in WAYS if not one.is_ordered]
 NARROW = Way("cluster", "block", ".relaxed", "", True, _fence("cta"))
-"""The checker finds a race here, which is a limit that simulator/races/README.md names."""
+"""The checker finds a race here, which is a limit that symlab/checks/races/README.md names."""
 EVERY = 3
 """One kernel of this many is in the fast tests."""
 

@@ -1,1 +1,0 @@
-"""What an exploration makes of a run that failed: fewer switches, and a trace that people can read."""

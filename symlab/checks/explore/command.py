@@ -1,0 +1,301 @@
+"""What `symlab explore` does: the subjects of an experiment, the search, the trace, and the file to repeat it from."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reports.table.text import counted
+from runner.environment.host import usable_cores
+from runner.interrupt import exit_code_of
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName, HostOffer, simulator_options
+from simulator.options import Memory
+from symlab.checks.explore.verb import DECIDED
+from symlab.checks.explore.verb import Options as Options
+
+if TYPE_CHECKING:
+    from cases.case import Case
+    from runner.command.plan import Command, PreparedJob
+    from runner.request.compose import ComposedJob
+    from symlab.checks.explore.found import Found
+    from symlab.checks.explore.search import Plan, Searched
+    from symlab.checks.explore.subject import Subject
+
+SECONDS = 60.0
+"""How long an exploration takes if neither seeds nor seconds are given."""
+
+NOTHING = "this proves no absence of mistakes: other orders were not run"
+
+NOT_TRIED = {
+    "memory": "weak memory (--memory weak)",
+    "races": "the race checker (--races)",
+}
+"""What an exploration leaves out unless it is asked for, with the option that asks."""
+
+UNDECIDED = (
+    "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
+)
+"""What is said where the time or the steps ended all runs."""
+
+
+def explore(options: Options) -> int:
+    """Search, shrink, print and keep; or repeat. Returns the exit code. RequestError for a wrong request."""
+    if options.replay is not None:
+        return _repeat(options, options.replay)
+    _check_output(options)
+    command = jobs_of(options.asked, options.multirun, options.config_dir)
+    subjects, places, lines = _subjects(command, options.case)
+    print("\n".join(lines), flush=True)
+    return _explored(options, subjects, places, command)
+
+
+def _explored(
+    options: Options, subjects: Sequence[Subject], places: Sequence[tuple[int, str]], command: Command
+) -> int:
+    from runner.request.compose import launcher_of
+    from symlab.checks.explore.found import shrunk
+    from symlab.checks.explore.progress import Progress
+    from symlab.checks.explore.search import Plan, Search
+
+    seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
+    orders = options.orders
+    plan = Plan(subjects, orders, options.seeds, seconds, options.processes or usable_cores())
+    launch = launcher_of(options.launcher)
+    progress = Progress(plan, sys.stderr)
+    if launch is None:
+        searched = Search(plan, progress.tell).run()
+    else:
+        from symlab.checks.explore.spread import search_on
+
+        searched = search_on(launch, plan, progress.tell)
+    progress.end()
+    for note in dict.fromkeys([*searched.lost, *searched.notes]):
+        print(f"symlab: {note}", file=sys.stderr)
+    print(_done(plan, searched), flush=True)
+    if searched.found is None:
+        return _nothing(searched, not_tried(subjects))
+    trial, failure = searched.found
+    job, case = places[trial.subject]
+    composed = command.jobs[job].composed
+    what = {"overrides": list(composed.overrides), "case": case}
+    if options.config_dir is not None:
+        what["config_dir"] = str(options.config_dir.absolute())
+    print(f"found: {failure.kind}, first under {trial.order}; looking for fewer switches", flush=True)
+    limit_s = 0.0 if searched.interrupt is not None else options.shrink_s
+    found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
+    print(found.text(options.lines))
+    path = options.output or Path(_file_name(found))
+    _write(found, path)
+    print(f"repeat it with: symlab explore --replay {shlex.quote(str(path))}")
+    interrupt = searched.interrupt or interrupt
+    return 1 if interrupt is None else exit_code_of(interrupt)
+
+
+def not_tried(subjects: Sequence[Subject]) -> list[str]:
+    """Return what finds mistakes and was not tried on some of the subjects."""
+    left_out = []
+    if any(subject.options.memory == Memory.strong for subject in subjects):
+        left_out.append(NOT_TRIED["memory"])
+    if not all(subject.options.races for subject in subjects):
+        left_out.append(NOT_TRIED["races"])
+    return left_out
+
+
+def _nothing(searched: Searched, left_out: Sequence[str]) -> int:
+    """Say that no run failed, how much that tells, and what was not tried. Returns the exit code: 2 if no run was
+    decided, or if a process of the search ended by itself."""
+    if searched.interrupt is not None:
+        said = "the runs so far found nothing" if searched.decided else "no run was decided so far"
+        print(f"symlab: interrupted: {said}", file=sys.stderr)
+        return exit_code_of(searched.interrupt)
+    if not searched.decided:
+        print(UNDECIDED)
+        return 2
+    if searched.lost:
+        print(f"nothing was found, but the search is incomplete: {searched.lost[0]}; repeat it with --processes 1")
+        return 2
+    print(f"nothing was found; {NOTHING}")
+    if left_out:
+        print(f"not tried: {', '.join(left_out)}")
+    return 0
+
+
+def _done(plan: Plan, searched: Searched) -> str:
+    """Return "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random, by access"."""
+    cases, schedules = len(plan.subjects), [one.schedule for one in plan.orders]
+    seeds = max(-(-searched.runs // plan.runs_of_a_seed), 1)
+    numbers = f"seeds {plan.first_seed} to {plan.first_seed + seeds - 1}"
+    rate = searched.runs / max(searched.seconds, 1e-9)
+    text = (
+        f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s ({rate:.3g} a "
+        "second, "
+        f"{searched.processes} process{'es' * (searched.processes > 1)}): {numbers}, {' and '.join(schedules)}, "
+        f"by {'block' if plan.orders[0].is_by_block else 'access'}"
+    )
+    if searched.undecided:
+        first = searched.undecided[0].splitlines()[0]
+        text += f"\n{counted(len(searched.undecided), 'run')} undecided, the first: {first}"
+    return text
+
+
+def _file_name(found: Found) -> str:
+    order = found.order
+    label = re.sub(r"[^A-Za-z0-9.]+", "-", found.label).strip("-")
+    return f"explore-{label[:120]}-{order.schedule}-{order.seed}.json"
+
+
+def _check_output(options: Options) -> None:
+    """RequestError for a file that can't be written, before anything runs."""
+    path = options.output
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise RequestError(f"{path} can't be written (-o), give a file in a folder that exists")
+
+
+def _write(found: Found, path: Path) -> None:
+    try:
+        found.write(path)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror} (-o), give a file in a folder that can be written to") from None
+
+
+# Subjects
+
+
+def jobs_of(overrides: Sequence[str], multirun: bool = False, config_dir: Path | None = None) -> Command:
+    """The jobs that overrides ask for, each in the simulator. RequestError for what can't be."""
+    from runner.command.plan import prepare
+    from runner.command.refusals import refuse_if_nothing_can_run
+    from runner.request.compose import compose_jobs, hydra_over
+
+    for line in overrides:
+        key = line.lstrip("+~").partition("=")[0]
+        if key in DECIDED:
+            raise RequestError(f"an exploration chooses {key} itself ({key}), give {DECIDED[key]}")
+    with hydra_over(config_dir):
+        jobs = [_simulated(one) for one in compose_jobs(overrides, multirun)]
+    # Without GPUs, "auto" means the simulator.
+    command = prepare(overrides, jobs, machine=lambda: HostOffer(0, "an exploration runs in the simulator", False))
+    refuse_if_nothing_can_run(command)
+    return command
+
+
+def _simulated(job: ComposedJob) -> ComposedJob:
+    """The same job. RequestError for one that runs on GPUs, or that compares nothing."""
+    if job.request.fabric.name == FabricName.nvshmem:
+        raise RequestError("an exploration runs in the simulator (fabric=nvshmem), leave it out")
+    if not job.request.check:
+        raise RequestError("without its check a wrong output is not seen (check=false), leave it out")
+    return job
+
+
+def _subjects(command: Command, wanted: str) -> tuple[list[Subject], list[tuple[int, str]], list[str]]:
+    """What is explored: subjects, the job and the case of each, and lines that say so. RequestError if there is none.
+
+    wanted: a part of the ids of the cases that are taken, "" for all.
+    """
+    from runner.command.refusals import refusal_in
+
+    subjects: list[Subject] = []
+    places: list[tuple[int, str]] = []
+    refused = []
+    every = [(number, job, case) for number, job in enumerate(command.jobs) for case in job.cases]
+    for number, job, case in every:
+        if wanted and wanted not in case.id:
+            continue
+        if refusal := refusal_in(job, case):
+            refused.append(f"not explored: {case.id}: {refusal}")
+            continue
+        subjects.append(subject_of(job, case))
+        places.append((number, case.id))
+    if not subjects and not refused:
+        raise RequestError(f"no case has '{wanted}' in its id (--case), one is {every[0][2].id}")
+    if not subjects:
+        raise RequestError(f"{refused[0]} (--case), give another case")
+    shown = [f"  {case}" for _, case in places[:8]] + ([f"  and {len(places) - 8} more"] if len(places) > 8 else [])
+    return subjects, places, [f"symlab explore: {counted(len(subjects), 'case')}", *shown, *refused]
+
+
+def subject_of(job: PreparedJob, case: Case) -> Subject:
+    """What is explored of a case. Compiles its kernel."""
+    from kernels.compile import executable
+    from kernels.spec import KernelSpec
+    from runner.case.contestant import Contestant, spec_for
+    from runner.command.means import usual_means
+    from symlab.checks.explore.subject import CaseSubject
+
+    options = simulator_options(job.request.fabric)
+    if job.custom is not None:
+        return _custom_subject(job, options.arch)
+    usual_means()
+    spec = spec_for(case, job.specs)
+    if not isinstance(spec, KernelSpec):
+        raise RequestError(f"{case.id} is a library's (baselines), an exploration takes kernels")
+    made = executable(spec, case, options.arch, job.request.cache_dir)
+    return CaseSubject(Contestant(case, spec, made), job.request, options)
+
+
+def _custom_subject(job: PreparedJob, arch: str) -> Subject:
+    from runner.custom.running import plan_of
+    from symlab.checks.explore.subject import CustomSubject
+
+    custom, request = job.custom, job.request
+    assert custom is not None
+    assert custom.expected is not None
+    compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, arch)
+    plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
+    return CustomSubject(
+        label=custom.case.id,
+        plan=plan,
+        judged_spec=replace(custom.spec, buffers=plan.spec.buffers, reference=None),
+        inputs=custom.inputs,
+        expected=custom.expected,
+        options=simulator_options(request.fabric),
+        deadline_s=request.deadline_s,
+    )
+
+
+# Again
+
+
+def _repeat(options: Options, path: Path) -> int:
+    """--replay: run one failure again. Returns 1 if it fails, 0 if not, 2 if the time or the steps ended the run."""
+    from symlab.checks.explore.found import other_kernel, other_world, read, replayed
+
+    if options.asked:
+        raise RequestError(f"a file says what it repeats ({options.asked[0]}), give --replay alone")
+    kept = read(path)
+    overrides, wanted = kept.what.get("overrides"), kept.what.get("case")
+    if not isinstance(overrides, list) or not isinstance(wanted, str):
+        raise RequestError(
+            f"{path} is of the Python API (--replay), repeat it with symlab.explore(.., replay='{path.name}')"
+        )
+    said = kept.what.get("config_dir")
+    folder = options.config_dir or (Path(str(said)) if said is not None else None)
+    command = jobs_of([str(one) for one in overrides], False, folder)
+    found = [(job, case) for job in command.jobs for case in job.cases if case.id == wanted]
+    if not found:
+        raise RequestError(f"{path}: there is no case {wanted} any more (--replay), look at its experiment")
+    subject = subject_of(*found[0])
+    if (other := other_world(subject, kept)) is not None:
+        name, was, now = other
+        key = {"world_size": name, "races": f"check.{name}"}.get(name, f"fabric.{name}")
+        raise RequestError(f"{path} is of {key}={was}, and its experiment has {now} now ({key}), set it back")
+    if note := other_kernel(subject, kept):
+        print(note)
+    ran, difference = replayed(subject, kept)
+    if ran.failure is None and ran.undecided:
+        print(f"{kept.label}: it is undecided whether this order fails: {ran.undecided}")
+        return 2
+    if ran.failure is None:
+        print(f"{kept.label}: this order does not fail any more")
+        return 0
+    again = replace(kept, failure=ran.failure, rows=ran.rows, cause=ran.cause)
+    print(again.text(options.lines))
+    print("the same failure, event by event" if not difference else f"it fails, and not as before: {difference}")
+    return 1

@@ -1,0 +1,315 @@
+"""What is explored, and one run of it under one order of threads.
+
+A subject is plain data, so that it can be sent to a helper process. Its run is one world, made for it and closed after
+it, and ends in one of three ways: right, with a failure, or undecided when the time or the steps ran out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from cases.finding import SEVERITIES, Finding
+from memory.fabric import HeapFull
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
+from simulator.options import Interleaving
+from simulator.run.choices import Choice
+from simulator.world import SimulatedWorld, SimulatorOptions
+from symlab.checks.explore.blame import Wrong, blame, blame_race
+from symlab.checks.explore.shrink import Tried
+from symlab.checks.explore.trace import Layout, Row, Tracer, Turns, dtype_of
+
+if TYPE_CHECKING:
+    from cases.record.record import Check
+    from runner.case.contestant import Contestant
+    from runner.custom.nouns import Contents, CustomSpec
+    from runner.custom.program import CustomPlan
+    from runner.request.validate import ResolvedRequest
+
+WRONG, FAULT, DEADLOCK, RACE = "wrong output", "fault", "deadlock", "race"
+SHOWN = 5
+"""Maximum number of findings of the race checker to tell of one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What came out: problem is "" if it is right; wrong is the first wrong element, if it is one."""
+
+    problem: str = ""
+    wrong: Wrong | None = None
+    launch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a run failed: WRONG, FAULT, DEADLOCK or RACE, what was said of it, and the PTX lines where it happened.
+
+    launch: the checked launch whose output is wrong, from 0; 0 if that is unknown. races: what the race checker says of
+    a run that fails by itself, a sentence each.
+    """
+
+    kind: str
+    message: str
+    lines: tuple[int, ...] = ()
+    wrong: Wrong | None = None
+    launch: int = 0
+    races: tuple[str, ...] = ()
+
+    def is_like(self, other: Failure) -> bool:
+        """Whether both are the same mistake as far as that is known: the kind, and a line that both have."""
+        if self.kind != other.kind:
+            return False
+        return self.kind == WRONG or self.lines == other.lines or bool(set(self.lines) & set(other.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a run ended. undecided: why it is not known, "" if it is. choices, switches, shapes and launches (see Tried)
+    are there if they were recorded, rows and cause if it was traced."""
+
+    failure: Failure | None
+    undecided: str = ""
+    choices: tuple[Choice, ...] = ()
+    switches: int = 0
+    shapes: frozenset[tuple[int, int]] = frozenset()
+    launches: tuple[int, ...] = ()
+    rows: tuple[Row, ...] = ()
+    cause: str = ""
+
+    def tried(self, like: Failure) -> Tried:
+        """What it means to who looks for a run with fewer switches that fails like another."""
+        fails = self.failure is not None and self.failure.is_like(like)
+        return Tried(fails, self.choices, self.switches, self.shapes, self.launches)
+
+
+class Subject(Protocol):
+    """What is run: a launch on all ranks of a world, and how to judge it.
+
+    label names it for people; digest is that of its kernel's PTX. layouts: of its tensors, for traces.
+    """
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def world_size(self) -> int: ...
+    @property
+    def options(self) -> SimulatorOptions: ...
+    @property
+    def deadline_s(self) -> float: ...
+    @property
+    def layouts(self) -> Mapping[str, Layout]: ...
+
+    @property
+    def launches(self) -> int:
+        """Number of checked launches in a row."""
+        ...
+
+    def with_launches(self, launches: int) -> Subject:
+        """The same with another number of checked launches."""
+        ...
+
+    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
+        """Run it and judge what came out. Raises WorldFailure."""
+        ...
+
+
+def run_once(
+    subject: Subject, order: Interleaving, deadline_s: float = math.inf, *, records: bool = False, traces: bool = False
+) -> Ran:
+    """Run a subject in a world of its own. records: keep the choices; traces: keep what happened, too.
+
+    Raises ValueError for what can't run in any order, such as buffers that don't fit.
+    """
+    options = replace(subject.options.under(order), records_choices=records or traces)
+    machine = SimulatedWorld(subject.world_size, options)
+    for listener in (machine.tally, machine.printer):  # neither counts nor prints: this is one of many runs
+        machine.space.events.remove(listener)
+    turns = Turns()
+    if traces:
+        turns = Tracer(machine.space, subject.layouts, lambda: machine.batches)
+    if records or traces:
+        machine.space.events.add(turns)
+    world = ThreadWorld(subject.world_size, machine=machine)
+    try:
+        failure, undecided = _judged(subject, world, min(subject.deadline_s, deadline_s))
+        found = sorted((one for one in machine.findings if one.fails), key=lambda one: SEVERITIES.index(one.severity))
+        failure = _with_races(failure, found, undecided)
+        rows, cause = _told(turns, failure, found) if isinstance(turns, Tracer) else ((), "")
+        facts = (turns.switches, frozenset(turns.shapes), tuple(turns.launches))
+        return Ran(failure, undecided, machine.choices, *facts, rows, cause)
+    finally:
+        world.close()
+
+
+def _judged(subject: Subject, world: ThreadWorld, deadline_s: float) -> tuple[Failure | None, str]:
+    try:
+        found = subject.judge(world, deadline_s)
+    except WorldFailure as failure:
+        if isinstance(failure.__cause__, (ValueError, HeapFull)):
+            raise ValueError(failure.message) from failure
+        if str(failure.status) == "TIMEOUT":
+            return None, failure.message
+        kind = DEADLOCK if str(failure.status) == "DEADLOCK" else FAULT
+        lines = tuple(sorted({place.ptx_line for place in failure.places}))
+        return Failure(kind, failure.message, lines), ""
+    return (Failure(WRONG, found.problem, (), found.wrong, found.launch) if found.problem else None), ""
+
+
+def _with_races(failure: Failure | None, found: Sequence[Finding], undecided: str) -> Failure | None:
+    """The failure with what the race checker found; of a run that did not fail, the races are the failure."""
+    if not found:
+        return failure
+    said = [one.sentence() for one in found[:SHOWN]]
+    said += [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    if failure is not None:
+        return replace(failure, races=tuple(said))
+    right = f"how the run would have ended is unknown: {undecided}" if undecided else "the output of this run is right"
+    lines = {line for line in (found[0].first.line, found[0].second.line) if line > 0}
+    return Failure(RACE, "\n".join([*said, right]), tuple(sorted(lines)))
+
+
+def _told(tracer: Tracer, failure: Failure | None, found: Sequence[Finding]) -> tuple[tuple[Row, ...], str]:
+    """The rows of a trace, and which access went wrong, if that can be told."""
+    cause = ""
+    if failure is not None and failure.kind == RACE:
+        cause = blame_race(tracer, found[0])
+    elif failure is not None and failure.wrong is not None:
+        cause = blame(tracer, failure.wrong)
+    elif failure is not None and failure.kind == FAULT and tracer.noted:
+        last = tracer.noted[-1]
+        if last.instruction is not None and last.instruction.line in failure.lines:
+            last.marks.append("faults")
+    return tracer.rows(), cause
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSubject:
+    """A case of an experiment. options: of its simulated world; between: see runner.case.program.Plan."""
+
+    contestant: Contestant
+    request: ResolvedRequest
+    options: SimulatorOptions
+
+    @property
+    def label(self) -> str:
+        return self.contestant.case.id
+
+    @property
+    def digest(self) -> str:
+        assert self.contestant.executable is not None
+        return self.contestant.executable.digest
+
+    @property
+    def world_size(self) -> int:
+        return self.contestant.case.world_size
+
+    @property
+    def deadline_s(self) -> float:
+        return self.request.deadline_s
+
+    @property
+    def launches(self) -> int:
+        return self.request.launches
+
+    def with_launches(self, launches: int) -> CaseSubject:
+        return replace(self, request=replace(self.request, launches=launches))
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        from cases.stress import NO_STRESS
+        from kernels.spec import SLOTS, KernelSpec
+        from runner.case.allocation import GUARD_BYTES, tables_of
+        from runner.case.layout import layout_of
+
+        case, spec = self.contestant.case, self.contestant.spec
+        assert isinstance(spec, KernelSpec)
+        payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
+        found = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
+        found |= {words: Layout(0, 8) for words in tables_of(spec).values()}
+        slots = [""] if case.stress == NO_STRESS else [f" {slot}" for slot in range(SLOTS)]
+        return found | {name + slot: payload for name in ("input", "output") for slot in slots}
+
+    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
+        from runner.command.means import check_of, outcomes_of
+
+        # Under stress one seed, which is that of the world's order, not the first of the request's.
+        request = replace(self.request, deadline_s=deadline_s, stress_seeds=1)
+        check = check_of(self.contestant, outcomes_of(world, self.contestant, request), request)
+        return _judgement(check, self._wrong(check))
+
+    def _wrong(self, check: Check | None) -> Wrong | None:
+        from cases.stress import NO_STRESS, parts_of
+        from runner.case.layout import layout_of
+        from runner.case.program import launches_between
+
+        if check is None or check.first_mismatch is None:
+            return None
+        case, one = self.contestant.case, check.first_mismatch
+        layout = layout_of(case)
+        name = "input" if layout.in_place else "output"
+        start = layout.output_starts[one.rank]
+        launch = one.launch * (launches_between(case) + 1)
+        if case.stress != NO_STRESS:  # the first slot's, which odd ranks launch behind the other one of two streams
+            name, launch = f"{name} 0", int("two_streams" in parts_of(case.stress) and one.rank % 2)
+        return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomSubject:
+    """The kernel of an experiment of op=custom: its plan, and what must come out, by rank."""
+
+    label: str
+    plan: CustomPlan
+    judged_spec: CustomSpec
+    inputs: tuple[Contents, ...]
+    expected: tuple[Contents, ...]
+    options: SimulatorOptions
+    deadline_s: float
+
+    @property
+    def digest(self) -> str:
+        return self.plan.compiled.executable.digest
+
+    @property
+    def world_size(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def launches(self) -> int:
+        return self.plan.launches
+
+    def with_launches(self, launches: int) -> CustomSubject:
+        return replace(self, plan=replace(self.plan, launches=launches))
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        from runner.case.allocation import GUARD_BYTES
+
+        buffers = self.plan.spec.buffers
+        return {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
+
+    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
+        from runner.custom.judge import judged
+        from runner.custom.program import run_custom
+
+        outcomes = world.run(run_custom, self.plan, deadline_s)
+        found = judged(self.judged_spec, self.inputs, self.expected, outcomes)
+        one, wrong = found.check.first_mismatch, None
+        if one is not None:
+            itemsize = next(b.size_bytes // b.numel for b in self.plan.spec.buffers if b.name == found.buffer)
+            wrong = Wrong(found.buffer, one.rank, one.index * itemsize, one.launch)
+        judgement = _judgement(found.check, wrong)
+        if judgement.problem and found.buffer:
+            return replace(judgement, problem=f"buffer {found.buffer}: {judgement.problem}")
+        return judgement
+
+
+def _judgement(check: Check | None, wrong: Wrong | None) -> Judgement:
+    assert check is not None
+    launch = check.first_mismatch.launch if check.first_mismatch is not None else 0
+    return Judgement("; ".join(check.faults), wrong, launch) if check.faults else Judgement()

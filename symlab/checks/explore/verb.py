@@ -1,0 +1,107 @@
+"""symlab explore: its options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runner.request.options import Overrides
+from runner.request_error import RequestError
+from runner.verb import Seconds, called, option, verb
+from simulator.options import Granularity, Interleaving, Memory, Schedule
+
+EPILOG = """\
+A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
+deadlock, and with --races one with a race, ends the search. The failure is then shrunk to few switches between warps,
+printed as an interleaving, and kept in a file. Nothing found proves no absence.
+
+Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails again); 2 the request is wrong;
+130 Ctrl-C, with what was done.
+"""
+
+DECIDED = {
+    "fabric.schedule": "--schedule",
+    "fabric.granularity": "--granularity",
+    "fabric.seed": "--first-seed",
+}
+"""Keys that an exploration decides, with the options that say how."""
+
+
+def orders_of(schedule: str, granularity: str, seed: int) -> tuple[Interleaving, ...]:
+    """Return the orders that a seed stands for; schedule: that of the simulator, or both."""
+    schedules = (Schedule.random, Schedule.adversarial) if schedule == "both" else (Schedule(schedule),)
+    return tuple(Interleaving(one, granularity, seed) for one in schedules)
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Overrides):
+    """What `symlab explore` was asked."""
+
+    case: str = option("Only cases whose id has this text; default: all.", default="", metavar="TEXT")
+    seeds: int | None = option(
+        "Number of seeds; default: as many as the time takes.", type=click.IntRange(1), metavar="N"
+    )
+    seconds: float | None = option(
+        "Seconds for the search; default: 60, with --seeds no end.", type=Seconds(0, min_open=True), metavar="S"
+    )
+    first_seed: int = option("The first seed.", default=0, type=click.IntRange(0), metavar="N")
+    schedule: str = option(
+        "Who runs next: drawn, or rather what is likely to break.",
+        default="both",
+        type=click.Choice(("random", "adversarial", "both")),
+    )
+    granularity: str = option(
+        "Other threads may run after each access to memory, or after each basic block.",
+        default=str(Granularity.access),
+        type=click.Choice(tuple(map(str, Granularity))),
+    )
+    shrink_s: float = option(
+        "Seconds for the search for fewer switches.", "--shrink", default=30.0, type=Seconds(0), metavar="S"
+    )
+    processes: int | None = option(
+        "Number of processes; default: one a processor.", type=click.IntRange(1, 256), metavar="N"
+    )
+    output: Path | None = option("The JSON file for a failure; default: explore-CASE-SCHEDULE-SEED.json.", "-o")
+    lines: int = option("Lines of the interleaving.", default=60, type=click.IntRange(1), metavar="N")
+    memory: str | None = option(
+        "weak: each thread sees a store at a time of its own; default: the experiment's fabric.memory.",
+        type=click.Choice(tuple(map(str, Memory))),
+    )
+    races: bool = option(
+        "A run in which the race checker finds a race fails, also if its output is right.", default=False
+    )
+    replay: Path | None = option("Run the failure of a file again.")
+    launcher: tuple[str, ...] = option(
+        "Spread the seeds: joblib, submitit_slurm .., or a line such as hydra.launcher.n_jobs=4; repeatable.",
+        default=(),
+        metavar="NAME",
+    )
+
+    @property
+    def orders(self) -> tuple[Interleaving, ...]:
+        """The orders that are tried, of the first seed."""
+        return orders_of(self.schedule, self.granularity, self.first_seed)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The overrides, with those that options stand for. RequestError if both choose the same."""
+        more = [("--memory", f"fabric.memory={self.memory}")] if self.memory is not None else []
+        more += [("--races", "check.races=true")] if self.races else []
+        for name, line in more:
+            key = line.partition("=")[0]
+            given = next((one for one in self.overrides if one.lstrip("+~").partition("=")[0] == key), "")
+            if given:
+                raise RequestError(f"{given} chooses {key} as well ({name}), give one of the two")
+        return (*self.overrides, *(line for _, line in more))
+
+
+@verb("explore", Options, epilog=EPILOG, alone="an exploration starts its own worlds")
+def explore(options: Options, given: tuple[str, ...], tools: Any) -> int:
+    """Run an experiment under many orders of threads.
+
+    The first run that fails ends it. OVERRIDES are those of symlab run; all cases are simulated.
+    """
+    return called("symlab.checks.explore.command:explore", options)

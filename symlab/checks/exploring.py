@@ -1,0 +1,337 @@
+"""Explore the orders of a kernel that was brought, up to the first that gives a wrong output, a fault or a deadlock."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memory.tensor import flat_bytes
+from runner.request_error import RequestError, near
+from runner.world.fabrics import simulator_options
+from simulator.options import Granularity, Interleaving, Memory
+from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
+from symlab.worlds import world
+
+if TYPE_CHECKING:
+    import torch
+
+    from runner.world.threads import ThreadWorld
+    from simulator.world import SimulatorOptions
+    from symlab.checks.explore.found import Found
+    from symlab.checks.explore.subject import Judgement
+    from symlab.checks.explore.trace import Layout
+
+__tracebackhide__ = True
+"""pytest shows the test's own lines, and none of this file."""
+
+DEADLINE_S = 120.0
+
+_OF_LAUNCH = (
+    *("local", "variables", "entry", "shared_bytes", "cluster", "cooperative", "assumptions"),
+    *("launches", "graph", "dependent"),
+)
+_OF_WORLD = ("arch", "gpu", "memory", "races", "multicast", "heap_bytes", "step_budget", "multimem")
+"""Arguments of a launch and of symlab.world that explore() takes beside those that it names itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """How an exploration ended; explore() returns it.
+
+    found is the failure, None if there was none: `found.order` says under which schedule and seed, `found.failure` what
+    went wrong, `found.text()` tells it with the interleaving, `found.rows` are the interleaving, and
+    `found.write(path)` keeps it for `explore(.., replay=path)`. runs: number of runs; undecided: what was said of runs
+    that the time or the steps ended. An exploration that found nothing proves no absence.
+    """
+
+    found: Found | None
+    runs: int
+    seconds: float
+    undecided: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtSubject:
+    """A launch that was brought, and what its buffers must hold afterwards, by name and rank."""
+
+    brought: Brought
+    world_size: int
+    options: SimulatorOptions
+    expected: Mapping[str, tuple[torch.Tensor, ...]]
+    deadline_s: float
+
+    @property
+    def label(self) -> str:
+        return self.brought.name
+
+    @property
+    def digest(self) -> str:
+        return self.brought.digest
+
+    @property
+    def launches(self) -> int:
+        return 1
+
+    def with_launches(self, launches: int) -> BroughtSubject:
+        if launches != 1:
+            raise RequestError(f"a launch that was brought is one, not {launches} (launches), give 1")
+        return self
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        from symlab.checks.explore.trace import Layout, dtype_of
+
+        buffers = self.brought.buffers
+        return {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
+
+    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
+        from symlab.checks.explore.blame import Wrong
+        from symlab.checks.explore.subject import Judgement
+
+        found = world.run(run_on_rank, self.brought, deadline_s)
+        for name, by_rank in self.expected.items():
+            for rank, expected in enumerate(by_rank):
+                actual = found[rank].outputs[name]
+                if (wrong := _first_difference(expected, actual)) is not None:
+                    count, at = wrong
+                    values = [one.reshape(-1)[at].item() for one in (expected, actual)]
+                    problem = (
+                        f"{count} of {actual.numel()} elements of buffer {name} are wrong on rank {rank}; first at "
+                        f"element {at}: expected {values[0]}, got {values[1]}"
+                    )
+                    return Judgement(problem, Wrong(name, rank, at * actual.element_size()))
+        return Judgement()
+
+
+def explore(
+    kernel: Kernel,
+    *,
+    ranks: int = 4,
+    grid: int | tuple[int, int, int] | None = None,
+    block: int | tuple[int, int, int] | None = None,
+    buffers: Mapping[str, Any],
+    arguments: Sequence[Any] | Callable[[int], Sequence[Any]] = (),
+    expected: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    seconds: float | None = None,
+    schedule: str = "both",
+    granularity: str = "access",
+    first_seed: int = 0,
+    shrink_s: float = 30.0,
+    processes: int | None = None,
+    replay: Path | str | None = None,
+    deadline_s: float = DEADLINE_S,
+    **launch: Any,
+) -> Exploration:
+    """Launch a kernel under one order of threads after another, up to the first that fails, and shrink that order.
+
+    A run fails with a wrong output, a fault or a deadlock; with races=True also if the race checker finds a race in it,
+    right as its output may be. expected: by buffer what it must hold afterwards, a tensor (on every rank) or a list of
+    them by rank, bit for bit; None: what all buffers hold after a run in the fair order.
+
+    seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
+    seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
+    memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
+    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, with the
+    file's memory and races, and `undecided` says where kernel, events or failure differ. deadline_s: seconds that one
+    run may take. launch: the other arguments of symlab.simulate, such as local, gpu and memory. stderr has progress.
+
+    Raises ValueError for what can't be launched, for a fair run that fails, with its message, for a search of which the
+    time or the steps ended every run, and for a file of another world, such as one of other ranks.
+
+    >>> import symlab
+    >>> ptx = '''
+    ... .version 8.0
+    ... .target sm_90
+    ... .entry count(.param .u64 counter) {
+    ...   .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [counter];
+    ...   ld.global.u32 %r, [%d]; add.u32 %r, %r, 1; st.global.u32 [%d], %r; ret;
+    ... }
+    ... '''
+    >>> how = {"ranks": 1, "grid": 2, "block": 1, "buffers": {"counter": (1, "int32", 0)}, "arguments": ["counter"]}
+    >>> done = symlab.explore(ptx, **how, expected={"counter": [[2]]}, seeds=50, processes=1)
+    >>> done.found.failure.kind, done.found.switches
+    ('wrong output', 0)
+    """
+    how = _How(schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
+    kept = None if replay is None else _kept(Path(replay))
+    launch = ({} if kept is None else _of_file(kept)) | launch
+    of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
+    work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
+    subject = BroughtSubject(work, ranks, options, {}, deadline_s)
+    _refuse_other_world(subject, kept, replay)
+    subject = replace(subject, expected=_expected(subject, expected))
+    if kept is not None:
+        return _repeated(subject, kept)
+    return _explored(subject, how)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How to search. RequestError for what is not possible."""
+
+    schedule: str
+    granularity: str
+    first_seed: int
+    seeds: int | None
+    seconds: float | None
+    shrink_s: float
+    processes: int | None
+
+    def __post_init__(self) -> None:
+        schedules = ("random", "adversarial", "both")
+        if self.schedule not in schedules:
+            raise RequestError(f"schedule is {self.schedule!r} (schedule), give one of {', '.join(schedules)}")
+        if self.granularity not in tuple(Granularity):
+            known = ", ".join(Granularity)
+            raise RequestError(f"granularity is {self.granularity!r} (granularity), give one of {known}")
+        for name in ("seeds", "processes"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise RequestError(f"{name} is {value!r} ({name}), give 1 or more")
+        for name in ("seconds", "shrink_s"):
+            given = getattr(self, name)
+            if given is not None and not 0 <= given < float("inf"):
+                raise RequestError(f"{name} is {given!r} ({name}), give seconds, 0 or more")
+
+
+def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought, SimulatorOptions]:
+    """The launch, and how its worlds are made. how: of symlab.world."""
+    for name in how:
+        if name not in _OF_WORLD:
+            raise RequestError(f"there is no argument {name!r} ({name}), {near(name, [*_OF_WORLD, *_OF_LAUNCH])}")
+    opened = world(ranks, **how)  # before anything is compiled: it refuses what is not possible
+    arch = how.get("arch") if how.get("gpu") is None else opened.request.arch
+    work = brought_launch(asked, ranks, arch, opened.request.heap_bytes)
+    options = simulator_options(world(ranks, **{**how, "arch": arch or work.arch}).request)
+    return _adapted(work, options), options
+
+
+def _explored(subject: BroughtSubject, how: _How) -> Exploration:
+    from runner.environment.host import usable_cores
+    from symlab.checks.explore.command import SECONDS
+    from symlab.checks.explore.found import shrunk
+    from symlab.checks.explore.progress import Progress
+    from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.verb import orders_of
+
+    seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
+    orders = orders_of(how.schedule, how.granularity, how.first_seed)
+    plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
+    progress = Progress(plan, sys.stderr)
+    searched = Search(plan, progress.tell).run()
+    progress.end()
+    if searched.interrupt is not None:
+        raise searched.interrupt
+    if searched.found is None and not searched.decided:
+        first = searched.undecided[0].splitlines()[0]
+        raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
+    kept = None
+    if searched.found is None and searched.lost:
+        raise RequestError(f"the search is incomplete: {searched.lost[0]} (processes), repeat it with processes=1")
+    if searched.found is not None:
+        trial, failure = searched.found
+        kept, interrupt = shrunk(subject, trial.order, failure, how.shrink_s)
+        if interrupt is not None:
+            raise interrupt
+    return Exploration(kept, searched.runs, searched.seconds, tuple(searched.undecided))
+
+
+def _kept(path: Path) -> Found:
+    """What a file holds. RequestError for one of the command, and for one of several launches."""
+    from symlab.checks.explore.found import read
+
+    kept = read(path)
+    if "overrides" in kept.what:
+        raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
+    if kept.launches != 1:
+        raise RequestError(
+            f"{path} has {kept.launches} launches (replay), give a file of one, as symlab.explore writes"
+        )
+    return kept
+
+
+def _of_file(kept: Found) -> dict[str, Any]:
+    """The arguments that a repetition takes from its file where none are given."""
+    return {"memory": kept.world.memory, "races": kept.world.races}
+
+
+def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path | str | None) -> None:
+    from symlab.checks.explore.found import other_world
+
+    if kept is not None and (other := other_world(subject, kept)) is not None:
+        name, was, now = other
+        name = "ranks" if name == "world_size" else name
+        raise RequestError(f"{path} is of {name}={was!r}, and this is {now!r} ({name}), give {name}={was!r}")
+
+
+def _repeated(subject: BroughtSubject, kept: Found) -> Exploration:
+    """Run again what a file holds."""
+    from symlab.checks.explore.found import other_kernel, replayed
+
+    started_s = time.monotonic()
+    ran, difference = replayed(subject, kept)
+    found = None
+    if ran.failure is not None:
+        found = replace(
+            kept, label=subject.label, digest=subject.digest, failure=ran.failure, rows=ran.rows, cause=ran.cause
+        )
+    undecided = tuple(one for one in (ran.undecided, other_kernel(subject, kept), difference) if one)
+    return Exploration(found, 1, time.monotonic() - started_s, undecided)
+
+
+def _adapted(work: Brought, options: SimulatorOptions) -> Brought:
+    from simulator.options import traits_of
+
+    return adapted(work, traits_of(1, options.arch, options.heap_bytes, options.multicast, options.gpu))
+
+
+def _expected(subject: BroughtSubject, given: Mapping[str, Any] | None) -> dict[str, tuple[torch.Tensor, ...]]:
+    """What the buffers must hold: as given, or as a run in the fair order leaves them."""
+    import torch
+
+    from cases.dtypes import DTYPES
+
+    if given is None:
+        return _after_fair(subject)
+    shapes = {one.name: one for one in subject.brought.buffers}
+    found = {}
+    for name, value in given.items():
+        if name not in shapes:
+            raise RequestError(f"there is no buffer {name!r} (expected), the buffers are {', '.join(shapes)}")
+        spec = shapes[name]
+        by_rank = value if isinstance(value, list) else [value] * subject.world_size
+        if len(by_rank) != subject.world_size:
+            raise RequestError(f"{name} is a list of {len(by_rank)} (expected), give one for each rank")
+        tensors = tuple(torch.as_tensor(one, dtype=DTYPES[spec.dtype]).reshape(-1).contiguous() for one in by_rank)
+        if any(one.numel() != spec.numel for one in tensors):
+            raise RequestError(f"{name} has {tensors[0].numel()} elements (expected), give {spec.numel}")
+        found[name] = tensors
+    return found
+
+
+def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
+    from runner.world.threads import ThreadWorld
+    from runner.world.world import WorldFailure
+
+    plain = replace(subject.options.under(Interleaving()), memory=Memory.strong, races=False)
+    opened = ThreadWorld(subject.world_size, plain)
+    try:
+        found = opened.run(run_on_rank, subject.brought, subject.deadline_s)
+    except WorldFailure as failure:
+        raise ValueError(f"the fair order fails already: {failure.message} (kernel)") from failure
+    finally:
+        opened.close()
+    return {one.name: tuple(rank.outputs[one.name] for rank in found) for one in subject.brought.buffers}
+
+
+def _first_difference(expected: torch.Tensor, actual: torch.Tensor) -> tuple[int, int] | None:
+    """The number of elements whose bytes differ, and the first of them; None if there is none."""
+
+    raw = [flat_bytes(one).view(-1, one.element_size()) for one in (expected, actual)]
+    where = (raw[0] != raw[1]).any(dim=1).nonzero()
+    return (len(where), int(where[0])) if len(where) else None

@@ -1,0 +1,1 @@
+"""Why believe it? Audits, replays, publication, signatures, and how cases changed."""

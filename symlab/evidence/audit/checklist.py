@@ -1,0 +1,186 @@
+"""One set of records against itself: the items of a credible audit, each with its outcome and its evidence.
+
+What a record states is captured; where it is recomputed here, or compared with something outside the set, and agrees,
+it is verified. What is not there is named. The exit code: 0 data was recomputed in at least one case of each kernel and
+nothing was found, 1 a finding, 2 neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cases.record.record import Record
+from reports.table.sheet import Line, Sheet
+from reports.tracked import Tracker
+from symlab.evidence.audit import (
+    clocks,
+    code,
+    completeness,
+    configuration,
+    correctness,
+    figures,
+    machine,
+    samples,
+    signatures,
+    timing,
+    worker,
+    worlds,
+)
+from symlab.evidence.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED
+from symlab.evidence.audit.items import Item, Outcome, Point
+from symlab.evidence.audit.level import Level, with_outcome
+from symlab.evidence.audit.material import Answer, Material
+
+ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
+    "configuration": configuration.configuration,
+    "commit": code.commit,
+    "kernels": code.kernels,
+    "software": machine.software,
+    "machine": machine.machine,
+    "variables": machine.variables,
+    "clocks": clocks.clocks,
+    "inputs": correctness.inputs,
+    "data": correctness.data,
+    "timing": timing.timing,
+    "samples": samples.samples,
+    "figures": figures.figures,
+    "worlds": worlds.worlds,
+    "baselines": worlds.baselines,
+    "limit": timing.limit,
+    "cases": completeness.cases,
+    "command": configuration.command,
+    "manifest": completeness.manifest,
+    "replay": completeness.replay,
+}
+"""What gives the points of each item, by its name; "gaps" is derived from them, and "signatures" is who vouches."""
+
+RECOMPUTED = ("configuration", "commit", "kernels", "variables", "inputs", "data", "cases", "replay")
+"""The items that the worker recomputes a part of, whatever the records are of. Predictions belong to "figures"."""
+
+_COLUMNS = ("item", "outcome", "ground", "evidence")
+_STYLES = {
+    Outcome.FINDING: "bold red", Outcome.VERIFIED: "green", Outcome.CAPTURED: "green", Outcome.DOES_NOT_APPLY: "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result: all items, the number of records, and the level of the set."""
+
+    items: tuple[Item, ...]
+    records: int
+    level: Level
+
+    @property
+    def exit_code(self) -> int:
+        if self.level.findings:
+            return FINDING
+        return VERIFIED if self.level.is_verified else NOT_AUDITABLE
+
+    @property
+    def verdict(self) -> str:
+        """The result and the level in one line, the last of every form."""
+        is_whole = self.level.data.recomputed == self.level.data.total and not self.level.not_run
+        whole = "DATA VERIFIED" if is_whole else "DATA VERIFIED IN PART"
+        head = {VERIFIED: whole, FINDING: "FINDING", NOT_AUDITABLE: "NOT AUDITABLE"}[self.exit_code]
+        open_here = with_outcome(self.items, Outcome.NOT_COMPARABLE)
+        return f"{head}: {self.level.text}" + (f"; not comparable in {', '.join(open_here)}" if open_here else "")
+
+    @cached_property
+    def sheets(self) -> tuple[Sheet, ...]:
+        groups = []
+        for item in self.items:
+            lines = []
+            for index, point in enumerate(item.points):
+                cells = ("" if index else item.name, str(point.outcome), point.ground_text, point.evidence)
+                style = {"outcome": _STYLES.get(point.outcome, "yellow")}
+                lines.append(Line(dict(zip(_COLUMNS, cells, strict=True)), style))
+            groups.append(tuple(lines))
+        heading = "what a credible result captures, and what of it was verified"
+        return (Sheet(heading, _COLUMNS, tuple(groups), frozenset()),)
+
+    @cached_property
+    def captions(self) -> tuple[str, ...]:
+        return (
+            "VERIFIED: recomputed here, or compared with something outside the set; CAPTURED: stated by the records; "
+            "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
+            "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The whole result as plain JSON values."""
+        items = [
+            {"name": item.name, "outcome": str(item.outcome), "points": list(map(_as_json, item.points))}
+            for item in self.items
+        ]
+        return {
+            "kind": "checklist",
+            "verdict": self.verdict,
+            "level": self.level.document(),
+            "exit_code": self.exit_code,
+            "signed": self.level.signed,
+            "records": self.records,
+            "items": items,
+        }
+
+
+def _as_json(point: Point) -> dict[str, Any]:
+    outcome, evidence, ground, share = point.plain()
+    return {
+        "outcome": outcome,
+        "ground": ground if point.ground_text else None,
+        "share": share if point.ground_text else None,
+        "evidence": evidence,
+    }
+
+
+def check(
+    records: Sequence[Record],
+    places: Sequence[Path | str] = (),
+    *,
+    wanted: worker.Wanted | None = None,
+    source: str = "",
+    say: Callable[[str], None] = lambda text: None,
+    signers: Path | None = None,
+    tracker: Tracker | None = None,
+) -> Audit:
+    """Check one set of records against the items.
+
+    places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
+    wanted: what to recompute, None: the usual. say: called with the progress as text. signers: a list of signers, as
+    ssh-keygen takes it. tracker: where MLflow's records are from, which may have signatures of them. Raises ValueError
+    for a place that can't be read.
+    """
+    material = Material(tuple(records), tuple(map(Path, places)), source)
+    say("making configurations, cases and inputs again")
+    answer = worker.ask(material, wanted or worker.Wanted(), say)
+    say("looking through the records")
+    items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
+    vouched = signatures.who_vouches(material, signers, tracker)
+    items = [*items, completeness.gaps(material, [*items, vouched.item]), vouched.item]
+    level = Level(
+        data=answer.level,
+        verified=with_outcome(items, Outcome.VERIFIED),
+        findings=with_outcome(items, Outcome.FINDING),
+        signed=vouched.says,
+        is_changed=any((record.environment.git or {}).get("dirty") is True for record in records),
+        has_times=bool(material.timed),
+        not_run=sum(map(len, material.not_run.values())),
+    )
+    return Audit(tuple(items), len(records), level)
+
+
+def _points(
+    name: str, points: Callable[[Material], Iterable[Point]], material: Material, answer: Answer
+) -> tuple[Point, ...]:
+    """Return the points of an item, each once: what was recomputed, then what the records say."""
+    again = answer.points.get(name, ())
+    has_predictions = name == "figures" and any(one.prediction and one.prediction.time for one in material.records)
+    if answer.problem and (name in RECOMPUTED or has_predictions):
+        again = (Point(Outcome.NOT_COMPARABLE, f"not recomputed here: {answer.problem}"),)
+    found = tuple(dict.fromkeys((*again, *points(material))))
+    return found or (Point(Outcome.DOES_NOT_APPLY, "the records have nothing of it"),)

@@ -1,0 +1,219 @@
+"""The command audit: one place is checked against itself, two are compared; and what is published.
+
+What takes longer than two seconds is said on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cases.record.record import Record
+from reports.record import bundle
+from reports.record.seal import digests_under
+from reports.table import sheet, table
+from reports.table.text import counted
+from reports.table.unfinished import unfinished
+from symlab.evidence.audit.gate import Gate
+from symlab.evidence.audit.ssh import checked_signers
+from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
+
+if TYPE_CHECKING:
+    from reports.tracked import Tracker
+
+FORMATS = ("text", "markdown", "json")
+
+QUIET_S = 2.0
+"""Progress is shown from then on, and no more often than that where it is no terminal."""
+
+MOST_DIGITS = 18
+"""Maximum number of digits of a size."""
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class Result(Protocol):
+    """What a comparison and a checklist have in common."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def exit_code(self) -> int: ...
+
+    @property
+    def sheets(self) -> Sequence[sheet.Sheet]: ...
+
+    @property
+    def captions(self) -> Sequence[str]: ...
+
+    def document(self) -> dict[str, Any]: ...
+
+
+class Progress:
+    """Lines on standard error, once something lasts; one line that is written again where that is a terminal."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic()
+        self._shown = False
+
+    def __call__(self, text: str) -> None:
+        now_s = time.monotonic()
+        is_terminal = sys.stderr.isatty()
+        if now_s - self._last_s < (QUIET_S if not is_terminal or not self._shown else 0.1):
+            return
+        self._last_s, self._shown = now_s, True
+        print(f"\r\033[K{text}" if is_terminal else text, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._shown and sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+
+    band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
+    code; None, as for one place, is any. form: one of FORMATS. output: a file for the result, too. signers: a list of
+    signers, as ssh-keygen takes it. wanted: what of one place to recompute.
+    """
+
+    records: tuple[str, ...]
+    uri: str | None = None
+    band: float = 0.02
+    gate: Gate | None = None
+    form: str = "text"
+    output: Path | None = None
+    signers: Path | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+
+
+def run(options: AuditOptions) -> int:
+    """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
+    if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
+        raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
+    if options.output is not None:
+        bundle.can_be_written(options.output)
+    if len(options.records) > 2:
+        raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
+    if options.gate and len(options.records) < 2:
+        raise ValueError(f"--gate {options.gate}: one place has nothing to compare, give two, BEFORE and AFTER")
+    if options.signers and len(options.records) > 1:
+        raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
+    signers = checked_signers(options.signers) if options.signers else None
+    progress = Progress()
+    tracker = _tracker(options.uri, progress) if options.uri is not None else None
+    sides, places = [], []
+    for place in options.records:
+        progress(f"reading {place}")
+        side, is_tracked = _read(place, options.uri, tracker)
+        sides.append(side)
+        places += [] if is_tracked else [place]
+    if tracker is not None and len(places) == len(sides):
+        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
+    result: Result
+    if len(sides) == 2:
+        from symlab.evidence.audit.comparison import compare
+
+        progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
+        result = compare(sides[0], sides[1], options.band, gate=options.gate or Gate.ANY)
+    else:
+        from symlab.evidence.audit.checklist import check
+
+        result = check(
+            sides[0],
+            places,
+            wanted=options.wanted,
+            source="" if places else f"MLflow's {options.records[0]}",
+            say=progress,
+            signers=signers,
+            tracker=None if places else tracker,
+        )
+    progress.end()
+    if options.output is not None:
+        sealed = digests_under(places)
+        _write(result, [record for side in sides for record in side], options.output, sealed)
+    for line in unfinished(places, [record for side in sides for record in side]) if places else ():
+        print(f"symlab: {line}", file=sys.stderr)
+    # The exit code is the result's, even if the reader left (| head).
+    with contextlib.suppress(BrokenPipeError):
+        print(_text(result, options.form), end="", flush=True)
+    return result.exit_code
+
+
+def _tracker(uri: str, say: Progress) -> Tracker:
+    from reports.tracked import Tracker
+
+    say("asking MLflow")
+    return Tracker(uri)
+
+
+def _read(place: str, uri: str | None, tracker: Tracker | None) -> tuple[list[Record], bool]:
+    """Return the records of a place, and whether they are MLflow's. A path with a slash in it, or of which MLflow has
+    neither run nor experiment, is a file or a folder if there is one; everything else is MLflow's."""
+    if uri is None or tracker is None:
+        return bundle.read([place]), False
+    if os.path.exists(place) and ("/" in place or not tracker.has(place)):
+        return bundle.read([place]), False
+    from reports.tracked import fetch
+
+    return fetch(uri, [place]), True
+
+
+def _text(result: Result, form: str) -> str:
+    """The result in a form, ending in a newline."""
+    if form == "json":
+        return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    if form == "markdown":
+        return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
+    render = table.rendering()
+    verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
+    return _as_text(f"{render(result.sheets, result.captions)}\n\n{verdict}\n")
+
+
+def _as_text(text: str) -> str:
+    """Return text that UTF-8 can express: names of files may hold bytes that it can't, which become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mapping[str, str]) -> None:
+    """Write the result to a file whose name says the form, and say so on standard error."""
+    if path.suffix == ".html":
+        from reports.html import page
+
+        text = _as_text(page(records, audit=result, sealed=sealed))
+    else:
+        text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
+    bundle.write_file(path, text.encode("utf-8"))
+    print(f"{path}: written", file=sys.stderr)
+
+
+def rerun_of(text: str | None, seed: int | None) -> Rerun:
+    """Return how many cases to run again: a number, "all", or None for all that a minute allows, in an order of a seed,
+    random if None. Where a number or "all" is given they run by the code of their commit, too. Raises ValueError for
+    anything else."""
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    if text is None:
+        return Rerun(seed=seed, patience_s=RERUN_S)
+    if text == "all":
+        return Rerun(seed=seed, patience_s=None, at_commit=True)
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        raise ValueError(f"'{text}' is not a number of cases (--rerun): give a number such as 20, 0 for none, or all")
+    return Rerun(int(text), seed, None, at_commit=True)
+
+
+def size_of(text: str) -> int:
+    """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if not number.isascii() or not number.isdigit() or unit not in UNITS or len(number) > MOST_DIGITS:
+        raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
+    return int(number) * UNITS[unit]

@@ -1,0 +1,125 @@
+"""The level of an audited set: consistent or not, who vouches for it, and of how many cases the data was recomputed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reports.table.text import counted
+from symlab.evidence.audit.items import Item, Outcome, listed
+
+RERUNS = 42
+"""Number of a published machine's cases that run again in the simulator, in an order of a random seed: two of each of
+21 kernels, about 20 s of one core. All cases up to 1 MiB are compared with the reference besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in
+    how they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number
+    of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
+    recomputed. unexplained: number of cases that came out differently, by code that changed since."""
+
+    recomputed: int = 0
+    total: int = 0
+    rerun: int = 0
+    ended: int = 0
+    kernels: Sequence[str] = ()
+    without: Sequence[str] = ()
+    unexplained: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """data: what was recomputed. verified, findings: names of the items with such a point. signed: who vouches in a few
+    words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
+    has_times: whether a record states times, which no software can verify. not_run: number of cases that interrupted
+    commands did not come to."""
+
+    data: Recomputed = field(default_factory=Recomputed)
+    verified: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    signed: str = "unsigned"
+    is_changed: bool = False
+    has_times: bool = False
+    not_run: int = 0
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether data was recomputed in at least one case of each kernel, none came out differently, and there is no
+        finding."""
+        data = self.data
+        return data.recomputed > data.ended and not (data.without or data.unexplained or self.findings)
+
+    @property
+    def text(self) -> str:
+        """The level in words: "data recomputed in 24 of 24; times stated, not verified; consistent; unsigned"."""
+        data = self.data
+        lacking = f", none of {listed(data.without)}" if data.without and data.recomputed else ""
+        changed = f", {data.unexplained} changed since" if data.unexplained else ""
+        parts = {
+            f"findings in {', '.join(self.findings)}": self.findings,
+            f"data recomputed in {data.recomputed:,} of {data.total:,}{lacking}{changed}": True,
+            f"interrupted, {counted(self.not_run, 'case')} not run": self.not_run,
+            "times stated, not verified": self.has_times,
+            "consistent": not self.findings,
+            "changed tree": self.is_changed,
+            self.signed: True,
+        }
+        return "; ".join(text for text, is_so in parts.items() if is_so)
+
+    def document(self) -> dict[str, Any]:
+        """Return the level as plain JSON values."""
+        return {
+            "consistent": not self.findings,
+            "signed": self.signed,
+            "recomputed": self.data.recomputed,
+            "rerun": self.data.rerun,
+            "cases": self.data.total,
+            "kernels": list(self.data.kernels),
+            "without": list(self.data.without),
+            "unexplained": self.data.unexplained,
+            "verified_items": list(self.verified),
+            "changed_tree": self.is_changed,
+        }
+
+    def below(self, committed: object) -> list[str]:
+        """Return a sentence for each part in which this level is below a committed one, which document() wrote.
+
+        ValueError if that is not a level.
+        """
+        here, wanted = self.document(), _checked(committed)
+        least = [name for name in ("recomputed", "rerun", "cases") if here[name] < wanted[name]]
+        found = [f"{name} is {here[name]}, the committed level has {wanted[name]}" for name in least]
+        if wanted["consistent"] and self.findings:
+            found.append(f"it has findings in {', '.join(self.findings)}")
+        if wanted["signed"] not in ("unsigned", self.signed):
+            found.append(f"it was {wanted['signed']}, and is {self.signed}")
+        if self.is_changed and not wanted["changed_tree"]:
+            found.append("it is of a tree with changes that its commit lacks")
+        seen, were_seen = (set(one["kernels"]) - set(one["without"]) for one in (here, wanted))
+        if gone := sorted(were_seen - seen):
+            found.append(f"nothing recomputed of {listed(gone)}")
+        if here["unexplained"] > wanted["unexplained"]:
+            found.append(f"{counted(here['unexplained'], 'case')} came out differently, by code that changed since")
+        if lost := sorted(set(wanted["verified_items"]) - set(self.verified)):
+            found.append(f"{', '.join(lost)}: nothing VERIFIED any more")
+        return found
+
+
+def _checked(document: object) -> dict[str, Any]:
+    """Return a level's document. Raises ValueError if it is not one."""
+    form = Level().document()
+    if (
+        not isinstance(document, dict)
+        or {key: type(value) for key, value in document.items()} != {key: type(value) for key, value in form.items()}
+        or not all(isinstance(name, str) for some in document.values() if isinstance(some, list) for name in some)
+    ):
+        raise ValueError(f"not a level: give {', '.join(form)}; python -m reports published --level writes it")
+    return document
+
+
+def with_outcome(items: Sequence[Item], outcome: Outcome) -> tuple[str, ...]:
+    """Return the names of the items that have a point with an outcome."""
+    return tuple(item.name for item in items if any(point.outcome is outcome for point in item.points))

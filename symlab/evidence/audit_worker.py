@@ -1,0 +1,363 @@
+"""python -m symlab.evidence.audit_worker: recomputes what records say, for audits, which know neither Hydra nor torch.
+
+It reads one line of JSON, the fields of Asked, then the lines of a bundle; timings are there only beside predictions.
+It writes JSON, a document a line: {"progress": ..} now and then, and last {"points": points by the names of the audit's
+items, "level": how much of the data was recomputed}.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cases.documents import encoded
+from cases.record.record import Record
+from reports.record.bundle import of_lines
+from reports.table.text import counted
+from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.todays_code import MALFORMED, sources
+from runner.environment.repository import source_digests
+from runner.interrupt import exit_code_of, interruptible
+from runner.records.scrub import scrubbed_values
+from runner.request.schema import Schema
+from runner.request.validate import CONF, CUSTOM
+from runner.request_error import first_line
+from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
+from symlab.evidence.audit.level import Recomputed
+from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.replay.commits import commits
+from symlab.evidence.replay.recomposed import cases, configurations, jobs_of
+from symlab.rooms import has, part_of
+
+Say = Callable[[str], None]
+
+CACHE = Path(Schema().cache_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again. rerun: how many
+    cases to run again, see replay/rerun.py. folder: where relative paths of brought kernels begin. places: where
+    the records were read; files there are not run for them. code: folders whose files may run beside the usual ones.
+    not_run: by command with a command.json, [[job, case id], ..] of the cases that it did not come to."""
+
+    inputs_up_to_bytes: int = 1 << 20
+    rerun: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = "."
+    places: Sequence[str] = ()
+    code: Sequence[str] = ()
+    not_run: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+
+
+def main() -> int:
+    """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
+    last_s = time.monotonic() - 1.0
+
+    def say(text: str) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s > 0.5:
+            last_s = time.monotonic()
+            print(json.dumps({"progress": text}), flush=True)
+
+    try:
+        with interruptible():
+            asked = Asked(**json.loads(sys.stdin.readline()))
+            points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
+            plain = {name: [point.plain() for point in some] for name, some in points.items()}
+            print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)
+    except KeyboardInterrupt as interrupt:
+        return exit_code_of(interrupt)
+    return 0
+
+
+def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str, list[Point]], Recomputed]:
+    """Return the points by the names of the items that they belong to, and how much of the data was recomputed."""
+    folder = Path(asked.folder)
+    code = allowed_code(tuple(map(Path, asked.places)), tuple(map(Path, asked.code)), folder)
+    jobs = jobs_of(records)
+    composed, found = configurations(jobs, say, folder, code)
+    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
+    again = _rerun(records, asked, say, code)
+    points = {
+        "configuration": list(
+            recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
+        ),
+        "commit": list(_commits(commits(records, tuple(map(Path, asked.places))))),
+        "kernels": [
+            *_sources(sources(records, CACHE.expanduser(), say, folder, code)),
+            *_part(again["code"], "kernels"),
+        ],
+        "variables": list(_secrets(secrets(records))),
+        "inputs": list(_inputs(made)),
+        "data": [*_data(again), *_part(again["races"], "findings of the race checker")],
+        "figures": list(_predictions(records, say)),
+        "cases": [*_cases(cases(jobs, composed), asked), *_refusals(records)],
+        "replay": [*_ran(again), *_part(again["counters"], "counters of the simulator")],
+    }
+    return points, _level(again)
+
+
+def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
+    """The jobs that differ and those that can't be compared, each by one name."""
+    parts = (found["different"], found["not_comparable"])
+    named = [[[f"job {job + 1} of {command}", what] for command, job, what in part] for part in parts]
+    return named[0], named[1]
+
+
+def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
+    """Yield how the cases that the configurations ask for compare with the records, and those that did not run. Without
+    a command.json a case may have been left out, or its command may have been interrupted before it."""
+    what = "cases that configurations ask for"
+    missing = [one for one in found["missing"] if one[1:] not in asked.not_run.get(one[0], [])]
+    odd = [[case, f"missing of {command}"] for command, _, case in missing if command in asked.not_run]
+    odd += [[case, f"of {command}, not requested"] for command, _, case in found["unexpected"]]
+    _, unsure = _of_jobs({**found, "different": []})
+    if left := [case for command, _, case in missing if command not in asked.not_run]:
+        says = "are not here, and no command.json says if they ran: left out, or their command was interrupted"
+        yield Point(Outcome.NOT_COMPARABLE, f"{len(left)} of {found['expected']} {what} {says}: {listed(left)}")
+    if found["expected"] == len(found["missing"]) and not odd and not unsure:
+        yield Point(Outcome.NOT_CAPTURED, f"none of the {what} ran" if found["expected"] else f"{what}: none says any")
+    elif odd or unsure or not left:
+        yield from recomputed(found["expected"] - len(found["missing"]), odd, unsure, what)
+
+
+def _refusals(records: Sequence[Record]) -> Iterator[Point]:
+    """Yield what was refused on GPUs, decided again."""
+    from symlab.evidence.replay.refusals_again import refusals  # torch and the simulator take seconds to import
+
+    found = refusals(records, source_digests(CONF.parent))
+    yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
+
+
+def _predictions(records: Sequence[Record], say: Say) -> Iterator[Point]:
+    """Yield what comes of making recorded predictions again."""
+    if not any(record.prediction is not None and record.prediction.time is not None for record in records):
+        return
+    again = "audit, predictions again"
+    if not has(again):
+        yield Point(Outcome.NOT_COMPARABLE, "no prediction is made again: symlab/speed is not installed")
+        return
+    found = part_of(again)(records, CACHE.expanduser(), say)
+    agree = found["weighed"] - len({case for case, _ in found["different"]})
+    what = f"predictions weighed again, {found['simulated']} of their cases simulated"
+    yield from recomputed(max(agree, 0), found["different"], found["not_comparable"], what)
+
+
+def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:
+    from symlab.evidence.replay.rerun import rerun
+
+    return rerun(records, Rerun(**asked.rerun), say, code, asked.inputs_up_to_bytes)
+
+
+def _data(again: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield how the data of the set compares with that which was made again."""
+    agree, stated = again["agree"], again["stated"]
+    ways = {
+        "simulator": f"in the simulator (seed {again['seed']})",
+        "reference": "by the reference",
+        "status": "in how they ended",
+    }
+    how = ", ".join(
+        f"{number:,} {text}" for way, text in ways.items() if (number := sum(one[2] == way for one in agree))
+    )
+    found = recomputed(len(agree), again["different"], again["not_comparable"], f"cases recomputed ({how})")
+    yield from (replace(one, share=(one.share[0], again["of"]) if one.share else None) for one in found)
+    if stated:
+        yield Point(Outcome.CAPTURED, f"data of {counted(len(stated), 'case')}: {_reasons(stated)}")
+
+
+def _ran(again: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield how many cases ran again here from the records alone."""
+    ran = sum(how == "simulator" for _, _, how in again["agree"])
+    for number, how in (
+        (ran, f"from the records alone (seed {again['seed']})"),
+        (again["at_commit"], "by their commit's code"),
+    ):
+        if number:
+            says = f"{counted(number, 'case')} run again here {how}"
+            yield Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (number, again["of"]))
+
+
+def _part(found: Mapping[str, Any], what: str) -> Iterator[Point]:
+    """Yield the points of what was compiled or counted when cases ran again."""
+    yield from recomputed(len(found["agree"]), found["different"], (), f"{what} of cases that ran again")
+    if found["stated"]:
+        yield Point(
+            Outcome.CAPTURED, f"{what} of {counted(len(found['stated']), 'record')}: {_reasons(found['stated'])}"
+        )
+
+
+def _reasons(stated: Sequence[Sequence[str]]) -> str:
+    """Return the reasons, each with the number of cases that have it, the most frequent first."""
+    return listed((f"{count} {reason}" for reason, count in Counter(why for _, why in stated).most_common()), 6)
+
+
+def _level(again: Mapping[str, Any]) -> Recomputed:
+    agree, kernels = again["agree"], again["kernels"]
+    seen = {kernel for _, kernel, how in agree if how != "status"}
+    return Recomputed(
+        recomputed=len(agree),
+        total=again["of"],
+        rerun=sum(how != "reference" for _, _, how in agree),
+        ended=sum(how == "status" for _, _, how in agree),
+        kernels=kernels,
+        without=[name for name in kernels if name not in seen],
+        unexplained=len(again["not_comparable"]),
+    )
+
+
+def _commits(found: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield what git says of the records' commits."""
+    different, unknown = found["different"], found["unknown"]
+    if different or found["compared"]:
+        what = "environments, their sources compared with those of their commits"
+        yield from recomputed(found["compared"] if not different else 0, different, unknown, what, Ground.COMPARED)
+        return
+    if found["known"]:
+        says = f"git has the commit of {counted(found['known'], 'environment')}; the records have no digests of sources"
+        yield Point(Outcome.CAPTURED, says)
+    if unknown:
+        texts = listed(f"{commit[:12]} ({why})" for commit, why in unknown)
+        yield Point(Outcome.NOT_COMPARABLE, f"commit unknown here: {texts}")
+
+
+def _sources(found: Mapping[str, list[Any]]) -> Iterator[Point]:
+    """Yield how sources compare with today's. Information, not a finding: sources may change, and so may code."""
+    parts = {
+        "as today": found["same"],
+        "sources moved, code as today": found["same_code"],
+        "changed since": [*found["changed"], *(f"{name} (gone)" for name in found["gone"])],
+        "recorded before code digests, sources moved since": found["older"],
+    }
+    said = "; ".join(f"{what}: {listed(names, 10)}" for what, names in parts.items() if names)
+    as_today, total = len(found["same"]) + len(found["same_code"]), sum(map(len, found.values()))
+    if as_today:
+        yield Point(Outcome.VERIFIED, f"sources {said}", Ground.COMPARED, (as_today, total))
+    elif said:
+        yield Point(Outcome.CAPTURED, f"sources {said}")
+    yield from recomputed(0, (), found["not_comparable"], "kernels' sources")
+
+
+def _secrets(found: Mapping[str, Any]) -> Iterator[Point]:
+    what = "different environments, requests and reasons, searched for secrets and home folders"
+    different = [[case, f"{where} holds a secret or a home folder"] for case, where in found["found"]]
+    yield from recomputed(found["looked_at"] - len(different), different, (), what)
+
+
+def _inputs(found: Mapping[str, Any]) -> Iterator[Point]:
+    different = found["different"]
+    agree = found["cases"] - len(different)
+    yield from recomputed(agree, different, found["not_comparable"], "records, their inputs made again")
+    if found["too_large"]:
+        says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
+        yield Point(Outcome.NOT_COMPARABLE, says)
+    if found["late"]:
+        says = f"inputs of {counted(found['late'], 'record')}: there was no time to make them (--rerun N has no limit)"
+        yield Point(Outcome.CAPTURED, says)
+    if found["not_recorded"]:
+        says = f"digests of inputs: {counted(found['not_recorded'], 'checked record')} without any (schema 2)"
+        yield Point(Outcome.NOT_CAPTURED, says)
+
+
+def secrets(records: Iterable[Record]) -> dict[str, Any]:
+    """What looks like a secret or a home folder in environments, requests and reasons.
+
+    {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
+    """
+    looked_at: set[str] = set()
+    found: list[list[str]] = []
+    for record in records:
+        unpredicted = record.prediction.reason if record.prediction is not None else ""
+        parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
+        for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
+            text = f"{part} {json.dumps(value, sort_keys=True)}"
+            if not value or text in looked_at:
+                continue
+            looked_at.add(text)
+            there, here = _leaves(value, part), _leaves(scrubbed_values(value), part)
+            found += [[record.id, where] for where in there if there[where] != here[where]]
+    return {"looked_at": len(looked_at), "found": found}
+
+
+def _leaves(value: Any, path: str) -> dict[str, Any]:
+    """All that is no list and no dictionary, by its dotted path."""
+    if not isinstance(value, (dict, list)):
+        return {path: value}
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
+
+
+def inputs(
+    records: Sequence[Record],
+    up_to_bytes: int,
+    say: Say,
+    folder: Path | None = None,
+    code: AllowedCode | None = None,
+    patience_s: float | None = None,
+) -> dict[str, Any]:
+    """Every rank's input made again from its seed, and its digest compared with the recorded one.
+
+    {"cases": number of records, "different": [[case id, which ranks], ..],
+    "too_large": number of records, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
+    Cases of more than up_to_bytes are left out: each takes seconds. None is begun after patience_s seconds (None: no
+    limit), in an order that no record decides. Inputs of a case are made once, however many records it has.
+    """
+    found: dict[str, Any] = {
+        "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0, "not_comparable": []
+    }  # fmt: skip
+    ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
+    made: dict[str, list[str]] = {}
+    for number, record in enumerate(random.Random().sample(records, len(records))):
+        if record.check is None:
+            continue
+        if record.check.input_digests is None:
+            found["not_recorded"] += 1
+            continue
+        say(f"making inputs again: case {number} of {len(records)}")
+        try:
+            if record.case.size_bytes > up_to_bytes:
+                found["too_large"] += 1
+                continue
+            if record.id not in made and time.monotonic() > ends_s:
+                found["late"] += 1
+                continue
+            again = made.get(record.id) or _input_digests(record, folder, code)
+            if record.case.op != CUSTOM:
+                made[record.id] = again
+            if len(again) != len(record.check.input_digests):
+                raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
+        except MALFORMED as error:
+            found["not_comparable"].append([record.id, first_line(error)])
+            continue
+        pairs = enumerate(zip(record.check.input_digests, again, strict=True))
+        if ranks := [str(rank) for rank, (there, here) in pairs if there != here]:
+            found["different"].append([record.id, f"rank {', '.join(ranks)}"])
+        found["cases"] += 1
+    return found
+
+
+def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:
+    """The digests of what all ranks of a case put in."""
+    if record.case.op == CUSTOM:
+        from runner.custom.description import recorded_job
+        from runner.custom.judge import digest_of as digest_of_contents
+
+        return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
+    from cases.ops import collective
+    from runner.case.inputs import digest_of, make_input
+
+    case = record.case
+    count = collective(case.op).counts(case.numel, case.world_size)[0]
+    return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,458 @@
+"""symlab publish: run experiments in several worlds each, and keep what they gave as a set for publication.
+
+In parts: the plan is kept in the set's folder, and so is each finished world, at once. A later call goes on with what
+is missing, after an interrupt, a kill, a time limit, or on another machine that has a copy of the folder. A world that
+is there never runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cases.record.record import Record
+from reports.record import bundle
+from reports.record.bundle import PLAN_NAME
+from reports.table.sheet import Line, Sheet, room_here
+from reports.table.sheet import text as sheet_text
+from reports.table.text import counted, reason_of
+from runner.command.console import summary
+from runner.environment.repository import git, source_digests
+from runner.environment.worktree import GIT_PATIENCE_S, SHORT, worktree
+from runner.interrupt import shielded
+from runner.records.lock import FolderInUse, FolderLock
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.validate import CONF
+from runner.request_error import RequestError
+from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.publish import pages
+from symlab.evidence.publish.pages import StoredWorld
+from symlab.evidence.publish.plan import LEAST_WORLDS, Plan, PlannedWorld, missing_text, read_plan
+from symlab.evidence.publish.running import WRONG_REQUEST, Ran, run_world
+from symlab.evidence.publish.verb import Options as Options
+
+LATER = 3
+"""The exit code where the time limit came first: worlds are left, and nothing failed."""
+
+OWN_KEYS = ("records", "track", "exp", "hydra/launcher")
+"""Keys of a command that publish decides."""
+
+ROOT = CONF.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What a publication works with; tests put their own in. run: a world's arguments by the code of a folder. now:
+    seconds of a monotonic clock. level: audits a whole set and writes its level. root: the repository."""
+
+    run: Callable[[Path, Sequence[str]], Ran] = run_world
+    now: Callable[[], float] = time.monotonic
+    level: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.write_level
+    root: Path = ROOT
+
+
+def publish(options: Options, seams: Seams | None = None) -> int:
+    """Do what a command line asks for. Returns the exit code: 0 the set is whole, 1 a world or a case failed or the
+    audit has a finding, LATER the time limit came first. RequestError for a wrong request."""
+    seams = seams or Seams()
+    folder = options.folder
+    if options.plan:
+        plan = _planned(options, seams)
+        print(_plan_text(plan, folder, pages.stored_worlds(plan, folder)))
+        return 0
+    try:
+        with _made(folder), FolderLock(folder):
+            plan = _planned(options, seams)  # with the lock: another call may have changed what is there until now
+            plan.write(folder)
+            return _Publication(options, plan, seams).run()
+    except FolderInUse as error:
+        raise RequestError(f"{error} (FOLDER), wait for its end") from None
+    except RequestError:
+        raise
+    except ValueError as error:  # a file that can't be written
+        raise RequestError(f"{error} (FOLDER), make room and go on with the same command") from None
+    except OSError as error:
+        raise RequestError(f"{folder} can't be written to ({error.strerror}; FOLDER), give another folder") from None
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make a folder. If the block raises, remove what was made and is still empty: a refused request leaves nothing."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for one in made:
+                one.rmdir()
+        raise
+
+
+def _planned(options: Options, seams: Seams) -> Plan:
+    """Return the plan to work on: the folder's, with what was asked for beside it, or a new one."""
+    earlier = read_plan(options.folder)
+    if earlier is None and (others := _others_in(options.folder)):
+        raise RequestError(
+            f"{options.folder} holds other files, such as {others[0]}, and no plan (FOLDER), give a new or empty folder"
+        )
+    if not options.experiments and earlier is None:
+        raise RequestError(
+            "there is no plan yet (--experiment), name at least one, such as --experiment allreduce_gpus"
+        )
+    for line in options.overrides:
+        key = re.sub(r"^[+~]+", "", line).partition("=")[0]
+        if key.partition(".")[0] in OWN_KEYS:
+            raise RequestError(f"'{line}': publish decides {key} ({key}), leave it out")
+    plan = earlier
+    if earlier is None or options.experiments or options.overrides or options.commits or options.worlds:
+        plan = _asked(options, earlier, seams)
+    assert plan is not None
+    if plan.left(options.folder):
+        plan = _checked(plan, options, seams)
+    return plan
+
+
+def _others_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder, but for hidden ones; none where there is no folder."""
+    return sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+
+
+def _checked(plan: Plan, options: Options, seams: Seams) -> Plan:
+    """Return a plan of which worlds are to run, with the digests of its experiments. RequestError if code or
+    experiments here are not those of the worlds that ran."""
+    if plan.commits:  # each runs its own code in a worktree, and has its own experiments
+        return plan
+    if source_digests(seams.root) != dict(plan.code):
+        begun = f" (commit {plan.commit[:SHORT]})" if plan.commit else ""
+        raise RequestError(
+            f"the plan is of other code than is here{begun} (FOLDER), check that commit out to go on, or begin another "
+            "folder"
+        )
+    if _would_change(options.folder, seams.root):
+        raise RequestError(
+            f"{options.folder} is in the repository and not ignored, so that records would be of a changed tree "
+            f"(FOLDER), give a folder such as records/{options.folder.name}, and move it once it is whole"
+        )
+    asked = {name: _digest_of(plan, name, options.config_dir) for name in plan.experiments}
+    for name, digest in plan.asked.items():
+        if asked.get(name) != digest:
+            raise RequestError(
+                f"{name} is another experiment here than in the plan (--config-dir), give the folder of configurations "
+                "that the plan began with, or begin another folder"
+            )
+    return replace(plan, asked=asked)
+
+
+def _would_change(folder: Path, root: Path) -> bool:
+    """Return whether git would say that a repository is changed by files in a folder."""
+    place = folder.absolute().resolve()
+    if not place.is_relative_to(root.resolve()) or not _head(root):
+        return False
+    return not _git(root, "check-ignore", str(place / PLAN_NAME))
+
+
+def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
+    """Return the plan of a request, grown from the one that is there. RequestError if it contradicts that."""
+    commits = tuple(_commit(name, seams.root) for name in options.commits or ())
+    if len(set(commits)) == 1:
+        raise RequestError(f"both commits are {commits[0][:SHORT]} (--commits), give two")
+    if earlier is None:
+        code = {} if commits else source_digests(seams.root)
+        commit = "" if commits else _head(seams.root)
+        worlds = options.worlds or LEAST_WORLDS
+        experiments = _once(options.experiments)
+        seed = secrets.randbelow(1_000_000)
+        asked = Plan(experiments, options.overrides, options.multirun, worlds, commits, commit, code, seed=seed)
+        return _told_apart(asked)
+    asked = Plan(
+        experiments=_once(options.experiments),
+        overrides=options.overrides or earlier.overrides,
+        multirun=options.multirun or earlier.multirun,
+        worlds=options.worlds or earlier.worlds,
+        commits=commits or earlier.commits,
+    )
+    return _told_apart(earlier.grown(asked))
+
+
+def _told_apart(plan: Plan) -> Plan:
+    """Return a plan whose bundles have names of their own. RequestError if two experiments would have the same."""
+    by_name: dict[str, str] = {}
+    for world in plan.order():
+        other = by_name.setdefault(world.name, world.experiment)
+        if other != world.experiment:
+            raise RequestError(
+                f"the bundles of {other} and {world.experiment} would have the same names (--experiment), since '/' "
+                "becomes '-': give one of them another folder"
+            )
+    return plan
+
+
+def _once(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _commit(name: str, root: Path) -> str:
+    """Return a commit's full name. RequestError if git does not have it."""
+    found = "" if name.startswith("-") else _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    if not found:
+        raise RequestError(f"git here has no commit {name} (--commits), give two that it has")
+    return found
+
+
+def _head(root: Path) -> str:
+    return _git(root, "rev-parse", "HEAD")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Return what git prints; "" if it fails or is not there."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, capture_output=True, encoding="utf-8", timeout=GIT_PATIENCE_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _digest_of(plan: Plan, experiment: str, config_dir: Path | None) -> str:
+    """Return a digest of what an experiment of a plan composes to here. RequestError for a wrong one."""
+    with hydra_over(config_dir):
+        jobs = compose_jobs([f"+exp={experiment}", *plan.overrides, "track=none"], plan.multirun)
+    asked = [[list(job.overrides), job.configuration] for job in jobs]
+    return f"sha256:{hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()}"
+
+
+def _plan_text(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
+    """Return what is done and what would run, in order, with its time so far as that was measured."""
+    known = {one.world: one for one in stored}
+    why = {one.world: one.why for one in plan.failures}
+    lines = []
+    for world in plan.order():
+        commit = plan.commit_of(world.side)[:SHORT] or "-"
+        there = known.get(world)
+        state = "stored" if there else "to run again" if world.name in why else "to run"
+        cells = {"world": world.name, "commit": commit, "state": state, "took": "-", "cases": "-"}
+        if there is not None:
+            cells |= {"took": f"{there.seconds / 60:.1f} min", "cases": str(len(there.records))}
+        lines.append(Line({**cells, "why": why.get(world.name, "") if there is None else ""}))
+    columns = (
+        "world",
+        "commit",
+        "state",
+        "took",
+        "cases",
+        *(["why"] if any(one.cells["why"] for one in lines) else []),
+    )
+    text = sheet_text([Sheet("worlds", columns, (tuple(lines),), frozenset({"took", "cases"}))], [], room_here())
+    left = [one for one in plan.order() if one not in known]
+    if not left:
+        return f"{text.rstrip()}\n\nnothing is left to run"
+    times = _expected_s(stored)
+    known_s = [times[one.experiment] for one in left if one.experiment in times]
+    says = f"about {sum(known_s) / 60:.1f} min" if known_s else "time not measured"
+    if known_s and len(known_s) < len(left):
+        says += f" for {counted(len(known_s), 'world')}, not measured for the others"
+    return f"{text.rstrip()}\n\n{counted(len(left), 'world')} to run: {says}"
+
+
+def _expected_s(stored: Sequence[StoredWorld]) -> dict[str, float]:
+    """Return the longest time that a world of each experiment took, of those that are there."""
+    found: dict[str, float] = {}
+    for one in stored:
+        found[one.world.experiment] = max(found.get(one.world.experiment, 0.0), one.seconds)
+    return found
+
+
+@dataclass(slots=True)
+class _Publication:
+    """One call: its plan, what is stored, and which experiments were refused by whose code."""
+
+    options: Options
+    plan: Plan
+    seams: Seams
+    stored: list[StoredWorld] = field(default_factory=list)
+    refused: set[tuple[str, str]] = field(default_factory=set)
+    failed: int = 0
+    ran: int = 0
+    begun_s: float = 0.0
+    unaudited: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return self.options.folder
+
+    def run(self) -> int:
+        """Run what is missing, then write what a set has. Returns the exit code."""
+        self.stored = pages.stored_worlds(self.plan, self.folder)
+        left = self.plan.left(self.folder)
+        total = len(self.plan.order())
+        self.begun_s = self.seams.now()
+        self._say(f"symlab publish: {counted(total, 'world')}, {len(left)} to run")
+        if left and (why := self._not_of_a_commit()):
+            self._say(f"note: {why}: without their commit no kernels and no profiles can be made of these records")
+        try:
+            self._run_all(left)
+            self._write_all()
+        except KeyboardInterrupt as interrupt:
+            done = len(self.plan.done(self.folder))
+            interrupt.add_note(f"{done} of {counted(total, 'world')} are in {self.folder}; the same command goes on")
+            raise
+        return self._end()
+
+    def _not_of_a_commit(self) -> str:
+        """Return why the worlds' code is not that of a commit, "" if it is. Simulated worlds have no times to score."""
+        if self.plan.commits or "fabric=simulator" in self.plan.overrides:
+            return ""
+        reasons: dict[str, str] = {}
+        found = git(self.seams.root, reasons)
+        if found is None:
+            return f"git can't say of which commit this code is ({reasons['git']})"
+        return "this code differs from its commit, or files beside it are untracked" if found["dirty"] else ""
+
+    def _run_all(self, left: Sequence[PlannedWorld]) -> None:
+        """Run worlds one after another, each by its own code."""
+        with contextlib.ExitStack() as stack:
+            codes: dict[str, Path] = {}
+            for world in left:
+                if (world.side, world.experiment) in self.refused:
+                    continue
+                if self._would_be_late(world):
+                    return
+                if world.side not in codes:
+                    codes[world.side] = self._code(world.side, stack)
+                self._run_one(world, codes[world.side])
+
+    def _would_be_late(self, world: PlannedWorld) -> bool:
+        """Return whether a world would end after the limit. RequestError if the limit is too short for it even where
+        nothing ran before it, so that no call would ever run it."""
+        limit_s = self.options.limit_s
+        expected_s = _expected_s(self.stored).get(world.experiment, 0.0)
+        if limit_s is not None and not self.ran and expected_s >= limit_s:
+            raise RequestError(
+                f"a world of {world.experiment} took {expected_s / 60:.1f} min (--limit-minutes), give more"
+            )
+        return self._is_over(expected_s)
+
+    def _is_over(self, expected_s: float = 0.0) -> bool:
+        """Return whether the limit comes before something ends that begins now and takes so long."""
+        limit_s = self.options.limit_s
+        return limit_s is not None and self.seams.now() - self.begun_s + expected_s >= limit_s
+
+    def _code(self, side: str, stack: contextlib.ExitStack) -> Path:
+        """Return the folder of a set's code: a worktree of its commit, or what is here."""
+        if not side:
+            return self.seams.root
+        commit = self.plan.commit_of(side)
+        try:
+            return stack.enter_context(worktree(self.seams.root, commit))
+        except OSError as error:
+            raise RequestError(
+                f"git can't make a worktree of {commit[:SHORT]} ({error}; --commits), go on where git has that commit"
+            ) from None
+
+    def _run_one(self, world: PlannedWorld, code: Path) -> None:
+        """Run a world and store it, or why it failed."""
+        at = self.plan.order().index(world) + 1
+        title = f"[{at}/{len(self.plan.order())}] {world.name}"
+        self._say(f"{title}: running")
+        config_dir = self.options.config_dir
+        more = [] if config_dir is None else ["--config-dir", str(config_dir.absolute())]
+        begun = self.seams.now()
+        self.ran += 1
+        ran = self.seams.run(code, [*more, *pages.run_arguments(self.plan, world.experiment)])
+        why = ran.why or self._other_machine(ran.records)
+        with shielded():  # bundle, plan and pages belong together
+            if why:
+                self._fail(world, why, ran.exit_code)
+                self._say(f"{title}: FAILED: {why}")
+                return
+            self._store(StoredWorld(world, ran.records, self.seams.now() - begun))
+        self._say(f"{title}: stored, {summary(ran.records, len(ran.records))}, {self.stored[-1].seconds:.0f} s")
+
+    def _other_machine(self, records: Sequence[Record]) -> str:
+        """Return why records are of another machine than the set's; "" if they are not."""
+        mine = {pages.machine_of(one.records) for one in self.stored} - {""}
+        ran = pages.machine_of(records)
+        return f"it ran on {ran}, and the set is of {', '.join(sorted(mine))}" if ran and mine - {ran} else ""
+
+    def _fail(self, world: PlannedWorld, why: str, exit_code: int) -> None:
+        self.failed += 1
+        if exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
+            self.refused.add((world.side, world.experiment))
+        self.plan = self.plan.failing(world, datetime.now(UTC).isoformat(timespec="seconds"), why)
+        self.plan.write(self.folder)
+        self._write_pages()
+
+    def _store(self, done: StoredWorld) -> None:
+        """Keep a world: the bundle first, by which it counts as done."""
+        path = done.world.path(self.folder)
+        path.parent.mkdir(exist_ok=True)
+        pages.forget_whole(path.parent)
+        bundle.write(done.records, path)
+        self.stored.append(done)
+        self.plan = self.plan.passing(done.world, done.seconds)
+        self.plan.write(self.folder)
+        self._write_pages()
+
+    def _write_pages(self) -> None:
+        order = self.plan.order()
+        self.stored.sort(key=lambda one: order.index(one.world))
+        pages.write_pages(self.plan, self.folder, self.stored)
+
+    def _write_all(self) -> None:
+        """Write what a set has beside its bundles; of a whole one, before the limit, kernels and level, too."""
+        self._write_pages()
+        for side in self.plan.sides:
+            records = bundle.merged(one for done in self.stored if done.world.side == side for one in done.records)
+            if not records:
+                continue
+            place = self.folder / side
+            pages.write_figure(place, records)
+            if any(one.side == side for one in self.plan.left(self.folder)):
+                continue
+            if not self._is_over():
+                pages.write_kernels(place, records, self.seams.root, self._say)
+            if self._is_over():
+                self.unaudited.append(str(place))
+                continue
+            rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)
+            self.failed += not self.seams.level(place, records, rerun, self._say)
+
+    def _end(self) -> int:
+        """Say what is there and what is not. Returns the exit code."""
+        left = self.plan.left(self.folder)
+        bad = [(done, record) for done in self.stored for record in done.bad]
+        for done, record in bad:
+            self._say(f"{done.world.name}: {record.id}: {record.status}: {reason_of(record)}")
+        for line in missing_text(left):
+            self._say(f"not there yet: {line}")
+        there = len(self.stored)
+        self._say(f"{there} of {counted(there + len(left), 'world')} in {self.folder}")
+        for place in self.unaudited:
+            self._say(f"{place}: the audit is left")
+        if left or self.unaudited:
+            self._say("the same command runs what is left")
+        elif self.plan.commits:
+            before, after = (self.folder / side for side in self.plan.sides)
+            self._say(f"to compare the two commits: symlab audit {before} {after}")
+        elif any(pages.is_timed(one.records) for one in self.stored):
+            place = pages.published_place(self.seams.root, self.folder, self.stored)
+            self._say(f"to publish it: mv {shlex.quote(str(self.folder))} {place} && symlab publish --derive")
+        if self.failed or not all(record.is_late_library for _, record in bad):
+            return 1
+        return LATER if left or self.unaudited else 0
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stdout, flush=True)

@@ -1,0 +1,189 @@
+"""What a set is to hold: experiments, overrides, number of worlds, whose code; kept in a file of its folder.
+
+Which worlds are done is no entry of the file: a world is done when its bundle is there, which is written in one step.
+So a call that was killed at any time, and a copy of the folder on another machine, know what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cases.documents import decoded, encoded, parsed
+from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
+from runner.request_error import RequestError
+from symlab.evidence.audit.order import pairs
+
+FORM = 1
+MAX_BYTES = 1 << 22
+MAX_WORLDS = 100
+LEAST_WORLDS = 5
+"""Number of worlds of each experiment where none is given: fewer give no verdict worth publishing."""
+
+BEFORE, AFTER = "before", "after"
+"""The folders of the two sets where two commits are compared; a set of one commit lies in the folder itself."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorld:
+    """One run of one experiment in new processes. side: BEFORE or AFTER where there are two commits, else ""."""
+
+    experiment: str
+    number: int
+    side: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its bundle below the plan's folder, without the suffix."""
+        file = f"{self.experiment.replace('/', '-')}-world{self.number}"
+        return f"{self.side}/{file}" if self.side else file
+
+    def path(self, folder: Path) -> Path:
+        """Return where its bundle is or will be."""
+        return folder / f"{self.name}{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A world that gave no bundle: its name, when (UTC, ISO 8601), and why in one line."""
+
+    world: str
+    at: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for. commits: none (code, digests of today's sources by folder, then says which they were; commit
+    is what git says of them, "" if nothing) or two full names, before and after. asked: a digest of each experiment's
+    composed jobs. seed: of the order within pairs of worlds. seconds: wall-clock time of each world that is done, by
+    its name."""
+
+    experiments: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
+    multirun: bool = False
+    worlds: int = LEAST_WORLDS
+    commits: tuple[str, ...] = ()
+    commit: str = ""
+    code: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    seed: int | None = None
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The sets: BEFORE and AFTER, or the one without a name."""
+        return (BEFORE, AFTER) if self.commits else ("",)
+
+    def commit_of(self, side: str) -> str:
+        """Return the commit of a set, "" if unknown."""
+        return self.commits[self.sides.index(side)] if self.commits else self.commit
+
+    def order(self) -> tuple[PlannedWorld, ...]:
+        """Return all worlds in the order in which they run: all experiments once, then again. Of two commits each
+        experiment's worlds run in pairs, in which the seed draws the order."""
+        drawn = {one: pairs(self.worlds, f"{self.seed} {one}") for one in self.experiments}
+        return tuple(
+            PlannedWorld(experiment, number, side)
+            for number in range(1, self.worlds + 1)
+            for experiment in self.experiments
+            for side in (self.sides if drawn[experiment][number - 1] == "AB" else self.sides[::-1])
+        )
+
+    def done(self, folder: Path) -> tuple[PlannedWorld, ...]:
+        """Return the worlds whose bundles are there, in order."""
+        return tuple(one for one in self.order() if one.path(folder).is_file())
+
+    def left(self, folder: Path) -> tuple[PlannedWorld, ...]:
+        """Return the worlds without a bundle, in order."""
+        return tuple(one for one in self.order() if not one.path(folder).is_file())
+
+    def failing(self, world: PlannedWorld, at: str, why: str) -> Plan:
+        """Return the plan with one more failure; of each world the last one is kept."""
+        others = tuple(one for one in self.failures if one.world != world.name)
+        return replace(self, failures=(*others, Failure(world.name, at, why)))
+
+    def passing(self, world: PlannedWorld, seconds: float) -> Plan:
+        """Return the plan without a failure of this world, and with the time that it took."""
+        failures = tuple(one for one in self.failures if one.world != world.name)
+        return replace(self, failures=failures, seconds={**self.seconds, world.name: round(seconds, 1)})
+
+    def grown(self, asked: Plan) -> Plan:
+        """Return this plan with the further experiments and worlds of another request. RequestError if that differs in
+        anything else, or asks for less."""
+        for what, mine, theirs in (
+            ("overrides", self.overrides, asked.overrides),
+            ("commits", self.commits, asked.commits),
+            ("--multirun", self.multirun, asked.multirun),
+        ):
+            if mine != theirs:
+                raise RequestError(
+                    f"the plan has other {what} ({what}): {_shown(mine)}, not {_shown(theirs)}; leave them out to go "
+                    "on with it, or begin another folder"
+                )
+        if asked.worlds < self.worlds:
+            raise RequestError(
+                f"the plan has {self.worlds} worlds, not {asked.worlds} (--worlds), give as many or more"
+            )
+        experiments = tuple(dict.fromkeys((*self.experiments, *asked.experiments)))
+        return replace(self, experiments=experiments, worlds=asked.worlds, asked={**asked.asked, **self.asked})
+
+    def write(self, folder: Path) -> None:
+        """Write the file, whole or not at all. ValueError naming it if that can't be done."""
+        text = json.dumps({"symlab_publish": FORM, **encoded(self)}, indent=2, ensure_ascii=False, allow_nan=False)
+        write_file(folder / PLAN_NAME, f"{text}\n".encode())
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """Return the plan of a folder, None if it has none. RequestError for a file that no plan was written to."""
+    path = folder / PLAN_NAME
+    try:
+        if not path.exists():
+            return None
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError("it is too large")
+        return _decoded(parsed(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise RequestError(f"{path} is no plan ({why}; FOLDER), restore it or begin another folder") from None
+
+
+def _decoded(document: Any) -> Plan:
+    """Return the plan of a document. Raises ValueError if it is none."""
+    if not isinstance(document, dict) or document.pop("symlab_publish", None) != FORM:
+        raise ValueError("it is of another form")
+    plan = decoded(Plan, document, "plan")
+    assert isinstance(plan, Plan)
+    if not (
+        plan.experiments
+        and 1 <= plan.worlds <= MAX_WORLDS
+        and len(plan.commits) in (0, 2)
+        and all(_COMMIT.fullmatch(one) for one in plan.commits)
+        and all(isinstance(one, str) for one in (*plan.code.values(), *plan.asked.values()))
+        and all(isinstance(one, (int, float)) and 0 <= one < 1e12 for one in plan.seconds.values())
+    ):
+        raise ValueError("a value of it is none that a plan has")
+    return plan
+
+
+def _shown(values: object) -> str:
+    if isinstance(values, tuple):
+        return " ".join(values) or "none"
+    return str(values)
+
+
+def missing_text(worlds: Sequence[PlannedWorld]) -> Iterator[str]:
+    """Yield a line for each set and experiment of which worlds are missing: their numbers."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for one in worlds:
+        groups.setdefault((one.side, one.experiment), []).append(one.number)
+    for (side, experiment), numbers in groups.items():
+        place = f"{side}: " if side else ""
+        yield f"{place}{experiment}, world {', '.join(map(str, sorted(numbers)))}"

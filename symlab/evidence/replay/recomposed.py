@@ -1,0 +1,400 @@
+"""Configurations composed again from recorded overrides, and the cases that they ask for, for audits.
+
+conf/ is that of the record's commit where it has changed since and the repository has it. What differs where the
+recorded tree had other files in conf/ than its commit is not comparable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from cases.case import Case
+from cases.documents import encoded
+from cases.record.record import WHOLE_SINCE, Record
+from cases.record.request import as_today
+from reports.record.leaves import by_dotted_path
+from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.todays_code import MALFORMED
+from runner.environment.of_command import added_digest
+from runner.environment.repository import source_digests
+from runner.records.scrub import scrubbed_values
+from runner.request.chooser import BEST
+from runner.request.compose import hydra_over, plan_jobs
+from runner.request.composer import Composer
+from runner.request.configured import merged, plain_configuration
+from runner.request.overrides import SHORT
+from runner.request.schema import Schema
+from runner.request.sizes import AUTO
+from runner.request.validate import CONF, Request, validate
+from runner.request_error import RequestError, first_line
+from runner.world.fabrics import FabricName
+from symlab.evidence.replay.commits import names_at
+
+Say = Callable[[str], None]
+Job = tuple[str, int]
+"""A command, and the number of one of its jobs."""
+
+_ELSEWHERE = ("records", "cache_dir", "track")
+"""Keys that say where things are kept. They are composed, too, but home folders and passwords are not kept."""
+
+_FORMER_DEFAULTS: dict[str, Any] = {"check.races": False}
+"""Defaults that were others before: what they decide of kernels that are not brought is what today's do."""
+
+_OVERRIDE = re.compile(r"[+~]*[A-Za-z_][A-Za-z0-9_.@/]*=.*", re.DOTALL)
+
+_TAKES_A_WORD = frozenset({"-cd", "--config-dir", "-c", "--cfg", "-p", "--package", "-i", "--info"})
+
+
+def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
+    """The records by command and job, in order of appearance."""
+    jobs: dict[Job, list[Record]] = {}
+    for record in records:
+        job = (record.request.command, record.request.job)
+        jobs.setdefault(job, []).append(record)
+    return jobs
+
+
+def configurations(
+    jobs: dict[Job, list[Record]], say: Say, folder: Path | None = None, code: AllowedCode | None = None
+) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
+    """Every job's configuration composed again from its overrides, and what came of it.
+
+    {"verified": number of jobs, "different": [[command, job, what], ..],
+    "not_comparable": [[command, job, reason], ..]}.
+    conf/ is that of the record's commit where it has changed since and the repository has it; what differs where the
+    recorded tree had other files in conf/ than its commit is not comparable. A key that was not there then, and that
+    stands at its default, makes no difference. A folder of --config-dir is searched where it holds what it held then,
+    and code allows it. folder is where its relative path begins; None: the working folder.
+    """
+    folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
+    recomposed: dict[Job, dict[str, Any]] = {}
+    found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
+    by_source: dict[tuple[str, Path | None, str], list[Job]] = {}
+    for job, members in jobs.items():
+        by_source.setdefault((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), []).append(job)
+    for (commit, added, missing), some in by_source.items():
+        with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
+            composer = Composer()
+            planned: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+            for job in some:
+                say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
+                record = jobs[job][0]
+                not_kept = _not_kept(record, conf) if commit and not problem else ""
+                outcome, what = _recomposed(composer, record, problem or missing or not_kept, job, recomposed)
+                unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
+                if apart := _apart(jobs[job]):
+                    outcome, what = "different", apart
+                elif unplanned:
+                    outcome, what = (
+                        ("not_comparable", f"{not_kept}; {unplanned}") if not_kept else ("different", unplanned)
+                    )
+                if outcome == "verified":
+                    found["verified"] += 1
+                else:
+                    found[outcome].append([*job, what])
+    return recomposed, found
+
+
+def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ...]]], problem: str) -> str:
+    """What the command line asks for that a job's record denies: more jobs than the record says there were, or other
+    overrides of this job; "" where it agrees, or can't be planned here. planned: what command lines gave so far."""
+    request = record.request
+    line = tuple(request.command_line)
+    if problem or not line or request.replays is not None or request.jobs is None:
+        return ""
+    if line not in planned:
+        try:
+            planned[line] = plan_jobs(_given(line), any(word in ("-m", "--multirun") for word in line))
+        except (RequestError, *MALFORMED):
+            planned[line] = []
+    jobs = planned[line]
+    if len(jobs) > request.jobs:
+        return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
+    if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
+        return ""
+    wanted, there = ({_in_full(one) for one in some} for some in (jobs[request.job], request.overrides))
+    more = sorted(there - wanted)
+    return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
+
+
+def _given(command_line: Sequence[str]) -> list[str]:
+    """Return the overrides among the words of a command line."""
+    pairs = zip(("", *command_line), command_line, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if not word.startswith("-") and before not in _TAKES_A_WORD and _OVERRIDE.fullmatch(word)
+    ]
+
+
+def _in_full(override: str) -> str:
+    """Return an override without its plus signs, and a short key as what it is short for: sizes=4K as sizes.list=4K.
+
+    Overrides of older records have short keys, too: then check=false was not short for anything.
+    """
+    key, _, value = override.lstrip("+").partition("=")
+    return f"{key if value.lstrip().startswith('{') else SHORT.get(key, key)}={value}"
+
+
+def _apart(members: Sequence[Record]) -> str:
+    """What the records of one job do not agree in, although they were made from one request; "" where they agree.
+
+    Commit and sources are compared among those that one process made: a resumed command says in its command.json what
+    has changed before it went on.
+    """
+    requests = [
+        {key: value for key, value in encoded(one.request).items() if key not in ("brought", "kernel", "resumed")}
+        for one in members
+    ]
+    if odd := _odd(members, "request", requests):
+        return odd
+    parts: dict[int | None, list[Record]] = {}
+    for one in members:
+        parts.setdefault(one.request.resumed, []).append(one)
+    found = (
+        _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
+        for some in parts.values()
+    )
+    return next(filter(None, found), "")
+
+
+def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
+    """Which records have not the value that most have; "" where all have it."""
+    texts = [json.dumps(value, sort_keys=True) for value in values]
+    usual = max(set(texts), key=texts.count)
+    odd = [record.id for record, text in zip(members, texts, strict=True) if text != usual]
+    if not odd:
+        return ""
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return f"the records of the job have not one {what}: {odd[0]} differs{more}"
+
+
+def _recomposed(
+    composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
+) -> tuple[str, str]:
+    """Compose one job again, into recomposed. Return the outcome, and what the report says of it."""
+    recorded = record.request.configuration
+    if recorded is None:
+        return "not_comparable", "the record holds no configuration"
+    if record.request.replays is not None:
+        return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
+    try:
+        composition = composer.composition(record.request.overrides)
+        again = plain_configuration(composition.config)
+    except RequestError as error:
+        return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
+    again = scrubbed_values(again)
+    differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
+    if not differs and record.schema >= WHOLE_SINCE and record.request.experiment != composition.experiment:
+        differs = f"the experiment is {record.request.experiment!r} in the record, {composition.experiment!r} here"
+    if not differs:
+        recomposed[job] = again
+        return "verified", ""
+    if problem:
+        return "not_comparable", f"{problem}; {differs}"
+    return "different", differs
+
+
+def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path | None, str]:
+    """The folder that a command added with --config-dir; None, with the reason, if it is not the same here, and ""
+    for a command without one."""
+    said = record.request.config_dir
+    if said is None:
+        added = any(re.match(r"--config-dir(=|$)|-cd", word) for word in record.request.command_line)
+        return None, "the files of its --config-dir are not recorded" if added else ""
+    name, recorded = str(said.get("folder")), str(said.get("digest"))
+    place = (folder / Path(name).expanduser()).resolve()
+    if not place.is_dir():
+        return None, f"its --config-dir {name} is not here"
+    if reason := code.refuses((place / "exp",)):
+        return None, f"its --config-dir {name} was not read: {reason}"
+    here = added_digest(place)
+    if here != recorded:
+        return None, f"its --config-dir {name} is not as it was (recorded {recorded[:19]}.., here {here[:19]}..)"
+    return place, ""
+
+
+def _commit_to_ask(record: Record) -> str:
+    """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
+    digest = (record.environment.sources or {}).get("conf")
+    if digest and digest == _sources(CONF.parent)["conf"]:
+        return ""
+    git = record.environment.git
+    return str(git.get("commit") or "unknown") if git else "unknown"
+
+
+def _not_kept(record: Record, conf: Path) -> str:
+    """Which files of the conf/ that a record was composed from are not in conf, which is that of its commit; "" where
+    its tree was clean, or its digest of conf/ says that these were the commit's. A record that claims changes is one of
+    a changed tree, as the last line of the audit says."""
+    git = record.environment.git or {}
+    digest = (record.environment.sources or {}).get("conf")
+    if git.get("dirty") is not True or digest == _sources(conf.parent)["conf"]:
+        return ""
+    reasons = []
+    kept = git.get("kept_diff")
+    changes = "they were kept, and are not applied here" if isinstance(kept, dict) else "they were not kept"
+    for part, says in (
+        ("untracked", "is in no commit and was not kept"),
+        ("changed", f"has changes that its commit lacks: {changes}"),
+    ):
+        told, number = git.get(part), git.get(f"{part}_files")
+        names = [str(name).strip('"') for name in told] if isinstance(told, list) else []
+        here = [name for name in names if name.startswith(f"{CONF.name}/")]
+        if here:
+            more = f" (and {len(here) - 1} more of {CONF.name}/)" if here[1:] else ""
+            reasons.append(f"{here[0]}{more} {says}")
+        elif type(number) is int and number > len(names):
+            reasons.append(f"the record does not name all {number} {part} files of its tree: some may be in conf/")
+    return "; ".join(reasons)
+
+
+@contextmanager
+def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
+    """conf/ as it was at a commit, in a folder; if that is unavailable the present one, and why."""
+    if not commit:
+        yield CONF, ""
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if not re.fullmatch("[0-9a-f]{7,64}", commit):
+                raise OSError("the record does not name its commit")
+            archive = subprocess.run(
+                ["git", "archive", "--format=tar", commit, CONF.name],
+                cwd=CONF.parent,
+                check=True,
+                capture_output=True,
+                timeout=20,
+            ).stdout
+            subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=20)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", b"") or str(error).encode()
+            reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
+            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
+            return
+        yield Path(folder) / CONF.name, ""
+
+
+@lru_cache(maxsize=4)
+def _sources(root: Path) -> dict[str, str]:
+    """The digests of a folder's sources, worked out once: an audit asks for each job."""
+    return source_digests(root)
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> dict[str, Any]:
+    """The keys of a configuration with their defaults."""
+    schema: Any = OmegaConf.to_container(OmegaConf.structured(Schema), enum_to_str=True)
+    return by_dotted_path(schema)
+
+
+def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
+    """Which values are not the same, in words; "" when all are."""
+    defaults = _defaults()
+    missing = object()
+    lines = []
+    for key in dict.fromkeys([*recorded, *again]):
+        there, here = recorded.get(key, missing), again.get(key, missing)
+        was_default = there is missing or (key in _FORMER_DEFAULTS and there == _FORMER_DEFAULTS[key])
+        if there == here or (was_default and here == defaults.get(key, missing)) or key.partition(".")[0] in _ELSEWHERE:
+            continue
+        texts = ["nothing" if one is missing else json.dumps(one) for one in (there, here)]
+        lines.append(f"{key}: recorded {texts[0]}, composed {texts[1]}")
+    return "; ".join(lines)
+
+
+def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
+    """The cases that each job asked for, against those that there are.
+
+    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
+    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
+    catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
+    has, at every size.
+    """
+    found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
+    for job, members in jobs.items():
+        configuration = recomposed.get(job) or members[0].request.configuration
+        try:
+            expected = _expected(members, configuration)
+        except MALFORMED as error:
+            found["not_comparable"].append([*job, first_line(error)])
+            continue
+        there = {record.id for record in members}
+        found["expected"] += len(expected)
+        found["missing"] += [[*job, case] for case in expected if case not in there]
+        found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChooser:
+    """Chooses what records say that best was, whatever a table has today."""
+
+    records: tuple[Record, ...]
+
+    def name_for(self, case: Case) -> str:
+        """Return the recorded choice; "best" itself where no record has the case, whose id then no record has."""
+        for record in self.records:
+            there = record.case
+            is_same = (there.size_bytes, there.placement) == (case.size_bytes, case.placement)
+            if is_same and record.request.chosen_by == BEST:
+                return there.algorithm
+        return BEST
+
+    def described(self, case: Case) -> Mapping[str, Any] | None:
+        return None
+
+    def said(self, cases: Iterable[Case]) -> list[str]:
+        return []
+
+
+def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
+    """The ids of a job's cases: its sizes times its algorithms and baselines."""
+    from kernels.catalogue import ALL_SPECS, NAMES, find
+    from reports.table.compare import is_baseline
+    from runner.case.cases import cases_of, resolved
+
+    if not isinstance(configuration, dict):
+        raise ValueError("the record holds no configuration")
+    request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
+    if request.custom is not None:
+        from runner.custom.description import case_of_section
+
+        return [case_of_section(request.custom, request.world_size, request.seed).id]
+    info = next((record.fabric for record in members if record.fabric is not None), None)
+    name = info.name if info is not None else request.fabric.name
+    fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
+    ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
+    theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
+    places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
+    specs = ALL_SPECS
+    if not isinstance(request.algorithms, str):
+        named = tuple(places.get(name, name) for name in request.algorithms)
+        request = dataclasses.replace(request, algorithms=named)
+    elif not _has_todays_catalogue(members[0]):
+        names = names_at(members[0])
+        if names and set(names) <= set(NAMES):
+            specs = tuple(map(find, names))
+        else:
+            request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
+    if request.baselines == "auto":
+        request = dataclasses.replace(request, baselines=tuple(theirs))
+    chooser = RecordedChooser(tuple(members)) if BEST in request.algorithms else None
+    return [case.id for case in cases_of(resolved(request, fabric, specs, chooser=chooser))]
+
+
+def _has_todays_catalogue(record: Record) -> bool:
+    """Whether the kernels, of which "auto" and "all" are some, are those that a record was made with."""
+    return (record.environment.sources or {}).get("kernels") == _sources(CONF.parent)["kernels"]

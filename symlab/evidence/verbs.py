@@ -1,0 +1,176 @@
+"""symlab audit, sign, bundle, history, and `published`, which makes and checks what the project publishes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from reports.commands import EXIT_CODES, output_option, read_records, takes_records
+from reports.record import bundle as bundles
+from reports.table.text import counted
+from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress, rerun_of, size_of
+from symlab.evidence.audit.command import run as audited
+from symlab.evidence.audit.gate import Gate
+from symlab.evidence.audit.signatures import carried, signed_with
+from symlab.evidence.audit.statistics import parse_band
+from symlab.evidence.audit.worker import Wanted
+
+
+@click.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
+@takes_records
+@click.option(
+    "--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change of a time that does not matter."
+)
+@click.option(
+    "--gate",
+    type=click.Choice(tuple(map(str, Gate))),
+    help="Of two sets: the findings that decide the exit code.  [default: any]",
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--inputs-up-to",
+    default="1M",
+    metavar="SIZE",
+    show_default=True,
+    help="Maximum size of cases whose inputs are made again; 0 for none.",
+)
+@click.option(
+    "--code",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="A folder whose files may be run for records, too; repeatable.",
+)
+@click.option(
+    "--rerun",
+    metavar="N|all",
+    help="Of one set: number of cases to run again in the simulator.  [default: all that begin within a minute]",
+)
+@click.option("--seed", type=click.IntRange(0), help="The seed that chooses these cases.  [default: a random one]")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of one set: names and keys that may vouch, in the form that ssh-keygen takes.",
+)
+@output_option("Write the result, too: a .html (the report with the audit), .md or .json.")
+def audit(
+    records: tuple[str, ...],
+    uri: str | None,
+    band: str,
+    gate: str | None,
+    form: str,
+    inputs_up_to: str,
+    code: tuple[Path, ...],
+    rerun: str | None,
+    seed: int | None,
+    signers: Path | None,
+    output: Path | None,
+) -> int:
+    """Check records against a list of items, or compare two sets.
+
+    One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
+    BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
+    """
+    decides = Gate(gate) if gate else None
+    if len(records) == 2 and (rerun is not None or seed is not None):
+        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    wanted = Wanted(size_of(inputs_up_to), code, rerun_of(rerun, seed))
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, output, signers, wanted))
+
+
+@click.command("sign", epilog=EXIT_CODES)
+@click.argument("place", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--key",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="KEY",
+    help="An SSH key: a private key's file, or the .pub of one that an agent holds.",
+)
+def sign(place: Path, key: Path) -> None:
+    """Vouch for a folder of records with an SSH key.
+
+    FOLDER is the folder of a command that ended, reports/published, or a bundle (*.jsonl.xz). symlab audit --signers
+    says who signed. A signature proves who vouches for the records as they are, and not that they are true.
+    """
+    print(signed_with(place, key))
+
+
+@click.command("history", epilog=EXIT_CODES)
+@takes_records
+@click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
+@click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@output_option("Write the result, too: a .html (a page with charts and links to the raw samples), .md or .json.")
+def history(
+    records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str, output: Path | None
+) -> None:
+    """Show how cases changed over commits and libraries.
+
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
+    case is a series of worlds in order of time, with its change points.
+    """
+    from symlab.evidence.history.command import HistoryOptions, show
+
+    show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
+
+
+@click.command("published", epilog=EXIT_CODES)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path(__file__).resolve().parents[2],
+    show_default=True,
+    metavar="DIR",
+    help="The project's folder.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
+@click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
+@click.option("--level", "is_level", is_flag=True, help="Audit, and write the level that later audits ask for.")
+@click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
+)
+def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: str | None, signers: Path | None) -> int:
+    """Make the tables, figures and README sections of what is published."""
+    if signers is not None and not is_audit:
+        raise ValueError("--signers has no effect without --audit")
+    if accept is not None:
+        from symlab.evidence import accepted
+
+        if check or is_audit or is_level:
+            raise ValueError("--accept writes tables and figures: give it without --check, --audit and --level")
+        accepted.accept(root, accept)
+    if is_audit or is_level:
+        from symlab.evidence.audit.published import audit_published
+        from symlab.evidence.audit.ssh import checked_signers
+
+        return audit_published(root, Progress(), checked_signers(signers) if signers else None, is_level)
+    from symlab.evidence.published import refresh
+
+    refresh(root, is_check=check)
+    return 0
+
+
+@click.command("bundle", epilog=EXIT_CODES)
+@takes_records
+@output_option(f"The bundle's name, which ends in {bundles.SUFFIX}.", required=True)
+def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
+    """Pack records into one compressed file.
+
+    Signatures of the records go along. RECORDS are record files, folders of them (at any depth), or bundles
+    (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
+    """
+    found = read_records(records, uri)
+    signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
+    for line in left_out:
+        print(f"symlab: {line}", file=sys.stderr)
+    size_bytes = bundles.write(found, output, signed=signed)
+    says = f", {counted(sum(len(one.signatures) for one in signed), 'signature')}" if signed else ""
+    print(f"{output}: {counted(len(found), 'record')}{says}, {size_bytes} bytes")

@@ -1,0 +1,1 @@
+"""How fast, and which shall I take? Predictions, tunings, and the floors of a type of GPU."""

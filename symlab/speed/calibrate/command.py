@@ -1,0 +1,186 @@
+"""symlab calibrate: run the probes as one command with records, print what they found, write the file of a type.
+
+Floors come from records alone, so that those of an earlier calibration (--from) give the same file. Without GPUs the
+probes can be checked in the simulator, under the race checker, which gives no times and no file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cases.record.record import Record, Status
+from reports.record.bundle import read
+from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.text import counted
+from runner.command.start import run_quietly
+from runner.gpu.gpu_type import Floors, impossible
+from runner.gpu.names import CONF, SUFFIX
+from runner.gpu.reading import gpu_type, type_of_device
+from runner.request.compose import ComposedJob
+from runner.request_error import RequestError, first_line
+from runner.world.fabrics import HostOffer, look, resolve
+from symlab.speed.best import gpu_name
+from symlab.speed.calibrate.document import section_of, without_floors, written_into
+from symlab.speed.calibrate.jobs import asked_request, probe_jobs
+from symlab.speed.calibrate.measured import Calibration, Figure, calibration, probe_of
+from symlab.speed.calibrate.probes import PROBES
+from symlab.speed.calibrate.verb import Options as Options
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What a calibration works with; tests put their own in. ran: runs jobs and returns the folder of their records.
+    machine: what there is here; gpu: the name of its GPUs, as CUDA reports it."""
+
+    ran: Callable[[Sequence[str], Sequence[ComposedJob]], Path] = run_quietly
+    machine: Callable[[], HostOffer] = look
+    gpu: Callable[[], str] = gpu_name
+
+
+def calibrate(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
+    """Do what a command line asks for. Returns the exit code: 0 if every probe passed, else 1. RequestError for a wrong
+    request, and for a machine without GPUs."""
+    seams = seams or Seams()
+    _check(options)
+    if options.records:
+        return _told(options, read_records(options.records))
+    request, configuration = asked_request(options.overrides, options.config_dir)
+    fabric, why = resolve(request.fabric, request.world_size, seams.machine)
+    if fabric.simulated and not options.simulated:
+        raise RequestError(
+            f"floors are measured on GPUs, and this would be simulated: {why} (fabric), run it where there are 2 GPUs "
+            "and the gpu extra, or check the probes without times: symlab calibrate --simulated"
+        )
+    if not options.simulated:
+        _type_of(options, seams.gpu())  # what can't be written is known before anything runs
+    jobs = probe_jobs(options.overrides, configuration, request.world_size, options.simulated)
+    folder = seams.ran(("calibrate", *given), jobs)
+    records = read_records([folder])
+    return _checked(records) if options.simulated else _told(options, records)
+
+
+def read_records(places: Sequence[Path]) -> list[Record]:
+    """Return the records of places. RequestError for what can't be read."""
+    try:
+        return read(places)
+    except ValueError as error:
+        raise RequestError(f"{error} (--from)") from None
+
+
+def _check(options: Options) -> None:
+    """RequestError for options that exclude each other, and for a file that no floors can be written into."""
+    if options.records and (options.overrides or options.simulated):
+        raise RequestError("--from only reads records (--from), leave overrides and --simulated out")
+    if options.simulated and options.output is not None:
+        raise RequestError("simulated probes have no times (--simulated), leave -o out")
+    place = options.output
+    if place is None:
+        return
+    if place.suffix != SUFFIX:
+        raise RequestError(f"{place} is no file of a GPU (-o), give a name that ends in {SUFFIX}")
+    if place.is_dir() or not place.absolute().parent.is_dir():
+        raise RequestError(f"{place} can't be written (-o), give a file in a folder that exists")
+    if place.exists():
+        try:
+            without_floors(place, _folders(options))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"{place} can't be read: {first_line(error)} (-o), give a file of a GPU") from None
+
+
+def _folders(options: Options) -> tuple[Path, ...]:
+    """The folders of configurations that a command knows."""
+    return (CONF, options.config_dir) if options.config_dir else (CONF,)
+
+
+def _type_of(options: Options, device: str) -> str:
+    """The name of the type whose floors they are. RequestError for a device that no type names."""
+    folders = _folders(options)
+    name = options.type or type_of_device(device, folders)
+    if not name:
+        raise RequestError(f"no type of conf/gpu names the device '{device}' (--type), give the name of one")
+    found = gpu_type(name, folders)
+    if device and device not in found.devices:
+        raise RequestError(
+            f"{name} is not '{device}', its devices are {', '.join(found.devices) or 'none'} (--type), give the name "
+            "of a type that names it"
+        )
+    return found.name
+
+
+def _told(options: Options, records: Sequence[Record]) -> int:
+    """Print what records say, and print or write the floors."""
+    try:
+        found = calibration(records)
+    except ValueError as error:
+        raise RequestError(f"{error} (--from)") from None
+    name = _type_of(options, found.device)
+    print(_text(found, name))
+    for probe, problem in found.problems.items():
+        print(f"{probe}: {problem}")
+    if found.floors is None:
+        print(f"{counted(len(found.problems), 'probe')} without a figure, so that no floors are written")
+        return 1
+    if problem := impossible(found.floors, gpu_type(name, _folders(options)).links):
+        print(f"{problem}: that is no measurement of {name}, so that no floors are written")
+        return 1
+    _give(options, found.floors, name)
+    return 0
+
+
+def _give(options: Options, floors: Floors, name: str) -> None:
+    """Write the floors into the file, or print them."""
+    if options.output is None:
+        print(f"\n{section_of(floors)}", end="")
+        return
+    try:
+        written_into(options.output, floors, name, _folders(options))
+    except OSError as error:
+        raise RequestError(f"{options.output}: {error.strerror} (-o), give a file that can be written") from None
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{error} (-o)") from None
+    print(f"floors of {name}: {options.output}, of records {', '.join(floors.records)}")
+    print(f"use them with fabric.gpu={shlex.quote(str(options.output))}")
+
+
+def _text(found: Calibration, name: str) -> str:
+    """The figures as a table."""
+    lines = [_line(one, found.ranks) for one in found.figures]
+    if not lines:
+        return f"{found.device} ({name}), {found.ranks} ranks: no probe has a figure"
+    columns = ("floor", "by", "value", "unit", "launch us", "what")
+    numeric = frozenset({"by", "value", "launch us"})
+    title = f"{found.device} ({name}), {found.ranks} ranks"
+    return text([Sheet(title, columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
+
+
+def _line(one: Figure, ranks: int) -> Line:
+    probe = one.probe
+    alone = "; with 2 ranks one to one" if probe.count == "senders" and ranks == 2 else ""
+    return Line(
+        {
+            "floor": probe.floor,
+            "by": "-" if one.count is None else str(one.count),
+            "value": f"{one.value:.4g}",
+            "unit": "GB/s" if probe.is_bandwidth else "us",
+            "launch us": f"{one.time_us:.4g}",
+            "what": f"{probe.what}{alone}",
+        }
+    )
+
+
+def _checked(records: Sequence[Record]) -> int:
+    """Say how simulated probes ended."""
+    by_name = {probe.name: record for record in records if (probe := probe_of(record)) is not None}
+    failed = 0
+    for probe in PROBES:
+        record = by_name.get(probe.name)
+        status = "not run" if record is None else str(record.status)
+        failed += record is None or record.status is not Status.PASSED
+        print(f"  {probe.name:<24} {status}{f': {record.reason}' if record is not None and record.reason else ''}")
+    print(f"{counted(len(PROBES), 'probe')} checked in the simulator, {failed} failed; it has no clock: no floors")
+    return 1 if failed else 0

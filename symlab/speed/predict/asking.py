@@ -1,0 +1,128 @@
+"""From the words of a command line to what is predicted: jobs, their types of GPU, and the cases of each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+
+from cases.case import Case
+from kernels.baselines import find_baseline, refuses_baseline, usual_names_for
+from kernels.catalogue import find
+from kernels.compile_error import CompilationError
+from memory.fabric import Traits
+from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.expected import expected_refusal
+from runner.gpu.gpu_type import GpuType
+from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.gpu_types import arch_of
+from runner.request.sizes import format_bytes
+from runner.request.validate import MAX_HEAP_BYTES, Request
+from runner.request_error import first_line
+from runner.world.fabrics import FabricName
+from runner.world.world import WorldFailure
+from symlab.speed.best import TableChooser
+from symlab.speed.predict.explaining import Explanation, explained
+from symlab.speed.predict.predictable import DEPENDENT, check_predictable, check_ranks, is_dependent
+from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
+from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
+from symlab.speed.predict.rates import rates_of
+from symlab.speed.predict.shown import MISSING, Series
+from symlab.speed.predict.stored_score import Stored
+
+ASSUMED = (("fabric", "simulator"), ("fabric.heap_bytes", format_bytes(MAX_HEAP_BYTES)))
+"""What a prediction takes of a request that says nothing else, an experiment of GPUs included: the kernels run in the
+simulator, and sizes are predicted that its usual heap does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job's request, and the type of GPU that it is of."""
+
+    request: Request
+    type: GpuType
+
+    @property
+    def arch(self) -> str:
+        """The type's architecture with all its features."""
+        return arch_of(self.type.limits)
+
+
+def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None) -> list[Asked]:
+    """Return the jobs that a command line asks for. RequestError for a job that the model is not of."""
+    given = {line.partition("=")[0].lstrip("+~") for line in overrides}
+    assumed = [f"{key}={value}" for key, value in ASSUMED if key not in given]
+    with hydra_over(config_dir):
+        return [_asked(job) for job in compose_jobs((*assumed, *overrides), multirun)]
+
+
+def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
+    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths.
+    A simulation may take the request's deadline_s, at least DEADLINE_S.
+    RequestError for a job that has no cases."""
+    known = rates_of(asked.type)
+    limit_s = max(DEADLINE_S, asked.request.deadline_s)
+    clock = partial(clocked, limit_s=limit_s)
+    request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
+    check_against_catalogue(request)
+    cases = cases_of(request)
+    missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
+    refused = missing["refused"]
+    for case in cases:
+        refusal = expected_refusal(case, request.fabric)
+        if refusal is not None or is_dependent(case.algorithm):
+            refused[case] = str(refusal or DEPENDENT)
+    predictions: list[Prediction] = []
+    paths: dict[Case, Explanation] = {}
+    has_libraries = asked.request.baselines == "auto"
+    for case in cases:
+        if case in refused:
+            continue
+        beside = sum(other.size_bytes == case.size_bytes and other not in refused for other in cases)
+        beside += len(libraries_beside(case)) if has_libraries else 0
+        print(f"simulating {case.id}", file=sys.stderr, flush=True)
+        try:
+            one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
+            if explain:
+                path = explained(case, known, request.cache_dir, asked.arch, limit_s)
+                paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
+        except NotSimulated as error:
+            missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
+            continue
+        except (CompilationError, WorldFailure) as error:
+            missing["failed"][case] = first_line(error)
+            continue
+        chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
+        predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
+    return Series(known, tuple(predictions), missing, paths)
+
+
+def libraries_beside(case: Case) -> tuple[str, ...]:
+    """Return the libraries that baselines=auto measures in turns with a case on GPUs without multicast: their buffers
+    take part of the L2 cache, too. Those that are not installed here are left out."""
+    return _libraries(replace(case, algorithm="", inputs="normal", seed=0))
+
+
+@cache
+def _libraries(case: Case) -> tuple[str, ...]:
+    traits = Traits("nvshmem", "sm_90a", case.world_size, HEAP_BYTES, False, "not asked for")
+    found = []
+    for name in usual_names_for(case.op):
+        baseline = find_baseline(name)
+        assert baseline is not None, "a usual name is a baseline's"
+        named = replace(case, algorithm=name, placement=baseline.placement(case.op, case.placement, case.world_size))
+        if refuses_baseline(baseline, named, traits) is None:
+            found.append(name)
+    return tuple(found)
+
+
+def _asked(job: ComposedJob) -> Asked:
+    """Return what a job asks for."""
+    check_predictable(job.request)
+    limits = job.request.fabric.gpu
+    assert limits is not None, "check_predictable wants a type of GPU"
+    found = job.gpu.type(limits)
+    check_ranks(found, job.request.world_size)
+    return Asked(job.request, found)

@@ -1,0 +1,214 @@
+"""From a case to its predicted time: compile, simulate, weigh; with the interval of its regime."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from cases.case import Case
+from cases.ops import collective
+from cases.record.prediction import PredictedTerms
+from kernels.compile import executable
+from kernels.shares import VECTOR_BYTES
+from kernels.spec import KernelSpec
+from memory.atomic_file import replacing
+from memory.fabric import Executable
+from runner.case.layout import slot_bytes
+from runner.environment.repository import source_digests
+from runner.gpu.names import CONF
+from runner.gpu.reading import gpu_type
+from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
+from simulator.clock.costs import H200_TRIAL
+from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
+from symlab.speed.predict.case_work import CaseWork
+from symlab.speed.predict.model import REGIMES, Fitted, Rates, Terms, columns, terms_of, times_us
+from symlab.speed.predict.profiling import Clock, Runnable, least_steps, profiled
+from symlab.speed.predict.rates import Known, rates_of
+from symlab.speed.predict.splits import SCORED_RANKS
+from symlab.speed.predict.stored_score import Stored
+
+HEAP_BYTES = 8 << 30
+"""Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
+
+FORM = 4
+"""The number of the form of kept profiles: another one is simulated anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What the model makes of a case's work on a type of GPU.
+
+    time_us with the interval low_us to high_us: error, measured / predicted (from, to) of 90 % of the cases of its
+    regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
+    assumptions.py's corners, in their order; the first is time_us. regime: of model.REGIMES. remarks: why it is worth
+    less than its interval says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum
+    of.
+    """
+
+    time_us: float
+    low_us: float
+    high_us: float
+    regime: str
+    remarks: tuple[str, ...]
+    is_calibrated: bool
+    corners_us: tuple[float, ...]
+    error: tuple[float, float]
+    terms: PredictedTerms
+
+    @property
+    def is_worth_telling(self) -> bool:
+        """Whether the time itself says something: on an uncalibrated type only where the links decide."""
+        return self.is_calibrated or self.regime == REGIMES[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction(Weighed):
+    """A case's predicted time on a type of GPU, never measured. busbw_gbps as records have it."""
+
+    case: Case
+    gpu: str
+    busbw_gbps: float
+
+
+def weighed(work: CaseWork, footprint_bytes: float, known: Known, score: Stored, ranks: int) -> Weighed:
+    """Return what the model makes of a case's work. footprint_bytes: of all buffers that are used in turn, on a GPU.
+    known: the type of GPU; score: constants and intervals; ranks: of the case."""
+    all_terms = [terms_of(work, rates, footprint_bytes) for rates in corners(known)]
+    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
+    regime = all_terms[0].regime(score.constants)
+    low, high = score.intervals[regime]
+    return Weighed(
+        time_us=times[0],
+        low_us=min(times) * low,
+        high_us=max(times) * high,
+        regime=regime,
+        remarks=tuple(_remarks(work, known, score, ranks)),
+        is_calibrated=known.is_calibrated,
+        corners_us=times,
+        error=(low, high),
+        terms=added_up(all_terms[0], score.constants),
+    )
+
+
+def predicted(
+    case: Case,
+    spec: KernelSpec,
+    known: Known,
+    score: Stored,
+    arch: str,
+    cache_dir: Path,
+    contestants: int,
+    clock: Clock | None = None,
+) -> Prediction:
+    """Return the prediction of a case that the kernel does not refuse.
+
+    known: the type of GPU; score: constants and intervals; arch: to compile for; cache_dir: where compiled kernels and
+    profiles are kept; contestants: number of kernels that are measured in turns, which push each other's buffers out of
+    the L2 cache; clock: see profiling.profiled. RuntimeError if the compiler fails, WorldFailure if the kernel fails in
+    the simulator.
+    """
+    work = work_of(case, spec, arch, cache_dir, clock)
+    found = weighed(work, footprint_bytes(case, known.rates, contestants), known, score, case.world_size)
+    moved = collective(case.op).bus_factor(case.world_size) * case.size_bytes
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
+    return Prediction(**values, case=case, gpu=known.name, busbw_gbps=moved / found.time_us / 1e3)
+
+
+def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
+    """Return what the slots of all contestants have together, on a GPU. contestants: see predicted."""
+    calls = calls_for(case.size_bytes, None)
+    budget_bytes = int(HEAP_BYTES * HEAP_SHARE) // contestants
+    slots = slots_for(slot_bytes(case), "rotate", rates.l2_bytes, calls, budget_bytes)
+    return float(slots * slot_bytes(case) * contestants)
+
+
+def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Terms:
+    """Return the terms of a case whose profile is known, by a type's rates. contestants: see predicted."""
+    return terms_of(work, rates, footprint_bytes(case, rates, contestants))
+
+
+def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
+    """Return terms as the model adds them up: with the fitted constants."""
+    return PredictedTerms(
+        launch_us=terms.launch_us,
+        begin_us=fitted.begin_us,
+        least_us=terms.least_us,
+        link_us=terms.link_us,
+        memory_us=terms.memory_us,
+        more_us=terms.more_us,
+        cold_us=fitted.cold_us * terms.coldness,
+    )
+
+
+def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
+    """Return the profile of a case: from the folder of compiled kernels, or else simulated and put there if the folder
+    can be written to. clock: see profiled."""
+    return kept_work(runnable_of(case, spec, arch, cache_dir), cache_dir, clock)
+
+
+def kept_work(runnable: Runnable, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
+    """Return the profile of a case with its kernel, as work_of does."""
+    path = cache_dir / f"profile-{_key(runnable)[:40]}.json"
+    try:
+        return CaseWork.of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        work = profiled(runnable, H200_TRIAL, least_steps(runnable, H200_TRIAL, clock), clock)
+    with contextlib.suppress(OSError), replacing(path) as beside:
+        beside.write_text(json.dumps(work.document()), encoding="utf-8")
+    return work
+
+
+def runnable_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> Runnable:
+    """Return a case with its kernel of today, compiled."""
+    return compiled_already(case, spec, executable(spec, case, arch, cache_dir))
+
+
+def compiled_already(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
+    """Return a case with the code that was compiled of its kernel."""
+    small = replace(case, size_bytes=_least_bytes(case))
+    return Runnable(case, spec, code, spec.launch(case), spec.launch(small).grid[0])
+
+
+def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Return predictions of one size, the shortest first."""
+    return sorted(predictions, key=lambda one: one.time_us)
+
+
+def _key(runnable: Runnable) -> str:
+    parts = [FORM, runnable.executable.digest, runnable.case.id, runnable.blocks, runnable.least_blocks]
+    clock = [H200_TRIAL.document(), simulator_digest()]
+    return hashlib.sha256(json.dumps([parts, clock], sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def simulator_digest() -> str:
+    """Return the digest of the simulator's sources: another simulator may count other steps."""
+    return source_digests(CONF.parent)["simulator"]
+
+
+def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
+    """Yield why a prediction is worth less than its interval says."""
+    if not known.is_calibrated:
+        yield f"uncalibrated: no floors of {known.name}, launches and waits are those of {score.gpu}"
+    elif known.name != score.gpu:
+        yield f"constants and interval of {score.gpu}, floors of {known.name}"
+    elif known.rates != rates_of(gpu_type(score.gpu)).rates:
+        yield f"constants and interval of {score.gpu} with the floors of conf/gpu, here with others"
+    if any(kind in work.steps for kind in (*SWITCH, "switch_store")):
+        yield (
+            "multimem: the cases that the model is fitted to have none, its waits are assumed and may be "
+            f"{WAIT_FACTOR:g} times as long or as short"
+        )
+    if ranks not in SCORED_RANKS:
+        scored = " and ".join(map(str, SCORED_RANKS))
+        yield f"{ranks} ranks: the interval is of cases on {scored} GPUs"
+
+
+def _least_bytes(case: Case) -> int:
+    """A vector for each rank, or less if the case is smaller."""
+    return min(case.size_bytes, VECTOR_BYTES * case.world_size)

@@ -1,0 +1,152 @@
+"""Profiles of candidates for the model, in processes of their own: a search has hundreds, and no GPU is needed.
+
+Candidates of one code are one process's work, whatever their sizes are: a large message is clocked on fewer blocks, so
+sizes often come down to the same launch, which is then clocked once.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cases.case import Case
+from kernels.catalogue import find
+from kernels.compile import cache_key
+from kernels.compile_error import CompilationError
+from memory.worker_process import end_with_parent
+from runner.request_error import first_line
+from symlab.speed.predict.budget import Budget
+from symlab.speed.predict.case_work import CaseWork
+from symlab.speed.predict.predicting import runnable_of, work_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unprofiled:
+    """Why a candidate has no profile. can_run: only the simulator failed, so a GPU may run it all the same."""
+
+    reason: str
+    can_run: bool
+
+
+LOST = "its process was lost"
+"""Why the candidates of a code have no profile with which a process ended, killed for its memory, say."""
+
+FAILURES = (RuntimeError, ValueError, OSError, ArithmeticError, LookupError, MemoryError)
+"""What may go wrong with one candidate and costs only itself; a WorldFailure is a RuntimeError."""
+
+Found = tuple[Case, CaseWork | Unprofiled]
+
+
+class Profiles:
+    """Makes profiles, for kernels of an architecture; cache_dir has kernels and profiles that were made before.
+
+    processes: number of processes; 1: none, this one makes them.
+    """
+
+    def __init__(self, cache_dir: Path, arch: str, processes: int = 1) -> None:
+        self._cache_dir = cache_dir
+        self._arch = arch
+        self._processes = processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def of(self, cases: Sequence[Case], limit_s: float = math.inf) -> Iterator[Found]:
+        """Yield the profiles of cases as they are made, the first ones first. What is not made within limit_s seconds
+        is left out."""
+        stop_at = time.time() + limit_s
+        groups: dict[str, list[Case]] = {}
+        for case in cases:
+            groups.setdefault(cache_key(find(case.name), case, self._arch), []).append(case)
+        if self._processes < 2:
+            for group in groups.values():
+                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at)
+            return
+        yield from self._in_processes(list(groups.values()), stop_at)
+
+    def _in_processes(self, groups: Sequence[list[Case]], stop_at: float) -> Iterator[Found]:
+        """Yield the profiles of groups, each of one code.
+
+        A lost process breaks the pool, which does not tell the group that lost it: all groups that were begun run
+        again, each alone, and one that loses its process then has no profiles.
+        """
+        waiting, suspects = deque(groups), deque[list[Case]]()
+        begun: dict[Future[list[Found]], list[Case]] = {}
+        while waiting or suspects or begun:
+            source, most = (suspects, 1) if suspects else (waiting, self._processes)
+            while source and len(begun) < most:
+                group = source.popleft()
+                begun[self._submit(group, stop_at)] = group
+            lost: list[list[Case]] = []
+            for done in wait(begun, return_when=FIRST_COMPLETED).done:
+                group = begun.pop(done)
+                try:
+                    yield from done.result()
+                except BrokenProcessPool:
+                    lost.append(group)
+            if lost:
+                lost += begun.values()
+                begun.clear()
+                self.close()
+                if len(lost) == 1:
+                    yield from ((case, Unprofiled(LOST, can_run=True)) for case in lost[0])
+                else:
+                    suspects += lost
+
+    def _submit(self, group: list[Case], stop_at: float) -> Future[list[Found]]:
+        """Begin with a group, in new processes if the old ones are gone."""
+        if self._pool is not None:
+            try:
+                return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+            except BrokenProcessPool:
+                self.close()
+        self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
+        return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+
+    def close(self) -> None:
+        """End the processes."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Begin a process of the pool: it ends with its parent, and uses one core, because there is one for each core."""
+    end_with_parent()
+    torch.set_num_threads(1)
+
+
+def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
+    """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
+    clock, found = Budget(max(stop_at - time.time(), 0.0)), []
+    for case in cases:
+        if time.time() >= stop_at:
+            break
+        try:
+            found.append((case, _profile(case, arch, cache_dir, clock)))
+        except TimeoutError:  # the budget's
+            break
+    return found
+
+
+def _profile(case: Case, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
+    spec = find(case.name)
+    try:
+        runnable_of(case, spec, arch, cache_dir)
+    except (CompilationError, RuntimeError, ValueError) as error:
+        return Unprofiled(f"can't be compiled: {first_line(error)}", can_run=False)
+    except FAILURES as error:
+        return Unprofiled(f"can't be compiled here: {first_line(error)}", can_run=True)
+    try:
+        return work_of(case, spec, arch, cache_dir, clock)
+    except TimeoutError:
+        raise
+    except FAILURES as error:
+        return Unprofiled(first_line(error), can_run=True)

@@ -1,0 +1,303 @@
+"""`symlab explore`: cases of experiments and custom kernels, its file, exit codes, interrupts, misuse in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import symlab
+from kernels import sources
+from simulator.options import Interleaving
+from simulator.run.choices import text_of
+from symlab.checks.explore.command import jobs_of, subject_of
+from symlab.checks.explore.found import read
+from symlab.checks.explore.search import Searched
+from symlab.checks.explore.subject import run_once
+from symlab.checks.explore.trace import MAX_NOTED
+from symlab.command import main
+from tests.golden import same_text
+from tests.patience import PATIENCE_S
+from tests.runner.command.test_exploration import write_push
+from tests.symlab.messages_ptx import handed_over
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
+ROOT = Path(symlab.__file__).parent.parent
+REFERENCE = """import torch
+
+
+def expected(inputs):
+    return [{"out": torch.tensor([42 * rank], dtype=torch.int32)} for rank in range(2)]
+
+
+def others(rank, world_size):
+    return rank
+"""
+
+
+def pulled(*order: str) -> str:
+    """As handed_over, by a table of peers: rank 0 stores in its own memory, rank 1 looks there."""
+    ptx = handed_over(*order).replace("[%rd2", "[%rd1").replace("ld.param.u64 %rd2, [other];", "")
+    body = ptx.replace("ld.param.u64 %rd1, [mine];", "ld.param.u64 %rd2, [peers]; ld.global.u64 %rd1, [%rd2];")
+    return body.replace(".param .u64 mine, .param .u64 other", ".param .u64 peers")
+
+
+@pytest.fixture
+def custom(tmp_path: Path, monkeypatch: Patch) -> list[str]:
+    """Overrides of an experiment whose kernel stores its flag first, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hand.ptx").write_text(pulled("flag", "data"))
+    (tmp_path / "hand.py").write_text(REFERENCE)
+    (tmp_path / "conf" / "exp").mkdir(parents=True)
+    (tmp_path / "conf" / "exp" / "hand.yaml").write_text(
+        """# @package _global_
+# a word handed over, its flag first
+op: custom
+world_size: 2
+launches: 3
+custom:
+  kernel: hand.ptx:hand_over
+  launch: {grid: 1, block: 1}
+  buffers:
+    mail: {dtype: int32, shape: [2], fill: zeros}
+    out: {dtype: int32, shape: [1], fill: zeros}
+  arguments: [{peers: mail}, {address: out}, rank]
+  reference: hand.py:expected
+"""
+    )
+    return ["--config-dir", str(tmp_path / "conf"), "+exp=hand", "track=none"]
+
+
+@pytest.mark.slow
+def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom: list[str], tmp_path: Path, capsys: Said) -> None:
+    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
+    said = capsys.readouterr().out
+    assert "wrong output under schedule=" in said
+    assert "buffer out: 1 of" in said
+    assert re.search(r"shrunk to [0-3] switch", said)
+    assert "rank 1, block 0, thread 0 reads mail[0] of rank 0 before rank 0, block 0, thread 0 stores it" in said
+    assert "repeat it with: symlab explore --replay found.json" in said
+    kept = json.loads((tmp_path / "found.json").read_text())
+    assert (kept["format"], kept["launches"], kept["what"]["case"]) == ("symlab exploration", 1, kept["label"])
+    assert any("reads the old value" in row["mark"] for row in kept["rows"])
+
+    assert main(["explore", "--replay", "found.json"]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+    (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
+    sources.read.cache_clear()  # a process reads each file once; a command is a process
+    assert main(["explore", "--replay", "found.json"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"the kernel differs from the one of the file \(digest \w{12}, and not \w{12}\)", said)
+    assert "this order does not fail any more" in said
+
+
+@pytest.mark.slow
+def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
+    words = ["op=send_recv", "algorithms=[push]", "world_size=2", "sizes=[64]", "stress=no_host_barrier", "track=none"]
+    (job,) = jobs_of(words).jobs
+    subject = subject_of(job, job.cases[0])
+    runs = [run_once(subject, Interleaving("random", "access", seed), records=True) for seed in (1, 2, 1)]
+    assert [one.failure for one in runs] == [None] * 3
+    assert text_of(runs[0].choices) == text_of(runs[2].choices) != text_of(runs[1].choices)
+    assert {"input 0", "output 0", "output 2"} <= set(subject.layouts)
+    again = run_once(subject, Interleaving("random", "access", 5, runs[0].choices), records=True)
+    assert text_of(again.choices) == text_of(runs[0].choices)
+
+
+@pytest.mark.slow
+def test_a_broken_promise_is_found_and_repeated(tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = write_push(tmp_path, "early", "keep_epoch", "no_host_barrier")  # it ends before its output has come
+    words = ["op=send_recv", f"algorithms=[{place}]", "sizes=[64]", "stress=no_host_barrier", "track=none"]
+    words.append("check.races=false")  # with the checker the race is what is found
+    assert main(["explore", *words, "--seeds", "20", "--processes", "1", "-o", "x.json"]) == 1
+    assert "wrong output under schedule=" in capsys.readouterr().out
+    assert main(["explore", "--replay", "x.json"]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+
+def test_a_right_case_gives_nothing_and_says_what_was_explored(
+    tmp_path: Path, monkeypatch: Patch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[1K,64]", "launches=1", "--case", "-64B"]
+    assert main(["explore", *words, "--seeds", "3", "--first-seed", "5", "--schedule", "random"]) == 0
+    said = capsys.readouterr().out
+    assert "symlab explore: 1 case\n" in said
+    assert re.search(r"3 runs of 1 case in [\d.]+ s \(.* a second, 1 process\): seeds 5 to 7, random, by access", said)
+    assert "nothing was found; this proves no absence of mistakes" in said
+    assert all(option in said for option in ("--memory weak", "--races"))
+    assert list(tmp_path.iterdir()) == []
+    assert main(["explore", *words, "--seeds", "1", "--memory", "weak", "--races"]) == 0
+    assert "not tried" not in capsys.readouterr().out
+
+
+def test_a_search_that_lost_a_process_does_not_say_that_nothing_was_found(monkeypatch: Patch, capsys: Said) -> None:
+    lost = Searched(runs=8, lost=["a helper process ended in its run of schedule=random, seed 3"])
+    monkeypatch.setattr("symlab.checks.explore.search.Search.run", lambda search: lost)
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]"]
+    assert main(["explore", *words, "--seeds", "4"]) == 2
+    assert "seed 3; repeat it" in capsys.readouterr().out
+
+
+def test_a_mistake_of_the_fair_order_is_not_told_as_one_of_another_order(
+    custom: list[str], tmp_path: Path, capsys: Said
+) -> None:
+    (tmp_path / "hand.py").write_text(REFERENCE.replace("42", "41"))
+    assert main(["explore", *custom, "--seeds", "4", "--processes", "1", "-o", "x.json"]) == 1
+    assert "wrong output in the fair order, too\n" in capsys.readouterr().out
+
+
+def test_runs_of_which_none_was_decided_are_no_success(capsys: Said) -> None:
+    words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]", "fabric.step_budget=10"]
+    assert main(["explore", *words, "--seeds", "1", "--processes", "1"]) == 2
+    said = capsys.readouterr().out
+    assert "undecided, the first: schedule=random, seed 0: " in said
+    assert "no run was decided, so that nothing is known" in said
+    assert "nothing was found" not in said
+
+
+@pytest.mark.slow
+def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
+    custom: list[str], tmp_path: Path, monkeypatch: Patch, capsys: Said
+) -> None:
+    (tmp_path / "other place").mkdir()
+    experiment = tmp_path / "conf" / "exp" / "hand.yaml"
+    experiment.write_text(experiment.read_text().replace(" hand.p", f" {tmp_path}/hand.p"))
+    words = ["--config-dir", "conf", *custom[2:], "--races", "--seeds", "60", "--processes", "1", "--shrink", "0"]
+    assert main(["explore", *words, "-o", str(tmp_path / "other place" / "found it.json")]) == 1
+    line = capsys.readouterr().out.splitlines()[-1].partition("repeat it with: symlab ")[2]
+    monkeypatch.chdir(tmp_path / "other place")
+    assert main(shlex.split(line)) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+    (tmp_path / "conf").rename(tmp_path / "moved")
+    assert main([*shlex.split(line), "--config-dir", str(tmp_path / "moved")]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_is_no_success(
+    custom: list[str], tmp_path: Path, capsys: Said
+) -> None:
+    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "--shrink", "0", "-o", "found.json"]) == 1
+    kept = json.loads((tmp_path / "found.json").read_text())
+    experiment = tmp_path / "conf" / "exp" / "hand.yaml"
+    as_it_was = experiment.read_text()
+    experiment.write_text(as_it_was + "fabric: {memory: weak}\n")
+    capsys.readouterr()
+    assert main(["explore", "--replay", "found.json"]) == 2
+    said = "found.json is of fabric.memory=strong, and its experiment has weak now (fabric.memory), set it back"
+    assert said in capsys.readouterr().err
+
+    kept["what"]["overrides"] += ["fabric.step_budget=1"]
+    kept["world"]["step_budget"] = 1
+    experiment.write_text(as_it_was)
+    (tmp_path / "found.json").write_text(json.dumps(kept))
+    assert main(["explore", "--replay", "found.json"]) == 2
+    assert "it is undecided whether this order fails: " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> None:
+    (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
+    command = [sys.executable, "-m", "symlab", "explore", *custom, "--processes", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert b"1 case" in process.stdout.readline()
+    assert re.search(rb"\d+ runs?, ", process.stderr.readline()), "it tells how far it is"
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert re.search(rb"\d+ runs? of 1 case in", said)
+    assert b"interrupted: the runs so far found nothing" in complaint
+    assert b"Traceback" not in complaint
+
+
+KEPT = {
+    **{
+        "format": "symlab exploration",
+        "version": 3,
+        "label": "x",
+        "digest": "",
+        "choices": [],
+        "rows": [],
+        "cause": "",
+    },
+    "order": {"schedule": "random", "granularity": "access", "seed": 0, "follows": None},
+    "failure": {"kind": "fault", "message": "x"},
+    **{"switches_before": 0, "switches": 0, "late_before": 0, "late": 0, "tries": 0, "is_shrunk": True, "launches": 1},
+    "world": {
+        **{"world_size": 1, "gpu": None, "heap_bytes": 4096, "memory": "strong", "multicast": True},
+        **{"multimem": "exact", "races": False, "step_budget": 1},
+    },
+    **{"what": {}, "fails_in_fair": False},
+}
+
+
+def test_the_longest_trace_is_read_again(tmp_path: Path) -> None:
+    """A file has as many lists and objects as its trace has rows: more than records may."""
+    place = {"ranks": [0], "blocks": [0], "threads": [0, 31], "lanes": 32, "line": 1, "source": "", "launch": 0}
+    row = {"step": 0, "is_switch": False, "kind": "load", **place, "text": 6 * MAX_NOTED * "["}
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(KEPT | {"rows": [row]}))
+    assert read(path).rows[0].text == row["text"]
+
+
+FILES = {
+    "other": {"format": "symlab record"},
+    "list": [1, 2],
+    "python": KEPT,
+    "first": KEPT | {"version": 2},
+    "choices": KEPT | {"choices": ["x"]},
+}
+DEEP = 100_000 * "["
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["op=all_redcue"],
+        ["fabric=nvshmem"],
+        ["check=false"],
+        ["fabric.schedule=random"],
+        ["fabric.seed=3"],
+        ["fabric.granularity=block"],
+        ["--memory", "weak", "fabric.memory=strong"],
+        ["--races", "check.races=false"],
+        ["--replay", "other.json", "--races"],
+        ["--memory", "soft"],
+        ["--case", "two_shout"],
+        ["--seeds", "0"],
+        ["--seconds", "nan"],
+        ["--schedule", "fair"],
+        ["-o", "no/such/folder/x.json"],
+        *(["--replay", f"{name}.json"] for name in ("missing", "deep", *FILES)),
+        ["--replay", "pipe"],
+        ["--replay", "other.json", "op=barrier"],
+        ["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_request_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "deep.json").write_text(DEEP)
+    os.mkfifo("pipe")
+    assert main(["explore", *words]) == 2
+    same_text(capsys.readouterr().err)

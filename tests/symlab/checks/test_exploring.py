@@ -1,0 +1,230 @@
+"""symlab.explore: what it finds, to how few switches it shrinks it, and that the same run can be repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symlab
+from symlab.checks.explore.found import Found
+from symlab.checks.exploring import Exploration
+from tests.golden import refused, same_text
+from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
+
+README = Path(symlab.__file__).parent / "checks" / "README.md"
+MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
+    "a flag before its data": (handed_over("flag", "data"), HAND_OVER, "wrong output", 3),
+    "a lost update": (counted(is_atomic=False), COUNT, "wrong output", 0),
+    "two locks in two orders": (TURNS, LOCKS, "deadlock", 0),
+    "an index that is not there yet": (INDEXED, INDEX, "fault", 2),
+}
+"""A kernel, how it is launched, how it fails, and the number of switches that it is shrunk to."""
+
+
+def explored(ptx: str, how: dict[str, Any], **more: Any) -> Exploration:
+    return symlab.explore(ptx, **{"processes": 1, "seeds": 60, **how, **more})
+
+
+def failing(ptx: str, how: dict[str, Any], **more: Any) -> Found:
+    """What a search has found."""
+    found = explored(ptx, how, **more).found
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("schedule", ["random", "adversarial"])
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path) -> None:
+    ptx, how, kind, switches = MISTAKES[name]
+    found = failing(ptx, how, schedule=schedule)
+    assert found.failure.kind == kind
+    assert found.switches <= switches
+    assert found.order.schedule == schedule
+    assert sum(row.is_switch for row in found.rows) <= found.switches
+    found.write(tmp_path / "found.json")
+    again = explored(ptx, how, replay=tmp_path / "found.json")
+    assert again.found is not None
+    assert again.found.failure.is_like(found.failure)
+    assert again.undecided == ()
+    assert again.found is not None
+    assert again.found.rows == found.rows
+
+
+def test_the_access_that_went_wrong_is_named() -> None:
+    found = failing(handed_over("flag", "data"), HAND_OVER)
+    same_text(found.cause)
+    marks = {row.mark: (row.ranks, row.kind, row.tensor, row.owner, row.value) for row in found.rows if row.mark}
+    assert marks == {
+        "reads the old value": ((1,), "load", "mail", 1, "0"),
+        "stores the wrong value: 0": ((1,), "store", "out", 1, "0"),
+        "comes too late": ((0,), "store", "mail", 1, "42"),
+    }
+    text = found.text()
+    assert f"```\n{text}\n```" in README.read_text(encoding="utf-8")
+    same_text(text)
+
+
+FLAG = "sys.global.u32 [%rd2+4]"
+RELEASED = handed_over("data", "flag").replace(f"st.relaxed.{FLAG}", f"st.release.{FLAG}")
+
+
+@pytest.mark.slow
+def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path: Path) -> None:
+    ptx = handed_over("data", "flag")
+    assert explored(ptx, HAND_OVER, seeds=20).found is None
+    assert explored(RELEASED, HAND_OVER, seeds=20, memory="weak").found is None
+    found = failing(ptx, HAND_OVER, memory="weak")
+    assert (found.switches, found.late) == (1, 1)
+    same_text(found.cause)
+    (late,) = [row for row in found.rows if row.late]
+    assert (late.kind, late.ranks, late.tensor, late.element, late.value) == ("load", (1,), "mail", 0, "0")
+    assert (late.late, late.mark) == ("an older value, the newest is 42", "reads the old value")
+    assert "shrunk to 1 switch and 1 late access (" in found.text()
+    same_text(found.text())
+    found.write(tmp_path / "weak.json")
+    assert json.loads((tmp_path / "weak.json").read_text())["world"]["memory"] == "weak"
+    for how in ({"memory": "weak"}, {}):
+        again = explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", **how)
+        assert again.undecided == ()
+        assert again.found is not None
+        assert again.found.rows == found.rows
+    with refused():
+        explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
+
+
+def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
+    found = failing(ptx, COUNT, schedule="random", seeds=1, races=True)
+    assert (found.failure.kind, found.failure.lines) == ("race", (8,))
+    same_text(found.failure.message)
+    assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
+    found.write(tmp_path / "race.json")
+    for how in ({"races": True}, {}):
+        again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
+        assert again.undecided == ()
+        assert again.found is not None
+        assert again.found.failure == found.failure
+    with refused():
+        explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
+    one = {**COUNT, "ranks": 1, "expected": {"counter": [[1]]}}
+    with refused():
+        explored(ptx, one, replay=tmp_path / "race.json")
+
+
+def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
+    ptx = counted(is_atomic=False)
+    wrong = failing(ptx, COUNT, schedule="random")
+    found = failing(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True)
+    assert found.failure.kind == "wrong output"
+    assert "the race checker says of this run: race: a barrier is missing between" in found.text()
+    found.write(tmp_path / "wrong.json")
+    assert json.loads((tmp_path / "wrong.json").read_text())["failure"]["races"] == list(found.failure.races)
+
+
+def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
+    assert explored(counted(is_atomic=True), COUNT, seeds=10, races=True).found is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ptx", "how"),
+    [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],
+    ids=["a flag after its data", "an atomic update"],
+)
+def test_a_right_kernel_is_never_accused(ptx: str, how: dict[str, Any]) -> None:
+    done = explored(ptx, how, seeds=60)
+    assert (done.found, done.runs, done.undecided) == (None, 120, ())
+
+
+def test_by_block_a_flag_before_its_data_stays_hidden() -> None:
+    assert explored(handed_over("flag", "data"), HAND_OVER, granularity="block", seeds=20).found is None
+
+
+def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes() -> None:
+    how = {"seeds": 60, "schedule": "random", "shrink_s": 0.0}
+    seeds = set()
+    for processes in (1, 2):
+        found = failing(handed_over("flag", "data"), HAND_OVER, processes=processes, **how)
+        seeds.add(found.order.seed)
+    assert len(seeds) == 1
+
+
+def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
+    found = failing(handed_over("flag", "data"), HAND_OVER)
+    found.write(tmp_path / "found.json")
+    again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
+    assert again.found is None
+    assert again.undecided[0].startswith("the kernel differs from the one of the file (digest ")
+    assert "differs: it was 'st." in again.undecided[1]
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of a lost update."""
+    found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
+    path = tmp_path_factory.mktemp("lost") / "lost.json"
+    found.write(path)
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+UNREPEATABLE: dict[str, list[Any]] = {
+    **{"launches": [2, 1001], "order": [{"seed": -1}, {"schedule": "fair"}], "digest": [5]},
+    **{"world": [{"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
+}
+
+
+def test_a_file_that_can_not_be_repeated_is_one_line(lost: dict[str, Any], tmp_path: Path) -> None:
+    for key, values in UNREPEATABLE.items():
+        for value in values:
+            (tmp_path / "x.json").write_text(
+                json.dumps(lost | {key: lost[key] | value if key in ("order", "world") else value})
+            )
+            with refused():
+                explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
+
+
+def test_a_repetition_names_the_field_that_differs(lost: dict[str, Any], tmp_path: Path) -> None:
+    rows = [lost["rows"][0] | {"value": "7"}, *lost["rows"][1:]]
+    for changes in ({"rows": rows}, {"failure": lost["failure"] | {"kind": "fault"}}):
+        (tmp_path / "x.json").write_text(json.dumps(lost | changes))
+        (difference,) = explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json").undecided
+        same_text(difference)
+
+
+def test_a_search_of_which_no_run_was_decided_is_no_success() -> None:
+    with refused():
+        explored(handed_over("data", "flag"), HAND_OVER, seeds=1, step_budget=2)
+
+
+def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
+    found = failing(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0)
+    found.write(tmp_path / "found.json")
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert document["order"]["seed"] == found.order.seed
+    assert len(document["choices"]) == len(found.order.follows or ())
+    assert [row["line"] for row in document["rows"]] == [row.line for row in found.rows]
+    assert document["switches"] == found.switches
+
+
+EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
+WRONG: dict[str, list[Any]] = {
+    **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
+    **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
+def test_a_wrong_request_is_one_line(key: str, value: Any) -> None:
+    with refused():
+        explored(handed_over("data", "flag"), HAND_OVER, **{key: value})
+
+
+def test_a_kernel_that_fails_in_the_fair_order_is_no_reference() -> None:
+    broken = handed_over("data")  # without its flag
+    with refused():
+        explored(broken, {**HAND_OVER, "expected": None})

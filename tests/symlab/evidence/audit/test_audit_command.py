@@ -1,0 +1,182 @@
+"""python -m reports audit: its forms, its files, its exit codes, its refusals; and that it starts at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from reports.__main__ import main
+from reports.record import bundle
+from symlab.evidence.audit import command, worker
+from symlab.evidence.audit.comparison import STATED
+from tests.symlab.evidence.audit.complete_set import answer, kept, records
+from tests.symlab.evidence.audit.invented_records import check, in_turns, one
+
+ROOT = Path(__file__).parents[4]
+STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with sets of records; the worker is one that finds nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(worker, "ask", lambda *_: answer())
+    before, same = in_turns(STEADY, STEADY)
+    bundle.write(before, tmp_path / "before.jsonl.xz")
+    bundle.write(same, tmp_path / "same.jsonl.xz")
+    bundle.write(in_turns(STEADY, tuple(1.1 * us for us in STEADY))[1], tmp_path / "slow.jsonl.xz")
+    bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
+    bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
+    (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
+    (tmp_path / "folder.md").mkdir()
+    kept(tmp_path / "records")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "verdict"),
+    [
+        ("same", 0, f"NO FINDING: data: 1 BIT-EQUAL; speed: 1 SAME; {STATED}"),
+        ("slow", 1, "FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER"),
+        ("other", 1, "FINDING: data: 1 DIFFERENT; speed: 1 NOT COMPARABLE"),
+        ("elsewhere", 2, "NOT AUDITABLE: "),
+    ],
+)
+def test_two_places_are_compared(after: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", f"{after}.jsonl.xz"]) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith(verdict)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_a_place_whose_name_is_not_utf_8_is_audited(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"odd\xff")
+    (place / "records").rename(place / name)
+    assert main(["audit", name, "--format", form, "-o", "odd.html"]) == 0
+    assert "odd\\xff" in capsys.readouterr().out.encode().decode().replace("\\\\", "\\").replace("\\udcff", "\\xff")
+    assert (place / "odd.html").is_file()
+
+
+def test_the_band_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--band", "20%"]) == 0
+    assert "SAME" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_gate_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["audit", "before.jsonl.xz", "slow.jsonl.xz"]
+    for gate, code, says in (("slower", 1, "failed"), ("different", 0, "passed")):
+        assert main([*places, "--gate", gate]) == code
+        verdict = capsys.readouterr().out.splitlines()[-1]
+        assert verdict == f"FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; {STATED}; gate {gate}: {says}"
+
+
+def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "records"]) == 0
+    out = capsys.readouterr().out
+    assert "gaps " in out
+    assert out.splitlines()[-1] == (
+        "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
+    )
+    path = next(Path("records/command0/ptx").iterdir())
+    path.write_text("tampered", encoding="utf-8")
+    assert main(["audit", "records"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in kernels, manifest; data ")
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "records", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "checklist"
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["kind"] == "comparison"
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "markdown"]) == 1
+    out = capsys.readouterr().out
+    assert "| algorithm |" in out
+    assert out.endswith(f"**FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; {STATED}**\n")
+
+
+@pytest.mark.parametrize("name", ["audit.html", "audit.md", "audit.json"])
+def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "-o", name]) == 1
+    assert f"{name}: written" in capsys.readouterr().err
+    text = (place / name).read_text(encoding="utf-8")
+    assert "speed: 1 SLOWER" in text
+    assert text.lower().lstrip().startswith("<!doctype html>") == name.endswith(".html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit"], "missing argument 'RECORDS...' (see python -m reports audit --help)"),
+        (["audit", "gone"], "gone: can't be read"),
+        (["audit", "a", "b", "c"], "3 places: give one to be checked, or two, BEFORE and AFTER"),
+        (["audit", "records", "--gate", "slower"], "--gate slower: one place has nothing to compare, give two"),
+        (["audit", "records", "--gate", "faster"], "'faster' is not one of 'slower', 'different', 'any'"),
+        (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
+        (["audit", "records", "--inputs-up-to", "9" * 5000], "is not a size (--inputs-up-to)"),
+        (["audit", "records", "--inputs-up-to", "much"], "'much' is not a size (--inputs-up-to)"),
+        (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
+        (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
+        (["audit", "gone", "-o", "folder.md"], "folder.md: can't be written (it is a folder)"),
+        (["audit", "newer.json"], "newer.json: written with schema 99, but this program reads schemas"),
+        (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith("symlab: error: ")
+    assert message in captured.err
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
+def test_sizes(text: str, size: int) -> None:
+    assert command.size_of(text) == size
+
+
+def test_records_from_mlflow_have_no_manifest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = SimpleNamespace(has=lambda one: True, parents=lambda command: [])
+    monkeypatch.setattr("reports.tracked.Tracker", lambda uri: empty)
+    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
+    assert main(["audit", "run", "--mlflow", "u"]) == 0
+    assert "MLflow's run: no files, so no manifest" in capsys.readouterr().out
+
+
+def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    progress = command.Progress()
+    for at_s in (0.5, 1.9, 2.1, 2.5, 4.5):
+        now_s[0] = at_s
+        progress(f"at {at_s}")
+    progress.end()
+    assert capsys.readouterr().err == "at 2.1\nat 4.5\n"
+
+
+@pytest.mark.slow
+def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: Path) -> None:
+    text = (
+        "import sys; from reports.__main__ import main; "
+        "code = main(['audit', 'other.jsonl.xz', 'other.jsonl.xz']); "
+        "heavy = {'torch', 'hydra', 'mlflow', 'matplotlib', 'scipy', 'runner', 'kernels', 'simulator'}; "
+        "print(code, *sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=place, env=environment, capture_output=True, text=True, check=True
+    )
+    code, *heavy = done.stderr.split()
+    assert (code, heavy) == ("2", [])
+
+
+def test_the_usual_worker_is_the_runners() -> None:
+    assert worker.MODULE == "symlab.evidence.audit_worker"
+    assert (ROOT / "symlab" / "evidence" / "audit_worker.py").is_file()

@@ -1,0 +1,276 @@
+"""Items "cases", "manifest", "replay" and "gaps": what is missing, changed, or can't be run again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.record.record import Status, load
+from cases.record.shared import digest_of
+from reports.record.bundle import read, write
+from reports.record.seal import MANIFEST, seal
+from symlab.evidence.audit.items import Outcome
+from symlab.evidence.audit.material import COMMAND_NAME
+from tests.symlab.evidence.audit.complete_set import (
+    audited,
+    evidence,
+    kept,
+    records,
+    tells,
+    with_command,
+    with_request,
+    without,
+)
+from tests.symlab.evidence.audit.invented_records import broken
+
+FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED
+CAPTURED = Outcome.CAPTURED
+
+EXAMPLE = Path(__file__).parents[3] / "reports" / "examples" / "schema8"
+"""A record with the two files that it refers to."""
+
+
+def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path: Path) -> None:
+    place = kept(tmp_path / "less")
+    sorted((place / "command2").glob("all_reduce*.json"))[0].unlink()
+    tells(audited(place=place), "cases", CAPTURED, FINDING)
+    place = kept(tmp_path / "more")
+    other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
+    (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
+    tells(audited(place=place), "cases", CAPTURED, FINDING)
+
+
+def test_failures_with_reasons_are_counted_and_are_no_finding() -> None:
+    tells(audited([*records(), broken(Status.FAILED, size_bytes=4096)]), "cases", CAPTURED)
+
+
+@pytest.mark.parametrize(
+    "jobs", [[1], [{"number": 0}], [{"number": "0", "cases": []}], [{"number": 0, "cases": [3]}], "all"]
+)
+def test_jobs_that_are_none_are_a_finding(jobs: Any, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), jobs=jobs)), "cases", FINDING)
+
+
+@pytest.mark.parametrize("counts", [{"PASSED": 3}, [2], "2", {}])
+def test_counts_that_do_not_agree_are_a_finding(counts: Any, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), counts=counts)), "cases", FINDING)
+
+
+@pytest.mark.parametrize("key", ["jobs", "counts"])
+def test_what_is_missing_is_named(key: str, tmp_path: Path) -> None:
+    tells(audited(place=with_command(kept(tmp_path), **{key: None})), "cases", CAPTURED, NOT_CAPTURED)
+
+
+def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
+    """In a bundle, too, where there is no command.json. A damaged record may name any number of jobs."""
+    for number in (3, 10**12):
+        tells(audited([with_request(one, jobs=number) for one in records(1)]), "cases", CAPTURED, FINDING)
+    tells(audited([with_request(record, jobs=None) for record in records()]), "cases", NOT_CAPTURED)
+    first, *others = records(1)
+    tells(audited([with_request(first, job=7), *others]), "cases", CAPTURED, FINDING)
+
+
+def test_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
+    """It never was the whole command."""
+    place = kept(tmp_path / "records", [with_request(record, jobs=2) for record in records(1)])
+    path = sorted((place / "command0").glob("all_reduce*.json"))[0]
+    assert audited(read([path]), place=path).level.findings == ()
+    assert audited(place=place).level.findings == ("cases",)
+
+
+def interrupted(place: Path, outcome: str | None) -> Path:
+    """The first command without its second record: interrupted, or with None killed."""
+    path = sorted((place / "command0").glob("all_reduce*.json"))[1]
+    case = path.stem
+    path.unlink()
+    (place / "command0" / MANIFEST).unlink()
+    ends = dict.fromkeys(("ended", "exit_code", "outcome", "why", "counts", "cases_not_run"))
+    if outcome is not None:
+        ends |= {"ended": records(1)[0].ended, "exit_code": 130, "outcome": outcome, "why": "SIGINT"}
+        ends |= {"counts": {"PASSED": 1}, "cases_not_run": [{"job": 0, "case": case}]}
+    with_command(place, **ends)
+    if outcome is not None:
+        seal(place / "command0")
+    return place
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", None])
+def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), outcome)
+    audit = audited(place=place)
+    assert audit.level.findings == ()
+    tells(audit, "cases", CAPTURED, NOT_CAPTURED, CAPTURED, CAPTURED, *([] if outcome else [NOT_CAPTURED]))
+    assert "; interrupted, 1 case not run; " in audit.verdict
+
+
+def test_a_bundle_of_an_interrupted_command_is_no_finding(tmp_path: Path) -> None:
+    """It has no command.json that says so."""
+    place = interrupted(kept(tmp_path / "records", records(1)), "interrupted")
+    write(read([place]), tmp_path / "one.jsonl.xz", is_quick=True)
+    assert audited(place=tmp_path / "one.jsonl.xz").level.findings == ()
+
+
+def test_what_did_not_run_must_be_said_to(tmp_path: Path) -> None:
+    place = interrupted(kept(tmp_path, records(1)), "interrupted")
+    path = next((place / "command0").glob("all_reduce*.json"))
+    for left in ([], [{"job": 0, "case": path.stem}]):
+        assert "cases" in audited(place=with_command(place, cases_not_run=left)).level.findings
+
+
+def test_a_command_that_never_ended_has_no_manifest(tmp_path: Path) -> None:
+    """Who takes the end of command.json away, and seals the folder again, does what no command does."""
+    place = interrupted(kept(tmp_path, records(1)), None)
+    seal(place / "command0")
+    assert audited(place=place).level.findings == ("cases", "command")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A command's folder with one record, and the two files that it refers to."""
+    folder = Path(shutil.copytree(EXAMPLE, tmp_path / "records" / "one"))
+    _ended(folder)
+    return folder
+
+
+def _ended(folder: Path, **changes: object) -> None:
+    document = {"command": load(_record(folder)).request.command, "outcome": "complete", **changes}
+    (folder / COMMAND_NAME).write_text(json.dumps(document), encoding="utf-8")
+
+
+def _record(folder: Path) -> Path:
+    (path,) = folder.glob("all_reduce-*.json")
+    return path
+
+
+def _more(folder: Path, text: str = "{}\n") -> None:
+    digest = digest_of(text).removeprefix("sha256:")
+    (folder / "shared" / f"{digest}.json").write_text(text, encoding="utf-8")
+
+
+def findings(place: Path, item: str) -> str:
+    return evidence(audited(place=place), item, FINDING)
+
+
+@pytest.mark.parametrize("name", ["zz.json", "more/zz.json"])
+@pytest.mark.parametrize("is_command", [True, False])
+def test_a_record_under_two_names_is_found(name: str, is_command: bool, command: Path) -> None:
+    if not is_command:
+        (command / COMMAND_NAME).unlink()
+    assert "twice" not in findings(command, "cases")
+    (command / name).parent.mkdir(exist_ok=True)
+    (command / name).write_text(load(_record(command)).to_json(), encoding="utf-8")
+    is_found = "zz.json of one holds the record of all_reduce-" in findings(command, "cases")
+    assert is_found is (is_command or name == "zz.json")
+
+
+def test_copies_of_folders_and_bundles_are_no_second_records(command: Path) -> None:
+    shutil.copytree(command, command.with_name("copy"))
+    write(read([command]), command / "all.jsonl.xz", is_quick=True)
+    assert "twice" not in findings(command.parent, "cases")
+
+
+@pytest.mark.parametrize("changes", [{}, {"outcome": "interrupted"}, {"outcome": None}, {"resumed": [{"at": "now"}]}])
+def test_what_no_record_refers_to_is_found_where_a_command_ran_to_its_end(command: Path, changes: Any) -> None:
+    """An interrupted command may leave some."""
+    _ended(command, **changes)
+    _more(command)
+    assert ("ran to its end in one piece" in findings(command, "manifest")) is (changes == {})
+    (command / "shared" / f"{'0' * 64}.json").write_text("{}", encoding="utf-8")
+    assert "SHA-256 is not its name" in findings(command, "manifest")
+
+
+def test_records_that_were_put_aside_refer_to_files_as_well(command: Path) -> None:
+    text = json.dumps({"python": {"version": "3.11.7"}}) + "\n"
+    _more(command, text)
+    document = json.loads(_record(command).read_text(encoding="utf-8"))
+    document["environment"] = {"shared": digest_of(text)}
+    (command / "other.json.set_aside").write_text(json.dumps(document), encoding="utf-8")
+    (command / "damaged.json.set_aside").write_text("{", encoding="utf-8")
+    assert findings(command, "manifest") == ""
+
+
+@pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "all_reduce*.json", "ptx/*.ptx"])
+def test_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    path = sorted((place / "command3").glob(name))[0]
+    data = path.read_bytes()
+    members = read([place])
+    position = max(data.find(b"work"), 0) or len(data) // 2
+    path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+    (found,) = {evidence(audited(members, place=place), "manifest", FINDING)}
+    assert path.name in found
+    path.write_bytes(data)
+    tells(audited(members, place=place), "manifest", CAPTURED)
+
+
+def test_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    files = sorted((place / "command0").glob("all_reduce*.json"))
+    files[0].write_bytes(files[0].read_bytes() + b"\n")
+    assert files[0].name in findings(files[0], "manifest")
+    assert findings(files[1], "manifest") == findings(place / "command1", "manifest") == ""
+
+
+def test_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    folder = place / "a: b, line 1: c"
+    (place / "command0").rename(folder)
+    (folder / MANIFEST).unlink()
+    seal(place)
+    path = sorted(folder.glob("all_reduce*.json"))[0]
+    assert findings(folder, "manifest") == ""
+    path.write_bytes(path.read_bytes() + b" ")
+    for looked_at in (place, folder, path):
+        assert path.name in findings(looked_at, "manifest")
+
+
+def test_without_a_manifest(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    (place / "command0" / MANIFEST).unlink()
+    tells(audited(place=place), "manifest", NOT_CAPTURED, CAPTURED)
+
+
+def test_what_can_not_be_run_again_and_what_can(tmp_path: Path) -> None:
+    tells(audited([with_request(record, configuration=None) for record in records()]), "replay", NOT_CAPTURED)
+    audit = audited(place=kept(tmp_path / "my records", records(1)))
+    assert re.search("symlab replay '/.*/my records': runs", evidence(audit, "replay", CAPTURED))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"jobs": ' + "[" * 900 + "]" * 900 + "}", f'{{"counts": 1{"0" * 400}}}']
+)
+def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+    place = kept(tmp_path / "records", records())
+    path = place / "command0" / "command.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"command0/command\.json: can't be read") as caught:
+        audited(place=place)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ('{"exit_code": 0, "verdict": "VERIFIED: x"}', Outcome.CAPTURED),
+        ('{"exit_code": 1, "verdict": "FINDING: x"}', Outcome.FINDING),
+        ('{"exit_code": 2, "verdict": "NOT AUDITABLE: x"}', Outcome.NOT_COMPARABLE),
+        ('{"exit_code": "0", "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ('{"exit_code": false, "verdict": "VERIFIED: x"}', Outcome.FINDING),
+        ("[]", Outcome.FINDING),
+        ("{", Outcome.FINDING),
+    ],
+)
+def test_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
+    place = kept(tmp_path / "records", records(1))
+    (place / "verdict.json").write_text(text, encoding="utf-8")
+    tells(audited(place=place), "replay", outcome)
+
+
+def test_gaps_are_named() -> None:
+    audit = audited(without(records(), "not_captured", "python"))
+    tells(audit, "gaps", NOT_CAPTURED, CAPTURED)

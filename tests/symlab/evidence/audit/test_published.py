@@ -1,0 +1,227 @@
+"""What is published is audited: the seal over all of it, tables, each machine's records; any changed byte is found."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.__main__ import main
+from reports.record import bundle
+from reports.record.bundle import LEVEL_NAME
+from reports.record.seal import MANIFEST, seal
+from symlab.evidence import published
+from symlab.evidence.audit import worker
+from symlab.evidence.audit.items import Outcome, Point
+from symlab.evidence.audit.material import Answer
+from symlab.evidence.audit.published import audit_published
+from tests.symlab.evidence.audit.complete_set import RERUN, answer, records
+
+MACHINE = "invented-x4"
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project")
+    folder = root / published.PLACE / MACHINE
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
+    (root / published.PLACE / "README.md").write_text(
+        f"# Published\n\n<!-- published: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8"
+    )
+    (root / "README.md").write_text(f"# Title\n\n<!-- excerpt: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8")
+    bundle.write(records(), folder / "all_reduce.jsonl.xz")
+    published.refresh(root)
+    return root
+
+
+@pytest.fixture
+def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(worker, "ask", silent_worker)
+    made = Path(shutil.copytree(finished, tmp_path / "project"))
+    assert main(["published", "--level", "--root", str(made)]) == 0
+    return made
+
+
+def silent_worker(*_: object) -> Answer:
+    return answer()
+
+
+def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capsys.readouterr()
+    return main(["published", "--audit", "--root", str(root)]), capsys.readouterr().out
+
+
+def test_all_that_is_published_is_verified(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = audited(project, capsys)
+    assert code == 0
+    verdict = "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
+    assert f"{MACHINE}: {verdict}\n" in out
+    assert "reports/published: every file is as its manifest has it" in out
+    assert "FINDING" not in out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{MACHINE}/all_reduce.jsonl.xz",
+        f"{MACHINE}/table.md",
+        f"{MACHINE}/figure.svg",
+        f"{MACHINE}/README.md",
+        "README.md",
+        MANIFEST,
+    ],
+)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_any_changed_byte_is_found_and_named(
+    name: str, share: float, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / published.PLACE / name
+    data = bytearray(path.read_bytes())
+    data[int(share * (len(data) - 1))] ^= 1
+    path.write_bytes(data)
+    code, out = audited(project, capsys)
+    assert code == 1
+    # Where the manifest and a file disagree nobody can tell which of them was changed: both are named.
+    named = [line for line in out.splitlines() if line.startswith("FINDING: ")]
+    assert any(MANIFEST in line if name == MANIFEST else f"reports/published/{name}: changed" in line for line in named)
+    assert main(["published", "--check", "--root", str(project)]) == 2
+    assert Path(name).name in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project / published.PLACE
+    (folder / MACHINE / "README.md").rename(folder / MACHINE / "NOTES.md")
+    (folder / MACHINE / "README.md").write_text("by which commands\n", encoding="utf-8")
+    code, out = audited(project, capsys)
+    assert (code, f"{MACHINE}/NOTES.md: not in {MANIFEST}" in out) == (1, True)
+    (folder / MACHINE / "NOTES.md").unlink()
+    assert audited(project, capsys)[0] == 0
+    (folder / "README.md").unlink()
+    code, out = audited(project, capsys)
+    assert (code, "reports/published/README.md: missing" in out) == (1, True)
+
+
+def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / published.PLACE / MACHINE / "table.md"
+    path.write_text(path.read_text().replace("10.1", "9.1"), encoding="utf-8")
+    seal(project / published.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert (
+        "figures: FINDING: 1 of 3 texts made again from the samples that are stated: reports/published/invented-x4/"
+        in out
+    )
+
+
+@pytest.mark.parametrize(("name", "cell"), [("README.md", "10.1"), (f"{published.PLACE.as_posix()}/README.md", "10.1")])
+def test_a_readme_with_other_figures_is_found(
+    name: str, cell: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / name
+    assert cell in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(cell, "9.1"), encoding="utf-8")
+    seal(project / published.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert f"figures: FINDING: 1 of 3 texts made again from the samples that are stated: {MACHINE} in {name}" in out
+
+
+def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / published.PLACE / MACHINE / published.FIGURE
+    path.write_text(re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", path.read_text()), encoding="utf-8")
+    seal(project / published.PLACE)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert "figures: FINDING: 1 contradiction: figure.svg was not drawn from these records" in out
+
+
+def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = project / published.PLACE / "README.md"
+    path.write_text(path.read_text(encoding="utf-8") + "\nMore to say.\n", encoding="utf-8")
+    assert audited(project, capsys)[0] == 1
+    assert main(["published", "--root", str(project)]) == 0
+    assert f"reports/published/{MANIFEST}: written" in capsys.readouterr().out
+    assert audited(project, capsys)[0] == 0
+
+
+def test_without_a_manifest_it_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / published.PLACE / MANIFEST).unlink()
+    assert main(["published", "--audit", "--root", str(project)]) == 2
+    assert "there is no manifest here" in capsys.readouterr().err
+
+
+def test_nothing_published_is_not_auditable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "README.md").write_text("# Title\n", encoding="utf-8")
+    assert audit_published(tmp_path, print) == 2
+    assert capsys.readouterr().out == "nothing is published\n"
+
+
+def test_a_finding_of_the_worker_counts(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = answer(cases=[Point(Outcome.FINDING, "a case is missing")])
+    monkeypatch.setattr(worker, "ask", lambda *_: found)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert "cases: FINDING: a case is missing" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"recomputed": 0}, "recomputed is 0, the committed level has 1"),
+        ({"without": ["all_reduce/one_shot"]}, "nothing recomputed of all_reduce/one_shot"),
+        ({"rerun": 0}, "rerun is 0, the committed level has 1"),
+        ({"total": 1}, "cases is 1, the committed level has 2"),
+        ({"kernels": ["all_reduce/other"]}, "nothing recomputed of all_reduce/one_shot"),
+        ({"unexplained": 1}, "1 case came out differently, by code that changed"),
+        (None, "configuration: nothing VERIFIED any more"),
+    ],
+)
+def test_a_set_below_its_committed_level_is_a_finding(
+    changes: dict[str, Any] | None,
+    says: str,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = answer(replace(RERUN, **changes)) if changes else answer(configuration=[])
+    monkeypatch.setattr(worker, "ask", lambda *_: found)
+    code, out = audited(project, capsys)
+    assert code == 1
+    assert f"FINDING: below the committed level: {says}" in out
+
+
+@pytest.mark.parametrize("text", [None, "{}", "[", "7", '{"recomputed": -1}'])
+def test_without_a_committed_level_nothing_passes(
+    text: str | None, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / published.PLACE / MACHINE / LEVEL_NAME
+    path.unlink() if text is None else path.write_text(text, encoding="utf-8")
+    seal(project / published.PLACE)
+    code, out = audited(project, capsys)
+    assert (code, "FINDING: below the committed level: " in out) == (1, True)
+
+
+def test_a_level_is_not_written_over_findings(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project / published.PLACE / MACHINE / LEVEL_NAME
+    before = path.read_bytes()
+    monkeypatch.setattr(worker, "ask", lambda *_: answer(data=[Point(Outcome.FINDING, "other data")]))
+    assert main(["published", "--level", "--root", str(project)]) == 1
+    assert "not written, there are findings" in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+def test_make_audits() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "\t@$(RUN) reports published --audit\n" in makefile
+    assert worker.PATIENCE_S >= 60

@@ -1,0 +1,135 @@
+"""Items "samples" and "timing": samples that no clock gives are found, and honest ones are not; what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from symlab.evidence import published
+from symlab.evidence.audit.items import Outcome
+from symlab.evidence.audit.material import Material
+from symlab.evidence.audit.samples import _edited, traces
+from tests.symlab.evidence.audit.complete_set import audited, evidence, item, records, tells, with_request, with_timing
+from tests.symlab.evidence.audit.honest_samples import STEP_US, Rows, honest_samples
+
+ROOT = Path(__file__).parents[4]
+
+HONEST = 6000
+
+
+def said(rows: Any, calls: int) -> list[str]:
+    return list(traces(SimpleNamespace(samples_us=rows, calls_per_sample=calls), STEP_US))  # type: ignore[arg-type]
+
+
+def test_of_simulated_honest_records_fewer_than_one_in_a_thousand_is_flagged() -> None:
+    source = np.random.default_rng(20261127)
+    found = [text for text in (said(*honest_samples(source)) for _ in range(HONEST)) if text]
+    assert len(found) < HONEST / 1000, found
+
+
+def test_no_published_record_is_flagged() -> None:
+    for members in published.machines(ROOT).values():
+        for world in Material(tuple(members)).worlds.values():
+            assert list(_edited(world)) == []
+
+
+def copied(rows: Any) -> Any:
+    half = rows.shape[1] // 2
+    return np.concatenate([rows[:, :half], rows[:, :half]], axis=1)
+
+
+def shuffled(rows: Any) -> Any:
+    return np.random.default_rng(0).permuted(copied(rows), axis=1)
+
+
+def block(rows: Any) -> Any:
+    rows = rows.copy()
+    rows[-1, 3:15] = rows[0, 8:20]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: np.sort(rows, axis=1), "are sorted"),
+        (lambda rows: -np.sort(-rows, axis=1), "are sorted"),
+        (copied, ""),
+        (shuffled, "pairs of equal samples"),
+        (block, "are there twice"),
+        (lambda rows: np.minimum(rows, np.percentile(rows, 85)), "are the largest: they are cut off there"),
+        (lambda rows: np.maximum(rows, np.percentile(rows, 15)), "are the smallest: they are cut off there"),
+    ],
+)
+def test_what_was_edited_is_found(change: Callable[[Any], Any], says: str) -> None:
+    """On noise of one per cent around 100 us, in samples of 10 calls: about 300 steps of the clock."""
+    source = np.random.default_rng(5)
+    whole = 1000 * (1 + source.normal(0, 0.01, (4, 50)))
+    rows = np.rint(whole / STEP_US) * STEP_US / 10
+    assert said(rows, 10) == []
+    found = said(change(rows), 10)
+    assert found
+    assert says in " ".join(found)
+
+
+@pytest.mark.parametrize("level_us", [0.32, 3.2])
+def test_a_clock_that_is_too_coarse_says_nothing(level_us: float) -> None:
+    """Values repeat because there are few: nothing follows from it."""
+    source = np.random.default_rng(6)
+    rows: Rows = tuple(tuple((level_us + STEP_US * source.integers(0, 3, 50)).tolist()) for _ in range(4))
+    assert said(rows, 1) == []
+    assert said(copied(np.array(rows)), 1) == []
+
+
+def test_timed_otherwise_than_asked() -> None:
+    first, *others = records()
+    tells(audited([with_timing(first, mode="eager"), *others]), "timing", Outcome.CAPTURED, Outcome.FINDING)
+    silent = audited([with_request(record, configuration={}) for record in records()])
+    tells(silent, "timing", Outcome.NOT_CAPTURED)
+    tells(silent, "samples", Outcome.NOT_CAPTURED)
+
+
+@pytest.mark.parametrize(
+    ("row", "findings"),
+    [
+        ((10.123, 10.5), 1),
+        ((10.1, 10.0, 10.2), 1),
+        ((10.12, 10.5, 10.37), 1),
+        ((10.123, 10.5, 10.37), 0),
+    ],
+)
+def test_fewer_samples_than_asked_and_rounded_ones(row: tuple[float, ...], findings: int) -> None:
+    first, *others = records()
+    audit = audited([with_timing(first, samples_us=(row,) * 4), *others])
+    found = [one for one in item(audit, "samples").points if one.outcome is Outcome.FINDING]
+    assert len(found) == findings
+
+
+def test_samples_that_were_taken_until_the_median_was_precise() -> None:
+    first, *others = records()
+    asked = {"timing": {**first.request.configuration["timing"], "samples": 6, "precision": 0.01}}
+    first = with_request(first, configuration={**first.request.configuration, **asked})
+
+    def found(row: tuple[float, ...]) -> str:
+        ranks = tuple(tuple(us - rank / 1024 for us in row) for rank in range(4))
+        return evidence(audited([with_timing(first, samples_us=ranks), *others]), "samples", Outcome.FINDING)
+
+    assert found((10.123,) * 12) == ""
+    assert "7 samples, asked were parts of 6, 10 at most" in found((10.123,) * 7)
+    assert "66 samples, asked were parts of 6, 10 at most" in found((10.123,) * 66)
+    assert "12 samples with a median to " in found((10.123, 12.5) * 6)
+    assert found((10.123, 12.5) * 30) == "", "all that there may be"
+
+
+def test_two_modes_and_lag_1_of_samples_are_named() -> None:
+    """The 3 samples of the invented set are too few for either, so that nothing is said."""
+    members = records()
+    members = [with_request(one, configuration={}) for one in members]
+    levels = [10 + 2 * (at // 10 % 2) + 0.01 * (at % 7) for at in range(60)]
+    two = [with_timing(members[0], samples_us=(tuple(levels),) * 4), *members[1:]]
+    assert "two modes (dip test): 1 of 8" in evidence(audited(two), "samples", Outcome.CAPTURED)
+    assert "two modes" not in evidence(audited(), "samples", Outcome.CAPTURED)

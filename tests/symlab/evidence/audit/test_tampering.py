@@ -1,0 +1,230 @@
+"""Each kind of tampering, sealed again by the project's own seal, is found where it is said to be, or listed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from cases.record.record import Record
+from reports.record.bundle import read
+from reports.record.seal import MANIFEST
+from symlab.evidence.audit import worker
+from symlab.evidence.audit.checklist import Audit, check
+from symlab.evidence.audit.items import Outcome
+from symlab.evidence.audit.material import Answer, Material
+from tests.symlab.evidence.audit.complete_set import answer
+from tests.symlab.evidence.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
+from tests.symlab.evidence.audit.tampered_predictions import make_predicted
+from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, Kind, every, make_measured, put, reseal
+
+ROOT = Path(__file__).parents[4]
+README = ROOT / "symlab" / "evidence" / "audit" / "README.md"
+
+INVENTED = ("measured", "predicted")
+"""Sets of which the worker's answer is invented, too, but for predictions."""
+
+SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
+
+PART: dict[str, Any] = {"agree": [["a case", "all_reduce/one_shot", "simulator"]], "different": [], "stated": []}
+MORE: dict[str, Any] = {"not_comparable": [], "seed": 0, "of": 1, "kernels": [], "at_commit": 0}
+NOT_RERUN = PART | MORE | {"code": PART, "counters": PART, "races": PART}
+"""What comes of a rerun of one case that is in no set."""
+
+HEADING = "## What no software here can find"
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured") / "records"
+    make_measured(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predicted") / "records"
+    make_predicted(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a command leaves: all_reduce and broadcast in the simulator, said to be of an unchanged HEAD."""
+    from symlab.evidence.replay.commits import tree_of
+
+    folder = tmp_path_factory.mktemp("run") / "records"
+    for op, algorithms in (("all_reduce", "one_shot,two_shot"), ("broadcast", "push")):
+        words = [f"op={op}", f"algorithms=[{algorithms}]", "sizes.list=[64]", "world_size=2", "dtype=float32"]
+        words += ["fabric.name=simulator", "track=none", f"records={folder}"]
+        subprocess.run([sys.executable, "-m", "symlab", "run", "-q", *words], cwd=ROOT, check=True, capture_output=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    tree = tree_of(ROOT, head.stdout.strip())
+    if isinstance(tree, str):
+        pytest.skip(f"git does not have the commit: {tree}")
+    git = {"commit": head.stdout.strip(), "branch": "main", "dirty": False, "changed_files": 0, "untracked_files": 0}
+    every(put("environment.git", git | {"changed": [], "untracked": [], "diff_digest": ""}))(folder)
+    every(put("environment.sources", dict(tree.sources)))(folder)
+    for name, digest in tree.code.kernels.items():
+        every(put("kernel.source_digest", digest), f"/{name.replace('/', '-')}-")(folder)
+    for path in folder.rglob("source*.diff"):
+        path.unlink()
+    reseal(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a command leaves that ran a case in two random orders."""
+    folder = tmp_path_factory.mktemp("stressed") / "records"
+    words = ["op=all_reduce", "algorithms=[two_shot]", "sizes.list=[8]", "world_size=2", "stress=late_rank"]
+    words += ["stress_seeds=2", "fabric.name=simulator", "track=none", f"records={folder}"]
+    subprocess.run([sys.executable, "-m", "symlab", "run", "-q", *words], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer:
+    """What the worker says, without a process of its own and without the sources, which no kind changes; of the
+    invented sets that is invented, too, but for predictions."""
+    from symlab.evidence import audit_worker
+
+    if of in INVENTED:
+        return answer(figures=list(audit_worker._predictions(records, lambda text: None)))
+    wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
+    asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(audit_worker, "sources", lambda *_: {key: [] for key in SOURCES}))
+        if not is_rerun:
+            stack.enter_context(patch.object(audit_worker, "_rerun", lambda *_: NOT_RERUN))
+        points, level = audit_worker.answer(records, asked, lambda text: None)
+    return Answer(points, level)
+
+
+def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
+    """The checklist of a folder."""
+    records = read([folder])
+    found = said(records, of, folder, is_rerun)
+    with patch.object(worker, "ask", lambda *_: found):
+        return check(records, [folder])
+
+
+def findings(audit: Audit) -> dict[str, str]:
+    return {
+        item.name: "\n".join(point.evidence for point in item.points if point.outcome is Outcome.FINDING)
+        for item in audit.items
+        if item.outcome is Outcome.FINDING
+    }
+
+
+def tampered(kind: Kind, base: Path, folder: Path) -> Path:
+    """The set with the change, sealed again; but for kinds that say themselves that they are not."""
+    place = Path(shutil.copytree(base, folder / "records", symlinks=True))
+    manifests = {path: path.read_bytes() for path in place.rglob(MANIFEST)}
+    kind.change(place)
+    mark = place / "unsealed"
+    if mark.exists():
+        mark.unlink()
+        changed_itself = any(path.read_bytes() != data for path, data in manifests.items())
+        for path, data in manifests.items() if not changed_itself else ():
+            path.write_bytes(data)
+    else:
+        reseal(place)
+    return place
+
+
+def is_slow(kind: Kind) -> bool:
+    return kind.of not in INVENTED or kind in (*SHOWN, *SHOWN_UNFINDABLE)
+
+
+def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
+    marks = {True: [pytest.mark.slow], False: []}
+    return [pytest.param(kind, id=kind.name, marks=marks[is_slow(kind)]) for kind in KINDS if wanted(kind)]
+
+
+SLOW = [pytest.param(of, marks=pytest.mark.slow) for of in ("run", "stressed")]
+
+
+@pytest.mark.parametrize("of", [*INVENTED, *SLOW])
+def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
+    audit = audited(request.getfixturevalue(of), of)
+    assert findings(audit) == {}
+    assert audit.exit_code == 0
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, *UNFINDABLE) and not kind.by_rerun))
+def test_it_is_found_and_by_which_item(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
+    assert kind.found in findings(audit), findings(audit)
+    assert audit.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == LOAD))
+def test_it_can_not_be_read(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # each says something else, in one line
+        read([place])
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(place) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.found in UNFINDABLE))
+def test_what_nothing_finds_is_listed(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
+    assert findings(audit) == {}, "it is found: say by which item, and take it off the list in the README"
+
+
+@pytest.mark.parametrize("kind", parameters(lambda kind: kind.by_rerun))
+def test_what_only_a_rerun_finds_is_found_by_it(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
+    assert findings(audited(place, kind.of)) == {}, "it is found without a rerun: say by which item"
+    audit = audited(place, kind.of, is_rerun=True)
+    assert list(findings(audit)) == [kind.found], findings(audit)
+    assert audit.exit_code == 1
+
+
+@pytest.mark.slow
+def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(run, tmp_path / "records"))
+    changed_tree(place)
+    reseal(place)
+    audit = audited(place, "run")
+    assert findings(audit) == {}
+    assert "changed tree" in audit.verdict
+
+
+@pytest.mark.slow
+def test_a_rerun_of_what_was_not_changed_has_no_finding(run: Path) -> None:
+    audit = audited(run, "run", is_rerun=True)
+    assert findings(audit) == {}
+    assert {"kernels", "data", "replay"} <= set(audit.level.verified)
+    assert (audit.level.data.recomputed, audit.exit_code) == (3, 0)
+
+
+def listed(heading: str) -> list[tuple[str, str]]:
+    """The lines of the table below a heading of the README."""
+    text = README.read_text(encoding="utf-8")
+    section = text[text.index(f"{heading}\n") :].removeprefix(heading).partition("\n## ")[0]
+    return re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.MULTILINE)[2:]
+
+
+def test_the_page_lists_what_nothing_finds() -> None:
+    assert [name for name, _ in listed(HEADING)] == list(UNFINDABLE)
+    assert {kind.found for kind in KINDS} >= set(UNFINDABLE)
+
+
+def test_the_page_counts_the_kinds() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
+    found = sum(kind.found not in UNFINDABLE and not kind.by_rerun for kind in KINDS)
+    only = sum(kind.by_rerun for kind in KINDS)
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert f"of {len(KINDS)} kinds of change" in text
+    assert f"{found} are found" in text
+    assert f"{only} only by running cases again" in text

@@ -1,0 +1,56 @@
+"""Invented histories: worlds of one case, a day apart, at several commits. Nothing here was measured."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cases.record.record import Record, RecordedEnvironment
+from tests.symlab.evidence.audit.invented_records import check, one, simulated
+
+COMMITS = ("a" * 40, "b" * 40, "c" * 40)
+
+
+def world(at: int, us: float | None, commit: str = COMMITS[0], nccl: str = "2.28.9", **changes: Any) -> Record:
+    """The record of a world that began on the given day, of 50 samples around its time."""
+    began = f"2026-{1 + at // 28:02d}-{1 + at % 28:02d}T00:00:00"
+    environment = RecordedEnvironment(
+        git={"commit": commit, "dirty": False},
+        packages={"torch": "2.13.0", "nvidia-nccl-cu13": nccl},
+        gpus=({"model": "Invented GPU", "uuid": "GPU-0"},) * 4,
+        cuda_driver="13.0",
+    )
+    request = {"command": f"command{at:03d}", "configuration": {"accumulator": "float32"}}
+    times = {"started": f"{began}Z", "ended": f"{began[:-2]}01Z"}
+    return one(world=0, us=us, environment=environment, **({"request": request} | times | changes))
+
+
+def stepping(
+    count: int = 24, step: float = 1.1, at: int = 12, spread: float = 0.005, seed: int = 0, **changes: Any
+) -> list[Record]:
+    """Worlds of one case whose time changes by a factor, with another commit and NCCL from then on."""
+    draw = random.Random(seed)
+    return [
+        world(
+            index,
+            10 * (step if index >= at else 1) * (1 + draw.gauss(0, spread)),
+            COMMITS[index >= at],
+            "2.29.0" if index >= at else "2.28.9",
+            **changes,
+        )
+        for index in range(count)
+    ]
+
+
+def without_times(bits: Sequence[str]) -> list[Record]:
+    """Simulated worlds that gave these bits, each of another commit."""
+    made = [world(index, None, f"{index + 1:x}" * 40, check=check(one_of)) for index, one_of in enumerate(bits)]
+    return [simulated(record) for record in made]
+
+
+def with_commit(record: Record, **git: Any) -> Record:
+    """The record of a checkout with these values, too."""
+    environment = replace(record.environment, git={**(record.environment.git or {}), **git})
+    return replace(record, environment=environment)

@@ -1,0 +1,569 @@
+"""A set for publication, world by world: what runs, in which order, what is kept at once, what later calls go on with.
+
+What worlds give here is invented; test_publish_worlds.py runs real ones in the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cases.record.record import FabricInfo, Record, Status
+from reports.record.bundle import PLAN_NAME, read
+from runner.interrupt import Interrupted
+from runner.records.lock import FolderLock
+from runner.request_error import RequestError
+from symlab.command import main
+from symlab.evidence import published as machines
+from symlab.evidence.audit.order import alternates, pairs
+from symlab.evidence.publish import command
+from symlab.evidence.publish.command import LATER, Options, Seams, publish
+from symlab.evidence.publish.pages import write_level
+from symlab.evidence.publish.plan import Plan, PlannedWorld, missing_text, read_plan
+from symlab.evidence.publish.running import Ran
+from tests.golden import refused, same_text
+from tests.reports.synthetic import KIB, MIB, record, study
+
+Patch = pytest.MonkeyPatch
+Said = pytest.CaptureFixture[str]
+
+ASKED = ("fabric=simulator", "world_size=4")
+
+
+def invented(world: int, is_timed: bool = False, **changes: object) -> tuple[Record, ...]:
+    """The records of a world; with times a figure is drawn of them, which takes a second."""
+    sizes = [(name, size) for size in (KIB, MIB) for name in ("one_shot", "nccl")]
+    return tuple(record(name, size, world=world, is_timed=is_timed, **changes) for name, size in sizes)
+
+
+@dataclass
+class Machine:
+    """A machine without processes: what worlds give by their number, what they were asked, and its clock."""
+
+    folder: Path = Path()
+    ran: list[tuple[Path, tuple[str, ...]]] = field(default_factory=list)
+    outcomes: dict[int, Ran | BaseException] = field(default_factory=dict)
+    seconds_a_world: float = 60.0
+    is_timed: bool = False
+    now_s: float = 0.0
+    levels: list[Path] = field(default_factory=list)
+
+    def run(self, code: Path, arguments: Sequence[str]) -> Ran:
+        number = len(self.ran)
+        self.ran.append((code, tuple(arguments)))
+        self.now_s += self.seconds_a_world
+        outcome = self.outcomes.get(number, Ran(invented(number, self.is_timed), 0))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def level(self, place: Path, records: Sequence[Record], *_: object) -> bool:
+        self.levels.append(place)
+        return True
+
+    def seams(self, **more: object) -> Seams:
+        return replace(Seams(run=self.run, now=lambda: self.now_s, level=self.level), **more)  # type: ignore[arg-type]
+
+    def asked(self, *experiments: str, **more: object) -> Options:
+        return replace(Options(self.folder, ASKED, experiments or ("barrier",), worlds=2), **more)  # type: ignore[arg-type]
+
+    def publish(self, *experiments: str, seams: Seams | None = None, **more: object) -> int:
+        """The exit code of a first call, for two worlds of an experiment; more: other options."""
+        return publish(self.asked(*experiments, **more), seams or self.seams())
+
+    def again(self, **more: object) -> int:
+        """The exit code of a call that goes on with the folder's plan."""
+        return publish(replace(Options(self.folder), **more), self.seams())  # type: ignore[arg-type]
+
+    @property
+    def page(self) -> str:
+        return (self.folder / "README.md").read_text()
+
+    @property
+    def plan(self) -> Plan:
+        plan = read_plan(self.folder)
+        assert plan is not None
+        return plan
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "invented-x4")
+
+
+def names_of(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(machine: Machine, capsys: Said) -> None:
+    machine.is_timed = True
+    assert machine.publish("barrier", "allreduce_bf16") == 0
+    worlds = {f"{name}-world{number}.jsonl.xz" for name in ("barrier", "allreduce_bf16") for number in (1, 2)}
+    assert names_of(machine.folder) == {*worlds, PLAN_NAME, "README.md", "table.md", "figure.svg"}
+    assert len(read([machine.folder])) == 16
+    assert [arguments for _, arguments in machine.ran] == [
+        (f"+exp={name}", *ASKED, "track=none") for name in ("barrier", "allreduce_bf16") * 2
+    ]
+    assert machine.levels == [machine.folder]
+    same_text(capsys.readouterr().out, NOTE)
+
+
+NOTE = r"(?m)^note: .*\n|\b[0-9a-f]{12}\b"
+"""What is said of this tree's commit, and its name."""
+
+
+def test_put_among_the_published_machines_nothing_of_it_changes(
+    machine: Machine, repository: Path, tmp_path: Path
+) -> None:
+    """Table, figure and page are those that `python -m reports published` makes and asks for. Of two commits one set is
+    put there: its folder lies one level deeper, where no set of a machine is looked for."""
+    machine.is_timed = True
+    place = tmp_path / machines.PLACE
+    (tmp_path / "README.md").write_text("# Title\n")
+    machine.folder = place / "invented-x4"
+    assert machine.publish() == 0
+    (place / "README.md").write_text("<!-- published: invented-x4 -->\n<!-- end -->\n")
+    before = {path: path.read_bytes() for path in machine.folder.iterdir()}
+    machines.refresh(tmp_path)
+    machines.refresh(tmp_path, is_check=True)
+    assert {path: path.read_bytes() for path in machine.folder.iterdir()} == before
+
+    shutil.rmtree(machine.folder)
+    turns = Machine(tmp_path / "turns", is_timed=True)
+    assert turns.publish(commits=("first", "second"), seams=turns.seams(root=repository)) == 0
+    assert (turns.folder / PLAN_NAME).is_file()
+    moved = shutil.move(turns.folder / "after", place / "invented-x4")
+    machines.refresh(tmp_path)
+    machines.refresh(tmp_path, is_check=True)
+    assert len(machines.machines(tmp_path)["invented-x4"]) == 8
+    assert not (Path(moved) / PLAN_NAME).exists()
+
+
+def test_what_is_there_never_runs_again(machine: Machine) -> None:
+    assert machine.publish() == 0
+    files = {path: path.stat().st_mtime_ns for path in machine.folder.glob("*.xz")}
+    assert machine.again() == 0
+    assert len(machine.ran) == 2
+    assert {path: path.stat().st_mtime_ns for path in machine.folder.glob("*.xz")} == files
+
+
+@pytest.mark.slow
+def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine: Machine) -> None:
+    machine.publish()
+    assert "2 of 2 worlds" in machine.page
+    (machine.folder / "level.json").write_text("{}")
+    assert machine.again(worlds=3) == 0
+    assert "3 of 3 worlds" in machine.page
+    assert not (machine.folder / "level.json").exists(), "it was the level of a smaller set"
+    assert machine.again(experiments=("allreduce_bf16",)) == 0
+    assert len(machine.ran) == 6
+    assert "6 of 6 worlds" in machine.page
+    assert "symlab publish invented-x4 --experiment barrier --experiment allreduce_bf16 --worlds 3" in machine.page
+
+
+@pytest.mark.slow
+def test_a_copy_of_the_folder_goes_on_elsewhere_after_a_kill(machine: Machine, tmp_path: Path) -> None:
+    """SIGKILL between two worlds leaves the plan and the bundles; nothing says the call has ended."""
+
+    class Killed(BaseException):
+        pass
+
+    machine.outcomes[1] = Killed()
+    with pytest.raises(Killed):
+        machine.publish()
+    assert names_of(machine.folder) >= {PLAN_NAME, "barrier-world1.jsonl.xz", "README.md", "table.md"}
+    elsewhere = tmp_path / "elsewhere" / "invented-x4"
+    machine.folder = Path(shutil.copytree(machine.folder, elsewhere))
+    assert machine.again() == 0
+    assert len(machine.ran) == 3
+    assert len(read([elsewhere])) == 8
+
+
+@pytest.mark.slow
+def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: Said) -> None:
+    machine.outcomes[1] = Ran((), 1, "rank 2 was lost")
+    assert machine.publish(worlds=3) == 1
+    assert len(machine.ran) == 3
+    same_text(capsys.readouterr().out, NOTE)
+    assert "barrier-world2 failed at" in machine.page
+    assert machine.levels == [], "a set that is not whole has no level"
+    assert machine.again(plan=True) == 0
+    same_text(capsys.readouterr().out, NOTE)
+    assert machine.again() == 0
+    assert len(machine.ran) == 4
+    assert machine.plan.failures == ()
+    assert "failed" not in machine.page.replace("wrong, failed or late", "")
+
+
+@pytest.mark.slow
+def test_a_refused_experiment_is_asked_once_a_call(machine: Machine) -> None:
+    machine.outcomes[0] = Ran((), 2, "no GPU is here (fabric), give fabric=simulator")
+    assert machine.publish("barrier", "allreduce_bf16") == 1
+    assert [arguments[0] for _, arguments in machine.ran] == ["+exp=barrier", *["+exp=allreduce_bf16"] * 2]
+
+
+def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: Said) -> None:
+    """What failed is a result: another run would hide it."""
+    bad = record("one_shot", KIB, world=1, is_timed=False, status=Status.FAILED, check=None, reason="it hung")
+    machine.outcomes[1] = Ran((*invented(1)[1:], bad), 1)
+    assert machine.publish() == 1
+    assert f"barrier-world2: {bad.id}: FAILED: it hung" in capsys.readouterr().out
+    assert machine.again() == 1, "as long as it is there"
+    assert len(machine.ran) == 2
+    (line,) = [one for one in machine.page.splitlines() if one.startswith("| barrier-world2")]
+    assert line.endswith("| 4 | 3 | 0 | 1 |")
+
+
+def test_a_world_of_another_machine_is_not_mixed_in(machine: Machine, capsys: Said) -> None:
+    other = FabricInfo("nvshmem", "sm_100a", 4, 1 << 33, False, "no", False, "other GPUs")
+    machine.outcomes[1] = Ran(invented(1, fabric=other), 0)
+    assert machine.publish() == 1
+    same_text(capsys.readouterr().out, NOTE)
+    assert len(read([machine.folder])) == 4
+
+
+def test_simulated_worlds_of_other_settings_are_of_one_machine_without_times(machine: Machine) -> None:
+    """As of experiments with another order of threads."""
+    for number, order in enumerate(("fair order", "random order")):
+        fabric = FabricInfo("simulator", "sm_90a", 4, 1 << 20, False, "no", True, f"PTX interpreter, {order}")
+        machine.outcomes[number] = Ran(invented(number, fabric=fabric, library=""), 0)
+    assert machine.publish() == 0
+    assert "The simulator ran it: there are no times and no bandwidths, and so no figure." in machine.page
+    assert not (machine.folder / "figure.svg").exists()
+    assert "GB/s" not in (machine.folder / "table.md").read_text()
+
+
+@pytest.mark.slow
+def test_no_world_begins_that_would_end_after_the_limit(machine: Machine, capsys: Said) -> None:
+    """A world takes a minute: the third one would end at 180 s, the limit is 170 s."""
+    assert machine.publish(worlds=5, limit_s=170.0) == LATER
+    assert len(machine.ran) == 2
+    same_text(capsys.readouterr().out, NOTE)
+    assert machine.again() == 0
+    assert len(machine.ran) == 5
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_too_short_for_a_world_is_refused(machine: Machine) -> None:
+    """No call with it would ever run one: "the same command runs what is left" would be untrue for ever."""
+    assert machine.publish(worlds=3, limit_s=61.0) == LATER
+    assert len(machine.ran) == 1
+    with refused(RequestError):
+        machine.publish(worlds=3, limit_s=60.0)
+    assert len(machine.ran) == 1
+    assert machine.publish(worlds=3, limit_s=61.0) == LATER
+    assert len(machine.ran) == 2
+
+
+def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch: Patch, capsys: Said) -> None:
+    """Nor are kernels compiled; the next call does both."""
+    compiled: list[Path] = []
+    monkeypatch.setattr("symlab.evidence.publish.pages.write_kernels", lambda place, *rest: compiled.append(place))
+
+    def slower(code: Path, arguments: Sequence[str]) -> Ran:
+        """The second world takes longer than the first, and so ends after the limit."""
+        machine.seconds_a_world = 60.0 + 60.0 * len(machine.ran)
+        return machine.run(code, arguments)
+
+    seams = machine.seams(run=slower)
+    assert machine.publish(limit_s=170.0, seams=seams) == LATER
+    assert (len(machine.ran), machine.levels, compiled) == (2, [], [])
+    same_text(capsys.readouterr().out, NOTE)
+    assert machine.publish(limit_s=170.0, seams=seams) == 0
+    assert (len(machine.ran), machine.levels, compiled) == (2, [machine.folder], [machine.folder])
+
+
+def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> None:
+    """The plan has been written with each world, whether it failed or not."""
+    machine.outcomes |= {1: Ran((), 1, "rank 2 was lost"), 2: Interrupted(15)}
+    with pytest.raises(Interrupted) as interrupt:
+        machine.publish(worlds=3)
+    assert interrupt.value.exit_code == 143
+    assert interrupt.value.__notes__ == [f"1 of 3 worlds are in {machine.folder}; the same command goes on"]
+    assert not list(machine.folder.glob(".*")), "the lock is gone"
+    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world2", "rank 2 was lost")]
+    assert machine.plan.seconds == {"barrier-world1": 60.0}
+
+
+def test_plan_shows_what_runs_and_writes_nothing(machine: Machine, capsys: Said) -> None:
+    assert machine.publish(plan=True) == 0
+    same_text(capsys.readouterr().out, NOTE)
+    assert not machine.folder.exists()
+    assert machine.ran == []
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of two commits, tags first and second, whose file says which one it is."""
+    root = tmp_path / "repository"
+    root.mkdir()
+    git(root, "init", "--quiet", "--initial-branch", "main")
+    for name in ("first", "second"):
+        (root / "which").write_text(name)
+        git(root, "add", ".")
+        git(root, "commit", "--quiet", "-m", name)
+        git(root, "tag", name)
+    return root
+
+
+def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(
+    machine: Machine, repository: Path, capsys: Said
+) -> None:
+    """Of its records no kernels could be compiled later, which was known only once they had been published."""
+    (repository / "untracked").write_text("")
+    options = machine.asked("barrier_gpus", overrides=("world_size=2",), worlds=1)
+    assert publish(options, machine.seams(root=repository)) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("note: this code differs from its commit, or files beside it are untracked: ")
+    (repository / "untracked").unlink()
+    assert publish(replace(options, worlds=2), machine.seams(root=repository)) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(
+    machine: Machine, repository: Path, capsys: Said
+) -> None:
+    machine.is_timed = True
+    seen: list[str] = []
+
+    def run(code: Path, arguments: Sequence[str]) -> Ran:
+        seen.append((code / "which").read_text())
+        return machine.run(code, arguments)
+
+    seams = machine.seams(run=run, root=repository)
+    assert machine.publish(worlds=5, commits=("first", "second"), seams=seams) == 0
+    order, plan = "".join({"first": "A", "second": "B"}[one] for one in seen), machine.plan
+    assert order == "".join(pairs(5, f"{plan.seed} {plan.experiments[0]}"))
+    assert alternates(order)
+    sides = [machine.folder / side for side in ("before", "after")]
+    for side in sides:
+        assert len(list(side.glob("*.jsonl.xz"))) == 5
+        assert {"README.md", "table.md", "figure.svg"} <= {path.name for path in side.iterdir()}
+    assert machine.levels == sides
+    assert "symlab audit {} {}".format(*sides) in capsys.readouterr().out
+    assert len(git(repository, "worktree", "list").splitlines()) == 1, "the worktrees are gone"
+
+
+def test_an_experiment_that_todays_tree_lacks_is_that_of_the_commits(machine: Machine, repository: Path) -> None:
+    """Each commit composes its own experiments."""
+    assert machine.publish("of_long_ago", commits=("first", "second"), seams=machine.seams(root=repository)) == 0
+    assert [arguments[0] for _, arguments in machine.ran] == ["+exp=of_long_ago"] * 4
+
+
+@pytest.mark.slow
+def test_a_folder_that_would_change_the_tree_is_refused(machine: Machine, repository: Path) -> None:
+    """The worlds' own records would say that their sources are not those of their commit."""
+    (repository / ".gitignore").write_text("records/\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "ignored")
+    seams = machine.seams(root=repository)
+    changing = machine.asked(folder=repository / "reports" / "x4", worlds=1)
+    with refused(RequestError):
+        publish(changing, seams)
+    assert machine.ran == []
+    assert publish(machine.asked(folder=repository / "records" / "x4"), seams) == 0
+    assert git(repository, "status", "--porcelain") == ""
+    assert publish(replace(changing, commits=("first", "second")), seams) == 0, "worlds of commits run in worktrees"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"experiments": ("no_such",)},
+        {"overrides": ("records=x",)},
+        {"overrides": ("+track=none",)},
+        {"overrides": ("world_size=0",)},
+        {"commits": ("no-such-commit", "HEAD")},
+        {"commits": ("HEAD", "HEAD")},
+        {"experiments": ()},
+        {"experiments": ("a/b", "a-b")},
+    ],
+)
+def test_wrong_requests_run_nothing(machine: Machine, tmp_path: Path, change: dict[str, tuple[str, ...]]) -> None:
+    """Such as experiments whose bundles would have the same names: the second one's worlds would count as done."""
+    with refused(RequestError, NOTE):
+        machine.publish(**change)
+    assert machine.ran == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_request_for_a_folder_with_a_plan_is_refused(machine: Machine) -> None:
+    machine.publish()
+    folder = machine.folder
+    folder.with_name("a-b").mkdir()
+    Plan(("a/b",), ASKED, worlds=2).write(folder.with_name("a-b"))
+    for options in (
+        Options(folder, ("world_size=2",)),
+        Options(folder, worlds=1),
+        Options(folder, ASKED, multirun=True),
+        Options(folder.with_name("a-b"), experiments=("a-b",)),
+    ):
+        with refused(RequestError):
+            publish(options, machine.seams())
+    assert len(machine.ran) == 2
+
+
+def test_other_code_does_not_go_on_with_a_set(machine: Machine, tmp_path: Path) -> None:
+    machine.publish()
+    other = tmp_path / "other"
+    (other / "kernels").mkdir(parents=True)
+    (other / "kernels" / "new.py").write_text("")
+    with refused(RequestError, NOTE):
+        publish(Options(machine.folder, worlds=3), machine.seams(root=other))
+    (machine.folder / "figure.svg").unlink(missing_ok=True)
+    assert publish(Options(machine.folder), machine.seams(root=other)) == 0, "nothing is left to run: files are made"
+    assert len(machine.ran) == 2
+
+
+def test_an_experiment_that_changed_meanwhile_is_refused(machine: Machine, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "exp").mkdir(parents=True)
+    text = "# @package _global_\n# mine\nop: barrier\nworld_size: 2\n"
+    (own / "exp" / "mine.yaml").write_text(text)
+    options = Options(machine.folder, ("fabric=simulator",), ("mine",), worlds=1, config_dir=own)
+    assert publish(options, machine.seams()) == 0
+    assert machine.ran[0][1][:3] == ("--config-dir", str(own), "+exp=mine")
+    (own / "exp" / "mine.yaml").write_text(text + "launches: 3\n")
+    with refused(RequestError):
+        publish(replace(options, worlds=2), machine.seams())
+
+
+@pytest.mark.parametrize(
+    ("of", "becomes"),
+    [
+        (r"(?s).+", "[]"),
+        (r"(?s).{20}$", ""),
+        ('"worlds": 2', '"worlds": "2"'),
+        ('"worlds": 2', '"worlds": 0'),
+        (r'"commits": \[]', '"commits": ["a"]'),
+        (r'"failures": \[]', '"failures": [1]'),
+        ('"seconds": {', '"seconds": {"x": -1, '),
+        ('"seconds": {', f'"seconds": {{"x": {10**400}, '),
+    ],
+)
+def test_a_damaged_plan_is_one_line(machine: Machine, of: str, becomes: str) -> None:
+    machine.publish()
+    path = machine.folder / PLAN_NAME
+    damaged, changes = re.subn(of, becomes, path.read_text(), count=1)
+    assert changes
+    path.write_text(damaged)
+    with pytest.raises(RequestError, match=f"^{re.escape(str(path))} is no plan.*$"):
+        machine.again()
+
+
+@pytest.mark.slow
+def test_a_damaged_bundle_is_named(machine: Machine) -> None:
+    machine.publish()
+    path = machine.folder / "barrier-world1.jsonl.xz"
+    path.write_bytes(path.read_bytes()[:100])
+    with refused(RequestError):
+        machine.again()
+    path.unlink()
+    assert machine.again() == 0
+    assert len(machine.ran) == 3
+
+
+@pytest.mark.slow
+def test_a_folder_of_something_else_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    """Such as a published set with a page that somebody wrote."""
+    machine.folder.mkdir()
+    (machine.folder / "README.md").write_text("mine")
+    (tmp_path / "file").write_text("")
+    for place in (machine.folder, tmp_path / "file", tmp_path / "file" / "below"):
+        with refused(RequestError):
+            machine.publish(folder=place)
+    assert machine.page == "mine"
+    assert machine.ran == []
+
+
+@pytest.mark.slow
+def test_a_finding_of_the_audit_is_said_and_leaves_no_level(machine: Machine, capsys: Said) -> None:
+    """Invented records are of a commit that no audit finds, and name no configuration that composes."""
+    assert machine.publish(worlds=1, rerun=0, seams=machine.seams(level=write_level)) == 1
+    said = capsys.readouterr().out
+    assert "FINDING: " in said
+    assert "level.json is not written: there are findings" in said
+    assert not (machine.folder / "level.json").exists()
+
+
+def test_two_calls_at_once_are_refused(machine: Machine) -> None:
+    """The second call comes while the first runs a world."""
+
+    def run(code: Path, arguments: Sequence[str]) -> Ran:
+        with refused(RequestError, r"process \d+ on \S+"):
+            machine.again()
+        return machine.run(code, arguments)
+
+    assert machine.publish(worlds=1, seams=machine.seams(run=run)) == 0
+
+
+def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
+    machine: Machine, monkeypatch: Patch
+) -> None:
+    """The plan is written with the lock held: of a plan that this call read before it, the other's worlds are gone."""
+    assert machine.publish() == 0
+
+    def taken_after_another_call(place: Path) -> FolderLock:
+        monkeypatch.setattr(command, "FolderLock", FolderLock)
+        machine.outcomes[3] = Ran((), 1, "it broke")
+        assert machine.again(worlds=4) == 1
+        return FolderLock(place)
+
+    monkeypatch.setattr(command, "FolderLock", taken_after_another_call)
+    machine.outcomes[4] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        machine.again()
+    assert machine.plan.worlds == 4
+    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world4", "it broke")]
+
+
+def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path: Path) -> None:
+    plan = Plan(("a", "b"), ("x=1",), True, 7, ("0" * 40, "1" * 40), "", {}, {"a": "sha256:1"})
+    world = PlannedWorld("a", 3, "after")
+    plan = plan.failing(world, "2026-01-01T00:00:00+00:00", "why").passing(PlannedWorld("b", 1, "before"), 12.34)
+    plan.write(tmp_path)
+    assert read_plan(tmp_path) == plan
+    assert json.loads((tmp_path / PLAN_NAME).read_text())["seconds"] == {"before/b-world1": 12.3}
+    assert list(missing_text([world, PlannedWorld("a", 1, "after")])) == ["after: a, world 1, 3"]
+    with refused(ValueError):
+        read([tmp_path])
+
+
+def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path: Path, capsys: Said) -> None:
+    folder = str(tmp_path / "set")
+    assert main(["publish", folder, "-e", "barrier", "--worlds", "1", "--plan", *ASKED]) == 0
+    same_text(capsys.readouterr().out, NOTE)
+    barrier = (folder, "-e", "barrier")
+    for arguments in (
+        [folder],
+        [*barrier, "--worlds", "0"],
+        [*barrier, "--limit-minutes", "nan"],
+        [*barrier, "--commits", "HEAD"],
+    ):
+        assert main(["publish", *arguments]) == 2
+        same_text(capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_records_of_a_study_are_read_as_worlds(machine: Machine) -> None:
+    """Five worlds of one case are one line of the table, with their number."""
+    for number in range(5):
+        some = study(("one_shot", "nccl"), (KIB,), worlds=number + 1)
+        machine.outcomes[number] = Ran(tuple(one for one in some if one.request.command == f"command{number}"), 0)
+    assert machine.publish(worlds=5) == 0
+    assert "worlds: 5 new worlds a case" in (machine.folder / "table.md").read_text()

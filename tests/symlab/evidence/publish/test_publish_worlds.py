@@ -1,0 +1,241 @@
+"""symlab publish with real worlds, in the simulator: records, level, kills, interrupts, two commits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reports.record.bundle import PLAN_NAME, read
+from runner.environment.worktree import worktree
+from symlab.evidence.audit.data import Data
+from symlab.evidence.publish.running import run_world
+from symlab.speed.predict import recorded_kernels
+from tests.patience import NEVER_S, until
+
+ROOT = Path(__file__).parents[4]
+TINY = ("fabric=simulator", "op=barrier", "world_size=2", "algorithms=[push]", "launches=1")
+EXPERIMENT = "# @package _global_\n# a barrier\nop: barrier\nworld_size: 2\nalgorithms: [push]\nlaunches: 1\n"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "symlab", *arguments]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of configurations with one tiny experiment."""
+    folder = tmp_path / "own"
+    (folder / "exp").mkdir(parents=True)
+    (folder / "exp" / "tiny.yaml").write_text(EXPERIMENT)
+    return folder
+
+
+def asked(folder: Path, own: Path, *more: str, worlds: int = 2) -> list[str]:
+    options = ["-e", "tiny", "--worlds", str(worlds), "--config-dir", str(own), "--rerun", "1", *more]
+    return command("publish", str(folder), *options, "fabric=simulator")
+
+
+@pytest.mark.slow
+def test_a_world_gives_its_records_and_leaves_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ran = run_world(ROOT, [*TINY, "track=none"])
+    assert (ran.exit_code, ran.why, len(ran.records)) == (0, "", 1)
+    assert not list(tmp_path.glob("symlab-publish-*"))
+    assert "symlab-publish-" not in ran.records[0].to_json()
+
+
+@pytest.mark.slow
+def test_kernels_of_todays_commit_are_compiled_from_the_code_that_is_here(tmp_path: Path) -> None:
+    """A set is published by the commit that ran it: there is no other code to check out."""
+    if subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False, timeout=NEVER_S
+    ).returncode:
+        pytest.skip("there is no git here")
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=NEVER_S
+    ).stdout
+    with worktree(ROOT, head.strip()) as code:
+        (record,) = run_world(code, [*TINY, "track=none"]).records
+        assert record.kernel is not None
+        found = recorded_kernels.compiled([record], code, tmp_path)
+    assert found["commit"] == head.strip()
+    assert set(found["kernels"]) == {record.kernel.ptx_digest}
+
+
+@pytest.mark.slow
+def test_a_refused_world_says_why_in_one_line() -> None:
+    ran = run_world(ROOT, ["op=barrier", "algorithms=[no_such]", "fabric=simulator", "track=none"])
+    assert (ran.exit_code, ran.records) == (2, ())
+    assert "no_such" in ran.why
+    assert "\n" not in ran.why
+
+
+def test_a_world_without_the_project_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a commit of before there was symlab: a folder that shadows it with nothing."""
+    (tmp_path / "symlab").mkdir()
+    (tmp_path / "symlab" / "__init__.py").write_text("")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    ran = run_world(tmp_path, [*TINY, "track=none"])
+    assert ran.records == ()
+    assert "symlab" in ran.why
+
+
+def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its temporary folder nor a home folder: publish.json and the page are published."""
+    (tmp_path / "symlab").mkdir()
+    text = "import os\nraise SystemExit(f'{os.getcwd()}/x and {os.environ[\"HOME\"]}/y are missing')\n"
+    (tmp_path / "symlab" / "__init__.py").write_text("")
+    (tmp_path / "symlab" / "__main__.py").write_text(text)
+    monkeypatch.setenv("HOME", str(tmp_path / "home" / "somebody"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    ran = run_world(tmp_path, [*TINY, "track=none"])
+    assert ran.records == ()
+    assert "/x and ~/y are missing" in ran.why
+    assert "symlab-publish-" not in ran.why
+
+
+@pytest.mark.slow
+def test_a_simulated_set_is_whole_and_audited(tmp_path: Path, own: Path) -> None:
+    folder = tmp_path / "simulated-x2"
+    done = subprocess.run(
+        asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md", "level.json"}
+    records = read([folder])
+    assert len({one.request.command for one in records}) == 2
+    assert {one.check.output_digests != () for one in records if one.check is not None} == {True}
+    again = subprocess.run(
+        asked(folder, own, "--plan"), env=environment(), capture_output=True, text=True, check=True, timeout=NEVER_S
+    )
+    assert "nothing is left to run" in again.stdout
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path: Path, own: Path) -> None:
+    folder = tmp_path / "set"
+    process = subprocess.Popen(
+        asked(folder, own), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("[2/2] tiny-world2: running"):
+            break
+    until(lambda: children_of(process.pid), "a process of the world")
+    world = children_of(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=NEVER_S)
+    assert process.returncode == 143
+    assert "interrupted; 1 of 2 worlds are in" in said
+    assert said.count("\n") == 1
+    assert all(is_gone(one) for one in world)
+    assert {path.name for path in folder.glob("*.xz")} == {"tiny-world1.jsonl.xz"}
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path: Path, own: Path) -> None:
+    folder = tmp_path / "set"
+    process = subprocess.Popen(asked(folder, own), env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("[2/2] tiny-world2: running"):
+            break
+    until(lambda: children_of(process.pid), "a process of the world")
+    world = children_of(process.pid)
+    process.kill()
+    process.wait(NEVER_S)
+    until(lambda: all(is_gone(one) for one in world), "the end of the world without its command")
+    first = (folder / "tiny-world1.jsonl.xz").read_bytes()
+    done = subprocess.run(
+        asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "2 worlds, 1 to run" in done.stdout
+    assert (folder / "tiny-world1.jsonl.xz").read_bytes() == first
+
+
+AT_FORK = """
+import os, signal, sys
+from pathlib import Path
+from runner.interrupt import exit_code_of, interruptible
+from symlab.evidence.publish.running import run_world
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    with interruptible():
+        print(run_world(Path(sys.argv[1]), []))
+except KeyboardInterrupt as interrupt:
+    print(Path(f"/proc/self/task/{os.getpid()}/children").read_text())
+    sys.exit(exit_code_of(interrupt))
+"""
+
+
+def test_an_interrupt_while_a_world_starts_ends_it(tmp_path: Path) -> None:
+    """Python drops an exception that a signal raises in a callback of fork(): the command went on, to exit code 0."""
+    (tmp_path / "symlab").mkdir()
+    (tmp_path / "symlab" / "__init__.py").write_text("")
+    (tmp_path / "symlab" / "__main__.py").write_text(f"import time\ntime.sleep({NEVER_S})\n")
+    asked = [sys.executable, "-c", AT_FORK, str(tmp_path)]
+    done = subprocess.run(
+        asked, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (143, "", "")
+
+
+def children_of(process: int) -> list[int]:
+    """The processes that a process has started, by /proc."""
+    place = Path(f"/proc/{process}/task/{process}/children")
+    return [int(one) for one in place.read_text().split()]
+
+
+def is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
+    except OSError:
+        return True
+
+
+def commit_of(name: str) -> str:
+    """A commit's full name; "" where git has none, as without git and before a shallow clone's first commit."""
+    line = ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
+    try:
+        found = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=NEVER_S)
+    except OSError:
+        return ""
+    return found.stdout.strip()
+
+
+@pytest.mark.slow
+def test_two_commits_have_a_verdict(tmp_path: Path, own: Path) -> None:
+    """HEAD and the commit before it: each set's records are of its own commit, and audit compares them. What it says of
+    them depends on what HEAD changed."""
+    before, after = commit_of("HEAD^1"), commit_of("HEAD")
+    if not before:
+        pytest.skip("git has no commit before HEAD here")
+    folder = tmp_path / "set"
+    line = asked(folder, own, "--commits", before, after)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S)
+    assert done.returncode in (0, 1), done.stderr + done.stdout
+    for side, commit in (("before", before), ("after", after)):
+        gits = [one.environment.git or {} for one in read([folder / side])]
+        assert [(git["commit"], git["dirty"]) for git in gits] == [(commit, False)] * 2, done.stdout
+    compared = subprocess.run(
+        command("audit", str(folder / "before"), str(folder / "after")),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=NEVER_S,
+    )
+    assert compared.returncode in (0, 1), compared.stderr + compared.stdout
+    assert any(verdict in compared.stdout for verdict in Data), compared.stderr + compared.stdout

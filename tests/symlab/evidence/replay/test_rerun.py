@@ -1,0 +1,433 @@
+"""Recorded cases that run again for an audit: which are chosen, what is compared; a record's code never runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.record.record import Record, Status, from_json
+from reports.record.bundle import read
+from runner.case.allowed_code import allowed_code
+from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.replay.at_commit import Answers, at_commits
+from symlab.evidence.replay.by_reference import MOST_LAUNCHES, check_by_reference
+from symlab.evidence.replay.rerun import SMALL_BYTES, in_order, rerun, with_data
+from tests.golden import refused
+from tests.runner.conftest import BAD, GOOD, Outcome, Script
+from tests.runner.found import LOAD, finding
+from tests.symlab.evidence.audit.complete_set import asked
+
+PUBLISHED = Path(__file__).parents[4] / "reports" / "published"
+
+
+@pytest.fixture
+def again(symlab: Callable[..., Outcome], script: Script) -> Callable[..., dict[str, Any]]:
+    """again(records): what a second run on stub worlds gives; the script says what comes out."""
+
+    def run(records: list[Record], number: int | None = None, **how: Any) -> dict[str, Any]:
+        tools = script.tools()
+        ask = how.pop("ask", at_commits)
+        up_to_bytes = how.pop("up_to_bytes", -1)
+        wanted = Rerun(number=number, **{"patience_s": None, **how})
+        more = {"make": tools.make_world, "means": tools.means, "ask": ask}
+        return rerun(records, wanted, lambda text: None, up_to_bytes=up_to_bytes, **more)
+
+    return run
+
+
+@pytest.fixture
+def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+    def make(*arguments: str) -> list[Record]:
+        return read([symlab(*arguments).folder / "records"])
+
+    return make
+
+
+def test_every_case_runs_again_and_agrees(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8,64]", "world_size=3")
+    found = again(records)
+    assert (found["of"], len(found["agree"]), found["different"], found["stated"]) == (4, 4, [], [])
+    assert found["kernels"] == ["all_reduce/one_shot", "all_reduce/two_shot"]
+    assert all(world.closed for world in script.worlds), "no world is left open"
+    assert len(found["code"]["agree"]) == 4
+
+
+def test_a_case_that_comes_out_wrong_here_is_a_difference(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8]")
+    script.outcomes["one_shot"] = BAD
+    found = again(records)
+    ((case, what),) = found["different"]
+    assert ("one_shot" in case, "wrong is 0 in the record, 3 here" in what) == (True, True)
+
+
+def edited(record: Record, part: str = "check", **changes: Any) -> Record:
+    there = getattr(record, part)
+    assert there is not None
+    changed = {**there, **changes} if isinstance(there, dict) else dataclasses.replace(there, **changes)
+    return dataclasses.replace(record, **{part: changed})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"elements": 63},
+        {"max_absolute_error": 0.125},
+        {"max_ulp_error": 1},
+        {"rms_ulp_error": 0.5},
+        {"method": "bytes"},
+        {"launches": 3},
+        {"ranks_equal_promised": False},
+    ],
+)
+def test_one_edited_figure_is_found(changes: dict[str, Any], made: Any, again: Any) -> None:
+    first, *others = made("sizes=[8]")
+    found = again([edited(first, **changes), *others])
+    assert [case for case, _ in found["different"]] == [first.id]
+    assert len(found["agree"]) == 1
+
+
+def test_an_edited_kernel_is_found_unless_its_sources_changed(made: Any, again: Any, script: Script) -> None:
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    liar = edited(first, "kernel", code_digest="sha256:0")
+    assert [case for case, _ in again([liar])["code"]["different"]] == [first.id]
+    older = edited(liar, "kernel", source_digest="sha256:0")
+    found = again([older])
+    assert found["code"]["stated"] == [[first.id, "stated: sources changed"]]
+    assert len(found["agree"]) == 1, "the data is the same all the same"
+    worse = again([edited(older, max_ulp_error=3)])
+    assert (worse["agree"], worse["different"]) == ([], [])
+    ((_, what),) = worse["not_comparable"]
+    assert what.startswith("its code changed since, and max_ulp_error is 3 in the record, 0 here")
+
+
+def test_where_no_order_enters_the_reference_decides_whatever_code_ran(made: Any, again: Any, script: Script) -> None:
+    """The record is right, by other code; what runs today is wrong: the reference says so."""
+    record = published("bulk", 1024)
+    script.outcomes["all_gather"] = dataclasses.replace(BAD, elements=record.check.elements)
+    found = again([record], up_to_bytes=1 << 20)
+    assert found["agree"] == [[record.id, record.case.name, "reference"]]
+    found = again([edited(record, max_ulp_error=3)], up_to_bytes=1 << 20)
+    assert [case for case, _ in found["different"]] == [record.id]
+
+
+def test_a_bound_kept_in_the_simulator_needs_todays_simulator(made: Any, again: Any, script: Script) -> None:
+    first, *_ = made("sizes=[8]")
+    bound = {"method": "bound", "bound": "a formula", "bound_value": 0.5, "bound_used": 0.25}
+    record = with_sources(edited(first, **bound))
+    script.outcomes["one_shot"] = dataclasses.replace(record.check, bound_used=0.5)
+    assert [case for case, _ in again([record])["different"]] == [record.id]
+    older = with_sources(record, simulator="sha256:0")
+    assert [case for case, _ in again([older])["not_comparable"]] == [record.id]
+
+
+def with_sources(record: Record, **changes: str) -> Record:
+    from runner.environment.repository import source_digests
+    from runner.request.validate import CONF
+
+    return edited(record, "environment", sources=source_digests(CONF.parent) | changes)
+
+
+def test_counters_are_compared_where_the_simulator_is_todays(made: Any, again: Any) -> None:
+    first, *_ = made("sizes=[8]")
+    here = with_sources(first)
+    assert again([here])["counters"]["agree"] == [[first.id, "all_reduce/one_shot"]]
+    more = edited(here, "counters", instructions=1)
+    ((_, what),) = again([more])["counters"]["different"]
+    assert what == "counter instructions is 1 in the record, 2000 here"
+    other = with_sources(more, simulator="sha256:0")
+    assert again([other])["counters"]["stated"] == [[first.id, "stated: sources changed"]]
+
+
+def by_commit(gives: Record | None, reason: str = "") -> Callable[..., Answers]:
+    """Stands for the code of commits: what it gives to the first case."""
+    return lambda records, say: Answers({0: gives} if gives else {}, {0: reason} if gives is None else {})
+
+
+def test_at_the_commit_nothing_is_hidden_by_changed_sources(made: Any, again: Any, script: Script) -> None:
+    """Code, counters and data of an older record against what the code of its commit gave."""
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    older = edited(with_sources(first, simulator="sha256:0"), "kernel", source_digest="sha256:0")
+    found = again([older], at_commit=True, ask=by_commit(older))
+    assert (found["code"]["agree"], found["counters"]["agree"]) == ([[first.id, "all_reduce/one_shot"]],) * 2
+    assert (len(found["agree"]), found["at_commit"], found["code"]["stated"]) == (1, 1, [])
+    for lied in (edited(older, "kernel", grid=99), edited(older, "kernel", source_digest="sha256:1")):
+        assert len(again([lied], at_commit=True, ask=by_commit(older))["code"]["different"]) == 1
+    assert len(again([edited(older, launches=3)], at_commit=True, ask=by_commit(older))["different"]) == 1
+    more = edited(older, "counters", instructions=1)
+    assert len(again([more], at_commit=True, ask=by_commit(older))["counters"]["different"]) == 1
+    other = edited(older, "kernel", compiler="nvidia-cutlass-dsl 9.9", code_digest="sha256:1")
+    ((_, why),) = again([other], at_commit=True, ask=by_commit(older))["code"]["stated"]
+    assert why.startswith("stated: another compiler (nvidia-cutlass-dsl 9.9 there")
+
+
+@pytest.mark.slow
+def test_data_that_other_code_gives_is_explained_by_the_commit_or_is_a_difference(
+    made: Any, again: Any, script: Script
+) -> None:
+    script.outcomes["one_shot"] = dataclasses.replace(GOOD, method="bitwise_fold")
+    first, *_ = made("sizes=[8]")
+    older = edited(first, "kernel", source_digest="sha256:0", code_digest="sha256:0")
+    worse = edited(older, max_ulp_error=3)
+    assert len(again([worse])["not_comparable"]) == 1
+    found = again([worse], at_commit=True, ask=by_commit(worse))
+    assert (len(found["agree"]), found["not_comparable"], found["different"]) == (1, [], [])
+    found = again([worse], at_commit=True, ask=by_commit(older))
+    assert (found["agree"], found["not_comparable"], len(found["different"])) == ([], [], 1)
+
+
+def test_what_the_commit_can_not_say_stays_stated_with_the_reason(made: Any, again: Any) -> None:
+    first, *_ = made("sizes=[8]")
+    older = edited(with_sources(first, simulator="sha256:0", kernels="sha256:0"), "kernel", source_digest="sha256:0")
+    found = again([older], at_commit=True, ask=by_commit(None, "git does not have it"))
+    assert found["code"]["stated"] == [[first.id, "stated: sources changed; git does not have it"]]
+    assert found["counters"]["stated"] == [[first.id, "stated: sources changed; git does not have it"]]
+    assert (len(found["agree"]), found["at_commit"]) == (1, 0)
+
+
+@pytest.mark.slow
+def test_records_without_digests_of_sources_are_held_to_todays_code_where_git_says_it_is_theirs(
+    made: Any, again: Any
+) -> None:
+    first, *_ = made("sizes=[8]")
+    more = edited(edited(first, "environment", sources=None), "counters", instructions=1)
+    assert len(again([more])["counters"]["stated"]) == 1
+    found = again([more], at_commit=True, ask=by_commit(None, ""))
+    assert (len(found["counters"]["different"]), found["counters"]["stated"]) == (1, [])
+
+
+@pytest.mark.slow
+def test_the_commit_is_asked_only_for_what_has_changed(made: Any, again: Any) -> None:
+    def never(*_: Any) -> Answers:
+        raise AssertionError("nothing has changed")
+
+    records = [with_sources(one) for one in made("sizes=[8]")]
+    assert len(again(records, at_commit=True, ask=never)["agree"]) == 2
+
+
+@pytest.mark.slow
+def test_another_digest_of_todays_sources_is_a_difference(made: Any, again: Any) -> None:
+    """The record says that its kernels are those of today: then each has today's digest."""
+    first, *_ = made("sizes=[8]")
+    lied = edited(first, "kernel", source_digest="sha256:0", grid=99)
+    assert len(again([with_sources(lied)])["code"]["different"]) == 1
+    assert len(again([with_sources(lied, kernels="sha256:0")])["code"]["stated"]) == 1
+
+
+def test_as_many_as_wanted_with_one_of_each_kernel_first(made: Any, again: Any, script: Script) -> None:
+    records = made("sizes=[8,16,32,64]")
+    before = len(script.ran)
+    found = again(records, number=2, seed=3)
+    assert len(script.ran) == before + 2
+    assert {kernel for _, kernel, _ in found["agree"]} == {"all_reduce/one_shot", "all_reduce/two_shot"}
+    assert {why for _, why in found["stated"]} == {"not among the 2 that were to run again"}
+    assert len(found["agree"]) + len(found["stated"]) == found["of"] == 8
+    cases = with_data(records)
+    orders = [tuple(case.id for case in in_order(cases, seed)) for seed in (*range(8), 3)]
+    assert len(set(orders)) > 1
+    assert orders[3] == orders[-1], "the order is that of the seed"
+    found = again(records, patience_s=-1.0)
+    assert (len(script.ran), {why for _, why in found["stated"]}) == (before + 2, {"not begun within -1 s"})
+
+
+def test_worlds_of_one_case_count_once_and_each_is_compared(made: Any, again: Any) -> None:
+    (first, *_), (second, *_) = made("sizes=[8]", "algorithms=[one_shot]"), made("sizes=[8]", "algorithms=[one_shot]")
+    assert again([first, second])["of"] == 1
+    found = again([first, edited(second, max_ulp_error=2)])
+    assert (found["agree"], len(found["different"])) == ([], 1)
+
+
+def test_records_without_a_check_or_a_configuration(made: Any, again: Any) -> None:
+    first, second = made("sizes=[8]")
+    unchecked = dataclasses.replace(second, check=None, reason="check was off")
+    found = again([edited(first, "request", configuration=None), unchecked])
+    ((case, why),) = found["stated"]
+    assert (found["of"], case, "holds no configuration" in why) == (2, first.id, True)
+    assert found["agree"] == [[second.id, second.case.name, "status"]]
+    found = again([dataclasses.replace(first, kernel=None)])
+    assert found["kernels"] == [first.case.name], "it counts as that kernel's"
+    assert (found["agree"], found["stated"]) == ([], [[first.id, "the record has no kernel"]])
+
+
+def test_a_deadline_of_a_record_does_not_hold_the_audit(made: Any, script: Script) -> None:
+    records = made("sizes=[8]", "deadline_s=100000")
+    tools = script.tools()
+    asked: list[float] = []
+
+    def ran(world: Any, contestant: Any, request: Any) -> Any:
+        asked.append(request.deadline_s)
+        return GOOD
+
+    means = dataclasses.replace(tools.means, ran=ran)
+    rerun(records, Rerun(patience_s=None), lambda text: None, make=tools.make_world, means=means)
+    assert asked == [60.0, 60.0]
+
+
+def published(algorithm: str, size_bytes: int, dtype: str = "bfloat16") -> Record:
+    name = "all_reduce" if algorithm in ("one_shot", "nccl") else "collectives"
+    records = read([PUBLISHED / "h200-x2" / f"{name}-world1.jsonl.xz"])
+    found = (one for one in records if one.case.algorithm == algorithm and one.case.size_bytes == size_bytes)
+    return next(one for one in found if one.case.dtype == dtype and one.check is not None)
+
+
+def test_records_of_gpus_are_compared_with_the_reference(again: Any) -> None:
+    record = published("one_shot", 262144)
+    assert record.case.size_bytes > SMALL_BYTES
+    found = again([record], up_to_bytes=1 << 20)
+    assert found["agree"] == [[record.id, "all_reduce/one_shot", "reference"]]
+    for changes in ({"elements": record.check.elements - 1}, {"method": "bytes"}, {"rms_ulp_error": 0.5}):
+        found = again([edited(record, **changes)], up_to_bytes=1 << 20)
+        assert (found["agree"], len(found["different"] + found["not_comparable"])) == ([], 1), changes
+    assert again([record], up_to_bytes=1024)["agree"] == []
+
+
+def test_a_library_that_kept_a_bound_is_stated_and_its_elements_are_compared(again: Any) -> None:
+    record = published("nccl", 65536)
+    found = again([record], up_to_bytes=1 << 20)
+    assert (found["agree"], found["stated"]) == ([], [[record.id, "a library ran it, which needs GPUs"]])
+    found = again([edited(record, elements=record.check.elements - 2)], up_to_bytes=1 << 20)
+    assert [case for case, _ in found["different"]] == [record.id]
+
+
+def test_by_the_reference_no_number_of_launches_fills_the_memory() -> None:
+    record = edited(published("one_shot", 1024), launches=MOST_LAUNCHES + 1)
+    with refused(ValueError):
+        check_by_reference(record)
+
+
+@pytest.mark.slow
+def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded() -> None:
+    """The real worker, on one published case and on the same with one edited figure."""
+    record = published("one_shot", 1024, "float16")
+    said = asked([record], inputs_up_to_bytes=0, rerun=Rerun(1, 0, None))
+    assert "data VERIFIED: 1 of 1 cases recomputed (1 in the simulator (seed 0)): all agree" in said
+
+
+EVIL = """
+from pathlib import Path
+
+Path({mark!r}).write_text("ran")
+"""
+
+
+@pytest.mark.slow
+def test_nothing_that_a_record_carries_is_run_or_applied(made: Any, tmp_path: Path, again: Any) -> None:
+    """A record whose kernel, configuration and difference would each leave a mark, beside files that would, too."""
+    first, *_ = made("sizes=[8]")
+    folder, mark = tmp_path / "sent", tmp_path / "mark"
+    folder.mkdir()
+    evil = folder / "evil.py"
+    evil.write_text(EVIL.format(mark=str(mark)))
+    place = f"{evil}:SPEC"
+    (folder / "source.diff").write_text(
+        "--- a/kernels/catalogue.py\n+++ b/kernels/catalogue.py\n@@ -1,0 +1,2 @@\n"
+        f'+from pathlib import Path\n+Path({str(mark)!r}).write_text("ran")\n'
+    )
+    document = json.loads(first.to_json())
+    document["environment"]["git"] |= {"dirty": True, "changed_files": 1, "kept_diff": {"file": "source.diff"}}
+    document["environment"]["git"]["diff"] = (folder / "source.diff").read_text()
+    document["request"]["brought"] = {"one_shot": {"place": place, "digest": "sha256:0"}}
+    document["request"]["configuration"] |= {"algorithms": [place], "cache_dir": str(folder), "records": str(folder)}
+    record = from_json(json.dumps(document))
+    (folder / f"{record.id}.json").write_text(record.to_json())
+    wanted = Rerun(patience_s=None)
+    found = rerun([record], wanted, lambda text: None, allowed_code([folder], folder=tmp_path / "elsewhere"))
+    assert found["agree"] == []
+    assert not mark.exists()
+    assert asked([record], [folder], rerun=Rerun(None, 0, None))
+    assert not mark.exists()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["evil.py", "source.diff", f"{record.id}.json"])
+    rerun([record], wanted, lambda text: None, allowed_code([folder], [folder], changed=True))
+    assert mark.exists(), "the trap works where a user names the folder"
+
+
+def test_gpus_are_never_asked(made: Any, again: Any, script: Script) -> None:
+    """A record of GPUs runs again on a simulated world, whatever its configuration names."""
+    first, *_ = made("sizes=[8]")
+    gpus = edited(first, "fabric", name="nvshmem", simulated=False, settings={})
+    asked = {**(first.request.configuration or {}), "fabric": {"name": "nvshmem"}}
+    again([dataclasses.replace(edited(gpus, "request", configuration=asked), counters={})])
+    assert script.worlds[-1].fabric.simulated
+
+
+@pytest.mark.parametrize("algorithm", ["one_shot", "nccl"])
+def test_an_invented_bound_does_not_hide_errors_of_gpus(again: Any, algorithm: str) -> None:
+    """The kernel promises each bit: a record of it that says a bound was kept does not count as recomputed."""
+    record = published(algorithm, 262144)
+    invented = {"method": "bound", "bound": "x", "bound_value": 100.0, "bound_used": 0.9}
+    errors = {"max_absolute_error": 90.0, "max_ulp_error": 99, "rms_ulp_error": 50.0}
+    found = again([edited(record, **invented, **errors)], up_to_bytes=1 << 20)
+    assert (found["agree"], found["stated"]) == ([], [])
+    ((case, what),) = found["not_comparable"]
+    assert (case, "bound is 'x' in the record" in what) == (record.id, True)
+    honest = again([record], up_to_bytes=1 << 20)
+    assert (honest["different"], honest["not_comparable"]) == ([], [])
+
+
+def ended(record: Record, status: Status, **changes: Any) -> Record:
+    return dataclasses.replace(record, status=status, check=None, counters={}, reason="so it is said", **changes)
+
+
+@pytest.mark.parametrize("status", [Status.REFUSED, Status.FAILED, Status.DEADLOCK])
+def test_a_case_that_passes_here_and_is_said_to_have_ended_otherwise_is_a_difference(
+    status: Status, made: Any, again: Any
+) -> None:
+    first, second = map(with_sources, made("sizes=[8]"))
+    liar = ended(first, status, kernel=None if status is Status.REFUSED else first.kernel)
+    found = again([liar, second])
+    assert found["different"] == [[first.id, f"it ended {status} in the record, PASSED here"]]
+    assert (found["of"], found["kernels"]) == (2, [second.case.name])
+    older = with_sources(liar, simulator="sha256:0")
+    assert [case for case, _ in again([older])["not_comparable"]] == [first.id]
+    found = again([ended(first, Status.TIMEOUT)])
+    assert (found["different"], [case for case, _ in found["not_comparable"]]) == ([], [first.id])
+
+
+def test_a_case_that_breaks_here_agrees_where_it_did_and_else_is_a_difference(
+    made: Any, again: Any, script: Script
+) -> None:
+    passed, _ = map(with_sources, made("sizes=[8]"))
+    script.outcomes["one_shot"] = RuntimeError("it breaks")
+    ((case, what),) = again([passed], up_to_bytes=1 << 20)["different"]
+    assert (case, what.startswith("it ended PASSED in the record, FAILED here")) == (passed.id, True)
+    found = [with_sources(one) for one in made("sizes=[8]") if one.status is Status.FAILED]
+    assert found[0].check is None
+    assert [found[0].id, found[0].case.name, "status"] in again(found)["agree"]
+
+
+def test_what_gpus_did_not_run_is_not_compared_with_the_simulator(made: Any, again: Any) -> None:
+    first, second = made("sizes=[8]")
+    on_gpus = edited(first, "fabric", name="nvshmem", simulated=False).fabric
+    assert again([ended(first, Status.REFUSED, kernel=None, fabric=on_gpus), second])["of"] == 1
+
+
+FORMAL = finding("formal", "an acquire")
+
+
+def test_races_are_found_again(made: Any, again: Any, script: Script) -> None:
+    script.findings["one_shot"] = (FORMAL,)
+    records = made("check.races=true", "sizes=[8]")
+    found = again(records)["races"]
+    assert (len(found["agree"]), found["different"], found["stated"]) == (2, [], [])
+    assert again([dataclasses.replace(one, findings=None) for one in records])["races"]["agree"] == []
+    other = dataclasses.replace(FORMAL, second=dataclasses.replace(LOAD, line=56))
+    script.findings["one_shot"] = (other,)
+    ((case, what),) = again(records)["races"]["different"]
+    assert "one_shot" in case
+    assert "only after: " in what
+    assert "only before: " in what
+
+
+def test_findings_of_other_code_and_of_cases_that_end_before_are_stated(made: Any, again: Any, script: Script) -> None:
+    record, *_ = made("check.races=true", "sizes=[8]", "algorithms=[one_shot]")
+    code = {"source_digest": "sha256:other", "code_digest": "sha256:other"}
+    other = dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **code))
+    assert "other code" in again([other])["races"]["stated"][0][1]
+    unasked = edited(record, "request", configuration={**record.request.configuration, "check": True})
+    assert again([unasked])["races"]["stated"][0][1] == "stated: PASSED here, without findings"

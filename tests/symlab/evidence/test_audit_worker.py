@@ -1,0 +1,395 @@
+"""What records say was asked for is made again, and what comes out differently is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.record.record import Record, RecordedPrediction
+from reports.record.bundle import read
+from runner.__main__ import main
+from runner.case.inputs import digest_of, make_input
+from symlab.evidence import audit_worker
+from symlab.evidence.audit.items import Outcome as Judged
+from symlab.evidence.audit.items import Point
+from symlab.evidence.audit_worker import inputs
+from symlab.evidence.replay import recomposed
+from symlab.evidence.replay.recomposed import cases, configurations, jobs_of
+from tests.golden import same_text
+from tests.reports.synthetic import record, with_case, with_environment, with_request
+from tests.runner.conftest import TWO, Outcome, Script
+from tests.symlab.evidence.audit.complete_set import asked
+
+ROOT = Path(__file__).parents[3]
+
+
+SAME = {"verified": 1, "different": [], "not_comparable": []}
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture
+def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+    """Records of a command line on stub worlds; as if their conf/ were today's."""
+
+    def make(*arguments: str) -> list[Record]:
+        records = read([max((symlab(*arguments).folder / "records").iterdir(), key=lambda path: path.stat().st_mtime)])
+        return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """The two records of a command with seed=3."""
+    place = tmp_path_factory.mktemp("two")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        assert main(["sizes=[8]", "seed=3", TWO, "track=none"], Script().tools()) == 0
+    records = read(list((place / "records").iterdir()))
+    return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
+
+
+def with_configuration(record: Record, **changes: Any) -> Record:
+    return with_request(record, configuration={**record.request.configuration, **changes})
+
+
+def composed_again(records: list[Record]) -> dict[str, Any]:
+    return configurations(jobs_of(records), silent)[1]
+
+
+def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is_named(two: list[Record]) -> None:
+    assert composed_again(two) == SAME
+    (different,) = composed_again([with_configuration(record, seed=7) for record in two])["different"]
+    assert different[1:] == [0, "seed: recorded 7, composed 3"]
+    (different,) = composed_again([with_request(record, overrides=["no_such=1"]) for record in two])["different"]
+    assert different[2].startswith("can't be composed any more: ")
+
+
+@pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
+def test_a_default_that_was_another_one_makes_no_difference(there: object, here: object, differs: bool) -> None:
+    assert bool(recomposed._differing({"check.races": there}, {"check.races": here})) is differs
+
+
+@pytest.mark.slow
+def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]", "seed=3")
+    assert composed_again(records)["verified"] == 1
+    for odd in (
+        with_configuration(records[2], seed=77),
+        with_request(records[2], overrides=["seed=4"]),
+        with_environment(records[2], git={"commit": "f" * 40}),
+    ):
+        found = composed_again([*records[:2], odd, records[3]])
+        assert found["verified"] == 0
+        (different,) = found["different"]
+        assert different[2].startswith("the records of the job have not one ")
+        assert different[2].endswith(f"{records[2].id} differs")
+
+
+@pytest.mark.slow
+def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: Callable[..., list[Record]]) -> None:
+    """A resumed command may go on from another commit, and says so; within each part there is one."""
+    records = made("sizes=[8,16]", "seed=3")
+    later = [with_request(with_environment(one, git={"commit": "f" * 40}), resumed=1) for one in records[2:]]
+    assert composed_again([*records[:2], *later]) == SAME
+    odd = with_environment(later[1], git={"commit": "e" * 40})
+    (different,) = composed_again([*records[:2], later[0], later[0], odd])["different"]
+    assert different[2] == f"the records of the job have not one commit or sources: {odd.id} differs"
+    (different,) = composed_again([*records[:2], with_configuration(later[0], seed=4)])["different"]
+    assert "not one request" in different[2]
+
+
+def test_where_things_are_kept_does_not_count(two: list[Record]) -> None:
+    assert composed_again([with_configuration(one, cache_dir="~/else", records="there") for one in two]) == SAME
+
+
+def test_what_can_not_be_composed_here_is_not_comparable(two: list[Record]) -> None:
+    (told,) = composed_again([with_request(record, replays={"commands": ["x"]}) for record in two])["not_comparable"]
+    assert told[2].startswith("a replay: ")
+    (told,) = composed_again([with_request(record, configuration=None) for record in two])["not_comparable"]
+    assert told[2] == "the record holds no configuration"
+    for commit, reason in (("f" * 40, "is unavailable here"), ("--output=/tmp/x", "does not name its commit")):
+        elsewhere = [with_environment(record, sources={}, git={"commit": commit}) for record in two]
+        assert composed_again(elsewhere)["verified"] == 1, "it comes out the same all the same"
+        (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere])["not_comparable"]
+        assert reason in told[2]
+        assert told[2].endswith("seed: recorded 7, composed 3")
+
+
+def test_experiments_of_another_folder_are_not_comparable(two: list[Record]) -> None:
+    records = [with_request(record, overrides=["+exp=mine"]) for record in two]
+    assert len(composed_again(records)["different"]) == 1
+    for option in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
+        added = [with_request(record, command_line=["symlab", *option, "+exp=mine"]) for record in records]
+        (told,) = composed_again(added)["not_comparable"]
+        assert told[2] == "the files of its --config-dir are not recorded"
+
+
+@pytest.mark.slow
+def test_the_commits_own_configurations_are_asked(
+    made: Callable[..., list[Record]], repository: tuple[Path, str]
+) -> None:
+    """A repository whose conf/ has changed since the records were made."""
+    records = made("+exp=allreduce_bf16", "sizes=[8]")
+    root, commit = repository
+    path = root / ALLREDUCE
+    text = path.read_text()
+    try:
+        path.write_text(text.replace("world_size: 8", "world_size: 4"))
+        then = [with_environment(record, sources={"conf": "sha256:0"}, git={"commit": commit}) for record in records]
+        assert composed_again(then) == SAME
+        unknown = [with_environment(record, git={"commit": "e" * 40}) for record in then]
+        (told,) = composed_again(unknown)["not_comparable"]
+        assert "world_size: recorded 8, composed 4" in told[2]
+    finally:
+        path.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A repository of conf/ alone, which has changed since its only commit; and the commit."""
+    root = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "conf", root / "conf")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "then"]):
+        subprocess.run([*git, *words], check=True)
+    (root / "conf" / "exp" / "mine2.yaml").write_text("# later\n")
+    return root, subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+
+
+@pytest.fixture
+def repository(project: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """The project, at which an audit looks."""
+    monkeypatch.setattr(recomposed, "CONF", project[0] / "conf")
+    return project
+
+
+def of_tree(records: list[Record], commit: str, **git: Any) -> list[Record]:
+    """Records that were composed from an experiment that conf/ of a commit lacks."""
+    git = {"commit": commit, "dirty": True, "changed": [], "untracked": []} | git
+    return [
+        with_environment(with_request(one, overrides=["+exp=mine"]), sources={"conf": "sha256:0"}, git=git)
+        for one in records
+    ]
+
+
+MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
+
+
+@pytest.mark.parametrize(
+    "git",
+    [
+        {"untracked": [MINE, "notes.txt"]},
+        {"untracked": ["conf/exp/a.yaml", "conf/new/"]},
+        {"changed": [ALLREDUCE]},
+        {"changed": [MINE], "kept_diff": {"file": "source.diff"}},
+        {"untracked": ["a"], "untracked_files": 51},
+    ],
+)
+def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(
+    two: list[Record], repository: tuple[Path, str], git: dict[str, Any]
+) -> None:
+    """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
+    found = composed_again(of_tree(two, repository[1], **git))
+    ((_, _, said),) = found["not_comparable"]
+    assert found["different"] == []
+    same_text(said)
+
+
+def test_a_changed_conf_excuses_another_value_and_no_disagreement(
+    two: list[Record], repository: tuple[Path, str]
+) -> None:
+    git = {"commit": repository[1], "dirty": True, "changed": [ALLREDUCE], "untracked": []}
+    records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in two]
+    assert composed_again(records) == SAME
+    others = [with_configuration(one, seed=7) for one in records]
+    ((_, _, said),) = composed_again(others)["not_comparable"]
+    assert said.endswith("they were not kept; seed: recorded 7, composed 3")
+    line = ("-m", *records[0].request.command_line, "root=0,1")
+    ((_, _, said),) = composed_again([with_request(one, command_line=line) for one in records])["not_comparable"]
+    assert said.endswith("they were not kept; the command line asks for 2 jobs, the record says 1")
+    ((_, _, said),) = composed_again([records[0], others[1]])["different"]
+    assert "not one request" in said
+
+
+def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
+    two: list[Record], repository: tuple[Path, str]
+) -> None:
+    """The digest of conf/ in the record is that of the commit's: nothing was untracked there."""
+    commit = repository[1]
+    with recomposed._configurations_of(commit) as (conf, _):
+        digest = recomposed.source_digests(conf.parent)["conf"]
+    liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit, untracked=[MINE])]
+    assert len(composed_again(liars)["different"]) == 1
+
+
+def counted(records: list[Record]) -> dict[str, Any]:
+    jobs = jobs_of(records)
+    return cases(jobs, configurations(jobs, silent)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithms", ["auto", "[one_shot,two_shot]"])
+def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]], algorithms: str) -> None:
+    records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
+    whole = counted(records)
+    assert whole == {"expected": len(records), "missing": [], "unexpected": [], "not_comparable": []}
+    gone = records[3]
+    found = counted([record for record in records if record is not gone])
+    assert found["missing"] == [[gone.request.command, gone.request.job, gone.id]]
+    added = with_case(gone, seed=99)
+    assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
+
+
+def test_a_named_algorithm_of_which_nothing_is_there_is_missed(two: list[Record]) -> None:
+    assert len(counted([record for record in two if record.case.algorithm != "two_shot"])["missing"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithms", ["auto", "all"])
+def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
+    algorithms: str, made: Callable[..., list[Record]]
+) -> None:
+    """The catalogue says which are meant; that of another version may have had others."""
+    records = made(f"algorithms={algorithms}", "sizes=[8]")
+    left = [record for record in records if record.case.algorithm != "two_shot"]
+    assert 0 < len(left) < len(records)
+    gone = [record.id for record in records if record not in left]
+    assert [case for *_, case in counted(left)["missing"]] == gone
+    older = [with_environment(one, sources={**one.environment.sources, "kernels": "sha256:0"}) for one in left]
+    assert counted(older)["missing"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
+def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Callable[..., list[Record]]) -> None:
+    records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
+    assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
+    left = [with_request(record, jobs=1) for record in records if record.request.job == 0]
+    ((_, _, what),) = composed_again(left)["different"]
+    assert what == "the command line asks for 2 jobs, the record says 1"
+
+
+def test_cases_without_a_configuration_are_not_comparable(two: list[Record]) -> None:
+    (told,) = counted([with_request(record, configuration=None) for record in two])["not_comparable"]
+    assert told[1:] == [0, "the record holds no configuration"]
+
+
+def digested(record: Record) -> Record:
+    """The record with the digests of its inputs."""
+    assert record.check is not None
+    case = record.case
+    digests = tuple(digest_of(make_input(case, rank, case.numel)) for rank in range(case.world_size))
+    outputs = (("0" * 64,) * record.check.launches,) * case.world_size
+    return dataclasses.replace(
+        record, check=dataclasses.replace(record.check, input_digests=digests, output_digests=outputs)
+    )
+
+
+def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]]) -> None:
+    records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
+    found = inputs(records, 1 << 20, silent)
+    assert (found["cases"], found["different"]) == (4, [])
+    assert records[0].check is not None
+    assert records[0].check.input_digests is not None
+    wrong = (records[0].check.input_digests[0], "f" * 64)
+    tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
+    assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, "rank 1"]]
+    other_seed = with_case(records[0], seed=6)
+    assert inputs([other_seed], 1 << 20, silent)["different"] == [[other_seed.id, "rank 0, 1"]]
+
+
+def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        what: {"agree": [], "different": [["a case", what]], "stated": []} for what in ("code", "counters", "races")
+    }
+    again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
+    monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
+    for part in ("_refusals", "_predictions"):
+        monkeypatch.setattr(audit_worker, part, lambda *_, part=part: [Point(Judged.FINDING, part)])
+    points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
+    told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
+    wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
+    assert told >= wanted | {("cases", "_refusals"), ("figures", "_predictions")}
+
+
+def test_findings_are_counted_by_record_and_by_case(two: list[Record]) -> None:
+    made_again = inputs([digested(two[0]), with_case(digested(two[0]), seed=6)], 1 << 20, silent)
+    (inputs_point,) = audit_worker._inputs(made_again)
+    assert inputs_point.evidence.startswith("1 of 2 records, their inputs made again: ")
+    found = {"expected": 3, "missing": [["command", 0, "a case"]], "unexpected": [], "not_comparable": []}
+    (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
+    assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
+
+
+def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) -> None:
+    records = made("sizes=[8,64]")
+    assert inputs(records, 1 << 20, silent)["not_recorded"] == 4
+    found = inputs([digested(record) for record in records], 8, silent)
+    assert (found["cases"], found["too_large"]) == (2, 2)
+    strange = digested(records[0])
+    strange = with_case(strange, inputs="strange")
+    (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
+    assert "strange" in told[1]
+
+
+def test_secrets_and_home_folders_are_found_wherever_they_are(two: list[Record]) -> None:
+    clean = audit_worker.secrets(two)
+    assert (clean["found"], clean["looked_at"] >= 2) == ([], True)
+    token = "hf_" + "Abcdefgh0123456789"
+    leaks = [
+        with_environment(two[0], variables={"allowed": {"A": "x", "B": token}}),
+        with_request(two[1], command_line=["python", "cache_dir=/home/somebody/x"]),
+    ]
+    found = audit_worker.secrets(leaks)["found"]
+    assert found == [[two[0].id, "environment.variables.allowed.B"], [two[1].id, "request.command_line.1"]]
+    assert token not in json.dumps(found)
+    told = dataclasses.replace(record("one_shot"), prediction=RecordedPrediction(reason=f"not simulated: {token}"))
+    assert audit_worker.secrets([told])["found"] == [[told.id, "prediction.reason"]]
+
+
+@pytest.mark.slow
+def test_the_worker_answers_in_points(two: list[Record]) -> None:
+    said = asked(two, inputs_up_to_bytes=100)
+    assert "configuration VERIFIED: 1 of 1 jobs composed again" in said
+    assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
+    assert "inputs NOT CAPTURED: digests of inputs: 2 checked records" in said
+    assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
+
+
+def found(missing: list[list[Any]], unexpected: list[list[Any]], unsure: list[list[Any]]) -> dict[str, Any]:
+    return {"expected": 4, "missing": missing, "unexpected": unexpected, "not_comparable": unsure}
+
+
+A, B = ["a", 0, "x"], ["b", 1, "y"]
+
+
+@pytest.mark.parametrize(
+    ("cases", "not_run", "outcomes"),
+    [
+        (found([], [], []), {"a": []}, ["VERIFIED"]),
+        (found([A], [], []), {"a": []}, ["FINDING"]),
+        (found([A], [], []), {"a": [[0, "x"]]}, ["VERIFIED"]),
+        (found([A], [], []), {}, ["NOT COMPARABLE"]),
+        (found([A, B], [], []), {"b": []}, ["NOT COMPARABLE", "FINDING"]),
+        (found([A], [B], []), {}, ["NOT COMPARABLE", "FINDING"]),
+        (found([], [], [["a", 0, "why"]]), {}, ["VERIFIED", "NOT COMPARABLE"]),
+        (found([A] * 4, [], []), {"a": [[0, "x"]]}, ["NOT CAPTURED"]),
+    ],
+)
+def test_a_case_that_is_missing_may_not_have_run(
+    cases: dict[str, Any], not_run: dict[str, Any], outcomes: list[str]
+) -> None:
+    """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
+    points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
+    assert [str(point.outcome) for point in points] == outcomes

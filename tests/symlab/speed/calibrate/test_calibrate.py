@@ -1,0 +1,393 @@
+"""symlab calibrate: from stand-in times to the expected file; what is no measurement gives none, with one line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.case import Case
+from cases.record.record import KernelInfo, Record, RecordedEnvironment, RecordedRequest, Status
+from reports.record.bundle import read
+from runner.gpu.gpu_type import FLOOR_NAMES, Floors, Origin
+from runner.gpu.names import CONF
+from runner.gpu.reading import gpu_type
+from runner.request.compose import ComposedJob
+from runner.request_error import RequestError
+from runner.world.fabrics import FabricName, HostOffer
+from symlab.command import main
+from symlab.speed.calibrate.command import Options, Seams, calibrate
+from symlab.speed.calibrate.document import section_of, written_into
+from symlab.speed.calibrate.jobs import asked_request, probe_jobs
+from symlab.speed.calibrate.measured import calibration, probe_of
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
+from tests.golden import refused, same_text
+from tests.reports import synthetic
+from tests.symlab.evidence.audit.complete_set import audited
+
+NO_GPU = HostOffer(0, "no GPU driver found", False)
+TWO = HostOffer(2, "", True)
+EMPTY_US = {1: 0.5, 8: 0.6, 32: 0.7, 128: 0.8}
+LATENCY_US = {"relaxed_us": 0.7, "release_acquire_us": 1.3, "load_own_l2_us": 0.3}
+GBPS = 3.0
+"""A block's: 128 of them stay below what the links of an H200 carry."""
+
+
+def stand_in_us(probe: Probe, ranks: int = 2) -> float:
+    """An invented time of a launch, by which each floor is a round number."""
+    empty = EMPTY_US[probe.blocks]
+    if probe.floor == "empty_node_dependent_us":
+        return empty / 2
+    if probe.module == "empty_node":
+        return empty
+    if probe.is_bandwidth:
+        return empty + probe.moved(ON_GPUS, ranks) / (GBPS * probe.blocks) / 1e3
+    return empty + probe.per * LATENCY_US.get(probe.floor, 0.9)
+
+
+def record(probe: Probe, ranks: int = 2, time_us: float | None = None, **changes: Any) -> Record:
+    """A record of a probe with an invented time."""
+    us = stand_in_us(probe, ranks) if time_us is None else time_us
+    fields: dict[str, Any] = {
+        "case": Case(
+            op="custom",
+            algorithm=probe.name,
+            dtype="int32",
+            accumulator="none",
+            reduction="none",
+            size_bytes=128,
+            world_size=ranks,
+            placement="out_of_place",
+            inputs="normal",
+            seed=0,
+        ),
+        "kernel": KernelInfo(f"custom/{probe.name}", "entry", "sm_90a", "", "", "", "", probe.blocks, 128),
+        "started": "2026-12-01T08:00:00.000+00:00",
+        "environment": RecordedEnvironment(
+            gpus=({"model": "NVIDIA H200"},) * ranks, git={"commit": "0123456789abcdef", "dirty": False}
+        ),
+        "request": RecordedRequest(configuration={"custom": probe.section(ON_GPUS, ranks)}),
+    }
+    timing = {"bus_factor": 1.0, "l2": "hot", "limit": None}
+    samples_us = [[us, us * 1.5, us]] * ranks
+    return synthetic.record(world_size=ranks, samples_us=samples_us, timing=timing, **(fields | changes))
+
+
+usual = cache(record)
+
+
+def records(ranks: int = 2, **by_name: Mapping[str, Any]) -> list[Record]:
+    """Records of all probes; by_name: changes of some."""
+    names = by_name.keys()
+    return [
+        record(probe, ranks, **by_name[probe.name]) if probe.name in names else usual(probe, ranks) for probe in PROBES
+    ]
+
+
+def kept(folder: Path, found: Sequence[Record]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(found):
+        (folder / f"{number:03d}.json").write_text(one.to_json())
+    return folder
+
+
+EXPECTED = """\
+# Of symlab calibrate; times in microseconds, bandwidths in GB/s (runner/gpu/gpu_type.py).
+floors:
+  source: 'measured: 2026-12-01, 2 x NVIDIA H200, symlab calibrate at 0123456789ab'
+  ranks: 2
+  records: ['DIGEST']
+  empty_node_us: {1: 0.5, 8: 0.6, 32: 0.7, 128: 0.8}
+  empty_node_dependent_us: {1: 0.25, 8: 0.3, 32: 0.35, 128: 0.4}
+  relaxed_us: 0.7
+  release_acquire_us: {0: 1.3, 1: 1.3, 64: 1.3}
+  load_own_l2_us: 0.3
+  load_own_memory_us: 0.9
+  load_remote_hot_us: 0.9
+  load_remote_cold_us: 0.9
+  push_gbps: {1: 3, 8: 24, 32: 96, 128: 384}
+  pull_gbps: {1: 3, 8: 24, 32: 96, 128: 384}
+  push_both_gbps: {1: 3, 8: 24, 32: 96, 128: 384}
+  pull_both_gbps: {1: 3, 8: 24, 32: 96, 128: 384}
+  reduce_gbps: {1: 3, 8: 24, 32: 96, 128: 384}
+  bulk_push_gbps: {1: 3, 8: 24, 32: 96}
+  bulk_pull_gbps: {1: 3, 8: 24, 32: 96}
+  incast_gbps: {1: 384}
+"""
+
+
+def test_stand_in_times_give_the_expected_section() -> None:
+    found = calibration(records())
+    assert (found.device, found.ranks, found.problems) == ("NVIDIA H200", 2, {})
+    assert found.floors is not None
+    assert section_of(found.floors) == EXPECTED.replace("DIGEST", found.floors.records[0])
+    assert found.floors.missing == ()
+    assert calibration(list(reversed(records()))).floors == found.floors
+    assert floors_of(records(push_1={"time_us": 99.0})).records != found.floors.records, "the digest is of the records"
+    four = floors_of(records(4))
+    assert (four.ranks, dict(four.incast_gbps)) == (4, {3: 384}), "an incast of more ranks has more senders"
+    twice = floors_of([*records(), *records(empty_1={"time_us": 0.7})])
+    assert twice.empty_node_us[1] == 0.6, "of several records the median counts"
+    figures = [(one.probe.name, one.count) for one in found.figures]
+    assert figures == [(one.name, counted(one, 2)) for one in PROBES]
+    assert {one.probe.floor for one in found.figures} == set(FLOOR_NAMES)
+
+
+@pytest.mark.slow
+def test_a_whole_calibration_on_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Through the command: jobs for all probes, their records, a table, a file, and floors that are read from it."""
+    asked: list[ComposedJob] = []
+
+    def ran(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
+        asked.extend(jobs)
+        return kept(tmp_path / "records", records())
+
+    place = tmp_path / "mine.yaml"
+    seams = Seams(ran=ran, machine=lambda: TWO, gpu=lambda: "NVIDIA H200")
+    assert calibrate(Options(overrides=("timing.samples=7",), output=place), ("timing.samples=7",), seams) == 0
+    said = capsys.readouterr().out
+    assert [job.request.custom for job in asked] == [probe.section(ON_GPUS, 2) for probe in PROBES]
+    timing = asked[0].request.timing
+    assert (timing.samples, timing.l2, timing.mode, timing.calls) == (7, "hot", "graph", 200)
+    assert asked[0].request.fabric.name == FabricName.auto
+    assert "NVIDIA H200 (h200), 2 ranks" in said
+    assert "with 2 ranks one to one" in said
+    assert f"use them with fabric.gpu={place}" in said
+    found = gpu_type(str(place))
+    assert (found.name, found.limits) == ("h200", gpu_type("h200").limits)
+    assert found.floors is found.calibrated
+    assert found.calibrated is not None
+    assert (found.calibrated.origin, found.calibrated.relaxed_us) == (Origin.calibrated, 0.7)
+
+
+def test_records_of_before_give_the_same_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = kept(tmp_path / "records", records())
+    assert calibrate(Options(records=(folder,), output=tmp_path / "one.yaml")) == 0
+    assert main(["calibrate", "--from", str(folder), "-o", str(tmp_path / "other.yaml")]) == 0
+    assert (tmp_path / "one.yaml").read_text() == (tmp_path / "other.yaml").read_text()
+    capsys.readouterr()
+    assert main(["calibrate", "--from", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith(f"\n\n{section_of(floors_of(records()))}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["h100", "h200"])
+def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path: Path) -> None:
+    """Who edits a floor in the file, or in a record, is found."""
+    bundle = CONF / "gpu" / "floors" / f"{name}.jsonl.xz"
+    committed = CONF / "gpu" / f"{name}.yaml"
+    again = tmp_path / committed.name
+    again.write_text(committed.read_text())
+    assert calibrate(Options(records=(bundle,), output=again, type=name)) == 0
+    assert again.read_text() == committed.read_text()
+    made = read([bundle])
+    assert len(made) == len(PROBES)
+    assert {(one.environment.git or {}).get("dirty") for one in made} == {False}
+    assert not audited(made, bundle).level.findings
+
+
+def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path: Path) -> None:
+    place = tmp_path / "b200.yaml"
+    before = (CONF / "gpu" / "b200.yaml").read_text()
+    place.write_text(before)
+    one, other = floors_of(records()), floors_of(records(push_1={"time_us": 99.0}))
+    for floors in (one, other, one):
+        written_into(place, floors, "b200")
+        assert place.read_text() == f"{before}\n{section_of(floors)}"
+    assert gpu_type(str(place)).trial == gpu_type("b200").trial
+    wrong = tmp_path / "mine.yaml"
+    wrong.write_text("size: 3\n")
+    with refused(RequestError):
+        written_into(wrong, one, "h200")
+    assert wrong.read_text() == "size: 3\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"push_128": {"time_us": 60.0}},
+        {"ping_pong_release_1": {"time_us": 150.0}},
+        {"push_1": {"is_timed": False}},
+    ],
+    ids=" ".join,
+)
+def test_floors_that_cannot_be_are_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    """Such as a copy that is quicker than the links, a release that takes less than the store that it waits for, and a
+    probe without a figure."""
+    folder, place = kept(tmp_path / "records", records(**changes)), tmp_path / "mine.yaml"
+    assert calibrate(Options(records=(folder,), output=place)) == 1
+    same_text("\n".join(capsys.readouterr().out.splitlines()[-2:]))
+    assert not place.exists()
+    assert calibrate(Options(records=(folder,))) == 1
+    assert "floors:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["size: 3\n", "like: [h200\n", "like: h2000\n"])
+def test_a_file_that_is_no_type_is_named_before_anything_runs(tmp_path: Path, text: str) -> None:
+    place = tmp_path / "mine.yaml"
+    place.write_text(text)
+    seams = Seams(ran=lambda given, jobs: pytest.fail("it ran"), machine=lambda: TWO, gpu=lambda: "NVIDIA H200")
+    with refused(RequestError):
+        calibrate(Options(output=place), (), seams)
+    assert place.read_text() == text
+
+
+def test_floors_of_before_that_cannot_be_are_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "mine.yaml"
+    floors = floors_of(records())
+    place.write_text(f"like: h200\n\n{section_of(floors)}".replace("relaxed_us: 0.7", "relaxed_us: 7"))
+    with refused(RequestError):
+        gpu_type(str(place))
+    assert calibrate(Options(records=(kept(tmp_path / "records", records()),), output=place)) == 0
+    assert gpu_type(str(place)).calibrated == floors
+
+
+def test_simulated_records_and_probes_that_were_not_run_give_no_floors() -> None:
+    made = record(PUSH)
+    assert made.fabric is not None
+    fabric = dataclasses.replace(made.fabric, simulated=True, name="simulator")
+    found = calibration([dataclasses.replace(made, fabric=fabric, timing=None)])
+    assert found.floors is None
+    assert found.problems["push_1"] == "it was simulated: there is no time"
+    assert found.problems["empty_8"] == "it was not measured"
+    found = calibration([one for one in records() if one.case.algorithm != "empty_8"])
+    assert (found.floors, found.problems) == (None, {"empty_8": "it was not measured"})
+
+
+def test_a_type_of_a_folder_of_configurations_can_be_calibrated(tmp_path: Path) -> None:
+    (tmp_path / "gpu").mkdir()
+    (tmp_path / "gpu" / "mine.yaml").write_text("like: h200\nname: mine\ndevices: [NVIDIA H200]\n")
+    place = tmp_path / "new.yaml"
+    folder = kept(tmp_path / "records", records())
+    assert calibrate(Options(records=(folder,), output=place, config_dir=tmp_path, type="mine")) == 0
+    assert gpu_type(str(place), (CONF, tmp_path)).name == "mine"
+
+
+@pytest.mark.slow
+def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
+        ended = KeyboardInterrupt()
+        ended.add_note("records of 9 cases: records/x")
+        raise ended
+
+    monkeypatch.setattr("symlab.speed.calibrate.command.Seams", lambda: Seams(ran=interrupted, machine=lambda: NO_GPU))
+    assert main(["calibrate", "--simulated"]) == 130
+    assert capsys.readouterr().err.endswith("symlab: interrupted; records of 9 cases: records/x\n")
+
+
+def test_what_ran_before_an_interrupt_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.command import session, start
+
+    monkeypatch.setattr(start, "ready", lambda *_, **__: (None, None))
+    for ran, notes in ((tuple(records()[:9]), [f"records of 9 cases: {tmp_path}"]), ((), [])):
+        ended = session.Ended(130, tmp_path, ran, KeyboardInterrupt())
+        monkeypatch.setattr(session, "run_within", lambda *_, ended=ended: ended)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            start.run_quietly((), ())
+        assert getattr(caught.value, "__notes__", []) == notes
+
+
+PUSH = BY_NAME["push_1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"status": Status.DEADLOCK, "reason": "no flag", "is_timed": False, "check": None}, "DEADLOCK: no flag"),
+        ({"is_timed": False}, "it was not timed"),
+        ({"is_timed": False, "check": None, "reason": "check was off"}, "its results were not checked"),
+        ({"time_us": 0.4}, "push_1 took 0.4 us, and an empty node takes 0.5 us"),
+        ({"kernel": None}, "it launched no blocks, not 1"),
+        (
+            {"request": RecordedRequest(configuration={"custom": PUSH.section(SIMULATED, 2)})},
+            "its buffers or arguments are not those of today's probe",
+        ),
+    ],
+)
+def test_what_is_no_measurement_gives_no_floors(changes: dict[str, Any], said: str) -> None:
+    found = calibration([one if one.case.algorithm != "push_1" else record(PUSH, **changes) for one in records()])
+    assert found.problems == {"push_1": said}
+    assert found.floors is None
+    assert len(found.figures) == len(PROBES) - 1
+
+
+def test_records_of_two_types_are_no_calibration() -> None:
+    other = RecordedEnvironment(gpus=({"model": "NVIDIA H100 80GB HBM3"},) * 2)
+    for found in (records(push_1={"environment": other}), [*records(), *records(4)], [synthetic.record()]):
+        with refused(ValueError):
+            calibration(found)
+    assert probe_of(synthetic.record()) is None
+
+
+def test_without_gpus_it_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("symlab.speed.calibrate.command.Seams", lambda: Seams(machine=lambda: NO_GPU))
+    assert main(["calibrate"]) == 2
+    same_text(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["op=barrier"],
+        ["+exp=barrier"],
+        ["sizes=[1K]"],
+        ["world_size=1"],
+        ["--from", "nowhere"],
+        ["--from", "x", "world_size=2"],
+        ["--simulated", "-o", "x.yaml"],
+        ["-o", "x.json"],
+        ["-o", "no/where/x.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(["calibrate", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    same_text(said)
+
+
+def test_the_type_is_known_before_anything_runs() -> None:
+    seams = Seams(ran=lambda given, jobs: pytest.fail("it ran"), machine=lambda: TWO, gpu=lambda: "NVIDIA T4")
+    for options in (Options(), Options(type="h200")):
+        with refused(RequestError):
+            calibrate(options, (), seams)
+
+
+def test_each_probe_can_be_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record's override lines make the same job."""
+    from runner.request.compose import compose_jobs, hydra_over
+
+    few = (BY_NAME["ping_pong_release_1"], BY_NAME["incast_128"])
+    monkeypatch.setattr("symlab.speed.calibrate.jobs.PROBES", few)
+    _, configuration = asked_request((), None)
+    jobs = probe_jobs((), configuration, 2, is_simulated=False)
+    assert [job.number for job in jobs] == [0, 1]
+    with hydra_over():
+        for job in jobs:
+            (again,) = compose_jobs(job.overrides, False)
+            assert again.configuration == job.configuration
+            assert again.request == job.request
+
+
+@pytest.mark.slow
+def test_the_probes_are_checked_without_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["calibrate", "--simulated"]) == 0
+    said = capsys.readouterr().out
+    assert f"{len(PROBES)} cases: {len(PROBES)} passed; no race in any of {len(PROBES)} checked cases" in said
+    assert "checked in the simulator, 0 failed; it has no clock: no floors" in said
+
+
+def floors_of(found: Sequence[Record]) -> Floors:
+    floors = calibration(found).floors
+    assert floors is not None
+    return floors

@@ -1,0 +1,63 @@
+"""Records of algorithms=best without their table: replay and audit run its kernels by name, and launchers' ranks do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernels.catalogue import find
+from reports.record.bundle import read
+from runner.__main__ import main as run_main
+from runner.command.joined import command_of
+from runner.request.compose import compose_jobs, hydra_over
+from symlab.command import main
+from symlab.speed.tuned.table import digest_of
+from tests.golden import refused
+from tests.symlab.speed.tuned.test_tuned_table import TABLE
+
+
+@pytest.mark.slow
+def test_replay_and_audit_need_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "t.json"
+    table.write_text(TABLE.text())
+    line = ["op=all_reduce", "dtype=bfloat16", "algorithms=[best,ll]", "sizes=[1K,16K]", "fabric=simulator"]
+    assert run_main([*line, "track=none", "tuned=t.json"]) == 0
+    table.unlink()
+    (folder,) = (tmp_path / "records").iterdir()
+    records = read([folder])
+    names = {record.case.algorithm for record in records}
+    (large,) = (one for one in records if one.case.algorithm.startswith("two_shot@"))
+    given = large.request.kernel
+    assert given is not None
+    assert given["chosen"]["digest"] == digest_of(TABLE.text())
+    assert "searched on NVIDIA H200" in given["chosen"]["nearest"]
+    assert given["tuning"]["threads"] == given["choices"]["threads"] == 512
+    assert names == {"lamport@t128b4l8", "two_shot@t512b64l8p", "ll"}
+    capsys.readouterr()
+    assert main(["audit", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "4 of 4 cases that configurations ask for: all agree" in said
+    assert "4 cases run again here from the records alone" in said
+    assert main(["replay", str(folder), "--records", "again"]) == 0
+    assert "4 BIT-EQUAL" in capsys.readouterr().out
+    # One of the choices is gone: an audit sees that a case is missing.
+    next(folder.glob("*two_shot-t512b64l8p*.json")).unlink()
+    main(["audit", str(folder)])
+    assert "all are there" not in capsys.readouterr().out.partition("16  expected")[2].partition("17  command")[0]
+
+
+def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning() -> None:
+    with hydra_over():
+        jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
+    words = command_of(jobs).vocabulary
+    spec = find("all_reduce/two_shot@t512b64l8p")
+    text = words.written(spec)
+    assert words.read(text) is spec
+    other = text.replace("two_shot@", "one_shot@").replace("l8p", "l8")
+    for forged in (text.replace("@t512b64l8p", "@t500b64l8p"), other):
+        with refused(ValueError):
+            words.read(forged)

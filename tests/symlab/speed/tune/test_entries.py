@@ -1,0 +1,234 @@
+"""From records of finalists to entries: which is the choice, its interval, and the ranges of sizes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cases.case import Case
+from cases.record.record import Status
+from reports.record.intervals import half_width, median_interval
+from symlab.speed.tune.entries import (
+    Kept,
+    crossed,
+    figure_of,
+    merged,
+    options_of,
+    ranges_in,
+    score_of,
+    series_of,
+    with_ranges,
+)
+from symlab.speed.tuned.table import Entry, Searched
+from tests.reports.synthetic import record
+from tests.symlab.speed.tuned.test_tuned_table import entry
+
+CASE = Case("all_reduce", "best", "bfloat16", "float32", "sum", 4096, 4)
+SEARCHED = Searched(40, 1, 2)
+
+
+def kept(name: str, us: float, **changes: Any) -> Kept:
+    samples = [[us + 0.01 * number for number in range(-10, 11)]] * 4
+    return Kept(record(name, 4096, samples_us=samples, **changes), f"sha256:{name.encode().hex():0>64}")
+
+
+def made(finalists: Sequence[Kept]) -> Entry:
+    """The entry of a single size."""
+    (found,) = series_of([CASE], [finalists], [SEARCHED])
+    assert found is not None
+    return found
+
+
+def names_of(measured: Sequence[Sequence[Kept]]) -> list[str | None]:
+    """The choices of a series of sizes."""
+    cases = [replace(CASE, size_bytes=4096 << number) for number in range(len(measured))]
+    found = series_of(cases, measured, [SEARCHED] * len(measured))
+    return [None if one is None else one.choice.name for one in found]
+
+
+def test_the_quickest_finalist_is_the_choice() -> None:
+    finalists = [kept("two_shot@t512b64l8", 5.0), kept("lamport@t128b4l8", 3.0), kept("ll@t128b4l8", 4.0)]
+    found = made(finalists)
+    assert (found.choice.name, found.choice.value, found.choice.samples) == ("lamport@t128b4l8", 3.0, 10)
+    assert found.choice.low < 3.0 < found.choice.high
+    assert found.runner_up is not None
+    assert found.runner_up.name == "ll@t128b4l8"
+    assert found.records == tuple(one.digest for one in (finalists[1], finalists[2], finalists[0]))
+    assert found.searched == SEARCHED
+
+
+def test_what_has_no_tuning_in_its_name_is_no_choice() -> None:
+    found = made([kept("nccl", 1.0), kept("two_shot@t512b64l8", 5.0)])
+    assert found.choice.name == "two_shot@t512b64l8"
+    assert found.runner_up is None
+    assert options_of(CASE, [kept("nccl", 1.0)]) == []
+    failed = record("two_shot@t512b64l8", is_timed=False, status=Status.FAILED, reason="it fell", check=None)
+    assert (figure_of(failed), score_of(failed)) == (None, None)
+    assert options_of(CASE, [Kept(failed, "")]) == []
+
+
+@pytest.mark.parametrize(
+    ("us", "name"), [(9.0, "two_shot@t512b4l8p"), (9.95, "two_shot"), (10.0, "two_shot"), (144.0, "two_shot")]
+)
+def test_a_choice_has_to_beat_the_catalogues_own_tuning(us: float, name: str) -> None:
+    finalists = [kept("two_shot@t512b4l8p", us), kept("two_shot", 10.0), kept("one_shot", 12.0), kept("nccl", 8.0)]
+    found = made(finalists)
+    assert found.choice.name == name
+    assert found.library is not None
+    assert (found.library.name, found.library.value) == ("nccl", 8.0)
+
+
+def test_a_choice_has_to_win_in_both_halves_of_the_turns() -> None:
+    own, lucky = turns("two_shot", 10.0, 10.0), turns("two_shot@t512b4l8p", 9.0, 10.5)
+    assert made([own, lucky]).choice.name == "two_shot"
+    assert made([own, turns("two_shot@t512b4l8p", 10.5, 9.0)]).choice.name == "two_shot"
+    assert made([own, turns("two_shot@t512b4l8p", 9.5, 9.0)]).choice.name == "two_shot@t512b4l8p"
+    # Where each of the catalogue's own loses once, the turns that choose decide.
+    assert made([turns("two_shot", 10.0, 11.0), turns("one_shot", 11.0, 10.0)]).choice.name == "two_shot"
+
+
+def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases() -> None:
+    for count in (1, 2, 5, 6, 20, 21, 50, 51, 200):
+        low, high = median_interval(count)
+        assert 0 <= low <= high == count - 1 - low
+    low, high = median_interval(50)
+    assert (low, high) == (17, 32), "the 18th and the 33rd: tables of the sign test have the same"
+    draw = random.Random(7)
+    samples = [sorted(draw.expovariate(1.0) for _ in range(50)) for _ in range(2000)]
+    hits = sum(values[low] <= 0.6931 <= values[high] for values in samples)
+    assert hits / 2000 == pytest.approx(0.967, abs=0.015), statistics.NormalDist().cdf(1.96)
+    # Half of it is a share of the median.
+    assert half_width([100.0 + number for number in range(-25, 25)]) == pytest.approx((high - low) / 2 / 99.5)
+    assert half_width([3.0] * 6) == 0.0
+    assert half_width([3.0] * 5) == float("inf"), "five samples have no 95 %"
+
+
+@pytest.mark.parametrize(
+    ("names", "ranges"),
+    [
+        (
+            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
+            [(500, 1999), (2000, 2449), (2450, 3000), (3001, 8000)],
+        ),
+        (("lamport", "two_shot", "lamport", "lamport"), [(500, 1999), (2000, 2000), (2001, 3464), (3465, 8000)]),
+        (("lamport", "two_shot", "one_shot", "one_shot"), [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)]),
+    ],
+)
+def test_what_wins_at_one_size_alone_is_for_that_size_alone(
+    names: tuple[str, ...], ranges: list[tuple[int, int]]
+) -> None:
+    """Between another tuning and one of the catalogue's own the own one is taken, and between two sizes that agree what
+    they agree on."""
+    entries = [entry(name, 1000 * number, 1, 1) for number, name in enumerate(names, 1)]
+    found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4))
+    assert [(one.from_bytes, one.up_to_bytes) for one in found] == ranges
+
+
+def turns(name: str, first: float, second: float, count: int = 10) -> Kept:
+    """A finalist that takes first in the turns that choose, and second in those that judge."""
+    return Kept(record(name, 4096, samples_us=[[first, second] * count] * 4), f"sha256:{name.encode().hex():0>64}")
+
+
+def test_the_turns_that_choose_do_not_judge() -> None:
+    """What looks quick in the turns that choose is chosen, and its figure is what it took in the others."""
+    lucky, steady = turns("lamport@t128b4l8", 2.0, 4.0), turns("ll@t128b4l8", 3.0, 3.0)
+    found = made([lucky, steady])
+    assert (found.choice.name, found.choice.value) == ("lamport@t128b4l8", 4.0)
+    assert found.runner_up is not None
+    assert (found.runner_up.name, found.runner_up.value) == ("ll@t128b4l8", 3.0)
+    assert (score_of(lucky.record), found.choice.samples) == (2.0, 10)
+
+
+def test_the_figure_of_the_best_of_many_equal_ones_is_not_too_small() -> None:
+    """Twenty contestants that all take 10 us, with noise: by all samples the quickest would look quicker."""
+    draw = random.Random(5)
+    figures, whole = [], []
+    for _ in range(100):
+        finalists = []
+        for number in range(20):
+            samples = [10 * draw.lognormvariate(0, 0.05) for _ in range(20)]
+            made_of = record(f"two_shot@t512b{number + 1}l8", 4096, samples_us=[samples] * 4)
+            finalists.append(Kept(made_of, f"sha256:{number:064d}"))
+        (found,) = series_of([CASE], [finalists], [SEARCHED])
+        assert found is not None
+        figures.append(found.choice.value)
+        whole.append(min(one.record.timing.median_us for one in finalists if one.record.timing is not None))
+    assert statistics.mean(figures) == pytest.approx(10, rel=0.004)
+    assert statistics.mean(whole) < 10 * 0.98
+
+
+def test_a_series_knows_where_its_choices_cross() -> None:
+    """ll leads by 1 us at 4 KiB, lamport by 3 us at 8 KiB: they cross a quarter of the way."""
+    finals = [[kept("ll@t128b4l8", 2.0), kept("lamport@t128b4l8", 3.0)]]
+    finals += [[kept("ll@t128b4l8", 9.0), kept("lamport@t128b4l8", 6.0)]]
+    cases = [CASE, replace(CASE, size_bytes=8192)]
+    first, second = series_of(cases, finals, [SEARCHED] * 2)
+    assert first is not None
+    assert second is not None
+    assert (first.up_to_bytes, second.from_bytes) == (5120, 5121)
+    assert series_of(cases[::-1], finals[::-1], [SEARCHED] * 2) == [second, first], "a sweep has sizes in any order"
+
+
+def test_sizes_without_options_have_no_choice() -> None:
+    both = [kept("ll@t128b4l8", 3.0), kept("lamport@t128b4l8", 3.03)]
+    finals = [both, [], [kept("lamport@t128b4l8", 9.0)]]
+    assert names_of(finals) == ["ll@t128b4l8", None, "lamport@t128b4l8"]
+
+
+def test_ranges_are_runs_of_one_choice() -> None:
+    names = ("lamport@t128b4l8", "lamport@t128b4l8", "two_shot@t512b64l8", "lamport@t128b4l8")
+    entries = [entry(name, 1 << 10 + number, 1, 1) for number, name in enumerate(names)]
+    assert ranges_in(entries) == 3
+    assert ranges_in([*entries, entry(names[-1], 1 << 20, 1, 1, ranks=4)]) == 4
+
+
+def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does() -> None:
+    sizes = (1 << 10, 1 << 12, 1 << 20, 1 << 24)
+    names = ("lamport@t128b4l8", "lamport@t128b4l8", "lamport@t256b32l8", "two_shot@t512b64l8p")
+    found = with_ranges(entry(name, size, size, size) for name, size in zip(names, sizes, strict=True))
+    assert [(one.from_bytes, one.up_to_bytes) for one in found] == [
+        (512, 2048),
+        (2049, 64 << 10),
+        ((64 << 10) + 1, 2 << 20),  # lamport takes no more on 2 ranks
+        ((2 << 20) + 1, 32 << 20),
+    ]
+
+
+def test_a_range_ends_where_two_choices_cross() -> None:
+    small, large = "lamport@t128b4l8", "two_shot@t512b64l8"
+    entries = [entry(small, 1000, 1000, 1000), entry(large, 5000, 5000, 5000)]
+    measured = [{small: 2.0, large: 3.0}, {large: 4.0, small: 7.0}]
+    found = with_ranges(crossed(entries, measured))
+    assert (found[0].up_to_bytes, found[1].from_bytes) == (2000, 2001)  # a quarter of the way: 1 us of 1 + 3
+    assert with_ranges(found) == found, "merging keeps it"
+    between = with_ranges([*found, entry("ll@t128b4l8", 3000, 3000, 3000)])
+    assert [one.up_to_bytes for one in between] == [1732, 3872, 10000]
+    # Without the other one's time at one of the sizes, it is the geometric mean.
+    assert with_ranges(crossed(entries, [measured[0], {large: 4.0}]))[0].up_to_bytes == 2236
+    # Choices that take equally long at both sizes.
+    level = [{small: 2.0, large: 2.0}, {large: 4.0, small: 4.0}]
+    assert with_ranges(crossed(entries, level))[0].up_to_bytes == 3000
+
+
+def test_neighbouring_sizes_do_not_overlap() -> None:
+    found = with_ranges(entry("two_shot@t512b64l8", size, size, size) for size in (1000, 1001, 1002, 5))
+    ranges = sorted((one.from_bytes, one.up_to_bytes) for one in found)
+    assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(ranges))
+    assert all(one.from_bytes <= one.size_bytes <= one.up_to_bytes for one in found)
+
+
+def test_later_entries_take_the_place_of_earlier_ones() -> None:
+    earlier = [entry("two_shot@t512b64l8", 4096, 2048, 8192), entry("two_shot@t512b64l8", 1 << 20, 8193, 1 << 22)]
+    later = [entry("lamport@t128b4l8", 4096, 4096, 4096), entry("ll@t128b4l8", 4096, 4096, 4096, ranks=4)]
+    found = merged(earlier, later)
+    assert [(one.ranks, one.size_bytes, one.choice.name) for one in found] == [
+        (2, 4096, "lamport@t128b4l8"),
+        (2, 1 << 20, "two_shot@t512b64l8"),
+        (4, 4096, "ll@t128b4l8"),
+    ]
