@@ -26,7 +26,7 @@ _CORE = (
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
     Verb(
         "check",
-        "symlab.proposing",
+        "symlab.checks.proposing",
         MORE,
         "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
     ),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
-KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes")
+KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes", "launches")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
 LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "assumptions")
 TOLERANCE_KEYS = ("absolute", "relative")
@@ -207,6 +207,7 @@ def custom_job(
             arguments=_arguments(section.get("arguments"), buffers, world_size, kernel),
             reference=reference.call if reference is not None and is_checked else None,
             tolerance=_tolerance(section.get("tolerance")),
+            launches=section.get("launches", 1),
         )
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")

@@ -143,6 +143,7 @@ class CustomSpec:
 
     name: of the kernel, for records and messages. launch None: a CuTe DSL function's own, known when it is compiled.
     arguments: one for each parameter of the kernel or the function, in order. reference None: nothing is compared.
+    launches: number in a row, between fills and the comparison, on buffers that keep what they hold.
     """
 
     name: str
@@ -151,8 +152,11 @@ class CustomSpec:
     arguments: tuple[BroughtArgument, ...]
     reference: Reference | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
+    launches: int = 1
 
     def __post_init__(self) -> None:
+        if type(self.launches) is not int or self.launches < 1:
+            raise ValueError(f"launches is {self.launches!r}: give the number of launches in a row, 1 or more")
         names = [buffer.name for buffer in self.buffers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

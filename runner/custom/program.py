@@ -117,14 +117,15 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     poisoned = [one for one in spec.buffers if one.name in plan.brings and _is_poisoned(one, plan)]
     with SymmetricPool(fabric) as pool:
         memory = allocate_custom(pool, spec, fabric.world_size)
-        launch, arguments = bound_launch(fabric, plan.spec, plan.compiled, memory)
+        calls = bound_launches(fabric, plan.spec, plan.compiled, memory)
         tells = all(memory.buffers[one.name].never_written(fabric) is not None for one in poisoned)
         for index in range(plan.launches if tells else max(plan.launches, LEAST_LAUNCHES)):
             for buffer in spec.buffers:
                 _prepare(fabric, memory.buffers[buffer.name], buffer, plan, index)
             fabric.synchronize()
             fabric.barrier()  # no peer may reach this memory before it is ready
-            fabric.launch(plan.compiled.executable, launch, arguments)
+            for launch, arguments in calls:
+                fabric.launch(plan.compiled.executable, launch, arguments)
             fabric.synchronize()
             fabric.barrier()  # peers may still have written here
             outputs.append(
@@ -148,17 +149,17 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     return CustomOutcome(fabric.rank, tuple(outputs), tuple(faults), unwritten)
 
 
-def bound_launch(
+def bound_launches(
     fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: CustomMemory
-) -> tuple[Launch, tuple[Argument, ...]]:
-    """Collective: write the tables of peers, declare what is local, and return the launch on this rank with its
-    arguments."""
+) -> list[tuple[Launch, tuple[Argument, ...]]]:
+    """Collective: write the tables of peers, declare what is local, and return the launches in a row on this rank, each
+    with its arguments."""
     publish(fabric, spec.buffers, memory)
     function = compiled.function
     if function is not None:
         arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        return function.by_rank[fabric.rank].launch, arguments
-    return compiled.launch, bound(fabric, spec.arguments, memory)
+        return [(function.by_rank[fabric.rank].launch, arguments)] * spec.launches
+    return [(compiled.launch, bound(fabric, spec.arguments, memory, number)) for number in range(spec.launches)]
 
 
 def bound(

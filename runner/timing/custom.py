@@ -22,7 +22,7 @@ from runner.case.binding import device_of
 from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents, pointers_of
-from runner.custom.program import CustomMemory, CustomOutcome, CustomPlan, allocate_custom, bound_launch
+from runner.custom.program import CustomMemory, CustomOutcome, CustomPlan, allocate_custom, bound_launches
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
 
@@ -79,7 +79,7 @@ def open_custom(
         plan=plan,
         expected=contestant.expected[fabric.rank],
         memories=memories,
-        launches=[bound_launch(fabric, spec, plan.compiled, memory) for memory in memories],
+        launches=[bound_launches(fabric, spec, plan.compiled, memory) for memory in memories],
         contents=contents,
     )
 
@@ -93,7 +93,7 @@ class CustomMeasurement(Measured):
     plan: CustomPlan
     expected: Contents
     memories: list[CustomMemory]
-    launches: list[tuple[Launch, tuple[Argument, ...]]]
+    launches: list[list[tuple[Launch, tuple[Argument, ...]]]]
     contents: dict[str, torch.Tensor]
     wrong: CustomOutcome | None = None
 
@@ -102,7 +102,8 @@ class CustomMeasurement(Measured):
             placed.write(self.fabric, self.contents[name])
 
     def launch(self, slot: int) -> None:
-        self.fabric.launch(self.plan.compiled.executable, *self.launches[slot])
+        for launch, arguments in self.launches[slot]:
+            self.fabric.launch(self.plan.compiled.executable, launch, arguments)
 
     def look_before(self, rank: int) -> None:
         elements, self.wrong = self._looked_at(rank)

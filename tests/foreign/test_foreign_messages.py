@@ -46,7 +46,7 @@ def test_a_failed_assertion_names_its_text_its_line_and_its_thread() -> None:
 @pytest.mark.parametrize("pushes", [False, True])
 def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(pushes: bool) -> None:
     case = one_shot(pushes, torch.float16, 4)
-    done = symlab.simulate(case.module.ptx, entry=case.module.facts["entry"], schedule="fair", **case.launch)
+    done = case.simulated(4, schedule="fair")
     first, *others = done.outputs["output"]
     assert all(torch.equal(one, first) for one in others) is not pushes
     assert all(torch.allclose(one, first, rtol=0, atol=0.01) for one in others)

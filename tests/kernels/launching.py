@@ -30,6 +30,7 @@ from simulator.fabric import SimulatorFabric
 from simulator.memory.space import MULTICAST, TAG, Space
 from simulator.observe.events import Access, CopyMoment, Listener
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.patience import PATIENCE_S
 
 GUARD_BYTES = 256
 PATTERN = 0xA5
@@ -41,7 +42,6 @@ HEAP_BYTES = 1 << 18
 LARGEST = 80
 """Sums of three integers up to it are exact in bfloat16, on the way, too."""
 
-JOIN_S = 120.0
 STEP_BUDGET = 40_000
 """Many times what any test here takes, and some seconds: who gets nowhere is told so."""
 
@@ -111,7 +111,7 @@ class Launches:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(JOIN_S)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "a rank hangs"
         return world
 

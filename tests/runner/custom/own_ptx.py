@@ -65,6 +65,24 @@ LIMITS = f"""
 {{ .shared .align 4 .b8 mine[50000]; ret; }}
 """
 
+COUNT = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry count(.param .u64 output, .param .u32 launch)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [output];
+	ld.param.u32 %r1, [launch];
+	ld.global.u32 %r2, [%rd1];
+	mad.lo.u32 %r3, %r2, 10, %r1;
+	st.global.u32 [%rd1], %r3;
+	ret;
+}
+"""
+"""Appends the launch's number to a decimal number."""
+
 REFERENCE = """
 import torch
 
@@ -116,6 +134,14 @@ def spoils(inputs):
 
 def given(inputs):
     return [{"output": contents["input"]} for contents in inputs]
+
+
+def one(rank, world_size):
+    return torch.ones(1, dtype=torch.int32)
+
+
+def counted(inputs):
+    return [{"output": torch.tensor([1012], dtype=torch.int32)} for _ in inputs]
 
 
 LIMIT = 7
@@ -200,6 +226,7 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     files = {
         "add_peers.ptx": ADD_PEERS.read_text(),
         "add_struct.ptx": ADD_STRUCT,
+        "count.ptx": COUNT,
         "limits.ptx": LIMITS,
         "waits.ptx": WAITS,
     }

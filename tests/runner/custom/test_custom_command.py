@@ -132,6 +132,23 @@ def test_a_struct_by_value_has_fields_at_offsets(run: Run, tmp_path: Path, ranks
     assert run("records=again", kernel="add_struct.ptx:add_struct", arguments=custom["arguments"]) == 0
 
 
+COUNTED: dict[str, Any] = {
+    "kernel": "count.ptx:count",
+    "launch": {"grid": 1, "block": 1},
+    "buffers": {"output": {"dtype": "int32", "shape": [1], "fill": "add_peers.py:one"}},
+    "arguments": ["output", "launch"],
+    "reference": "add_peers.py:counted",
+}
+
+
+def test_launches_in_a_row_keep_the_buffers_and_the_next_check_fills_them(run: Run, tmp_path: Path) -> None:
+    assert run("launches=2", **COUNTED, launches=3) == 0
+    check = record_in(tmp_path / "records").check
+    assert check is not None
+    assert (check.launches, check.wrong) == (2, 0)
+    assert run("records=other", **COUNTED, launches=2) == 1
+
+
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
     """The second world's reference spoils its inputs, and gives all ranks one tensor."""
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
@@ -279,6 +296,7 @@ MISUSE: list[dict[str, Any]] = [
     {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
     {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
     {"arguments": ["ranks"]},
+    *({"launches": one} for one in (0, "two", True)),
     *({"kernel": "add_struct.ptx:add_struct", "arguments": [{"struct": one}]} for one in BAD_STRUCTS),
     {"arguments": [{"bytes": "0g"}]},
     {"buffers": None},

@@ -145,7 +145,7 @@ PREDICTIONS = (
     Kind("a prediction with a time and a reason", "predicted", first(put("prediction.reason", "none")), LOAD),
     Kind("a step beyond all floats", "predicted", first(put("prediction.time.path_us.hop", 10**400)), LOAD),
     Kind("a prediction below nothing", "predicted", first(put("prediction.time.time_us", -1.0)), LOAD),
-    Kind("a prediction in a record of schema 7", "predicted", first(put("schema", 7)), LOAD),
+    Kind("a prediction in a record of schema 6", "predicted", first(put("schema", 6)), LOAD),
     Kind("a prediction replaced by a reason", "predicted", first(put("prediction", {"time": None, "reason": "too long"})), OTHER_WORK),
     Kind("floors and constants said to be others in all records", "predicted", every(lambda document: document["prediction"]["time"].update(floors_digest="sha256:" + "1" * 64, constants_digest="sha256:" + "2" * 64), OURS), OTHER_WORK),
 )  # fmt: skip
