@@ -45,7 +45,7 @@ TOOLS = (
 """The first whose pattern a reason has."""
 
 BY_DESIGN = (
-    r"^symlab/(checks|speed|evidence) is not installed",
+    r"^symlab/\w+ is not installed",
     r"^the model of the switch is nothing to a peer-to-peer kernel",
     r"^this machine has an NVIDIA driver",
     r"^it has no case that the model is scored by",
