@@ -5,6 +5,7 @@ A verb is imported when it is used, so that none waits for another's imports.
 
 from __future__ import annotations
 
+import importlib.metadata
 import shlex
 from typing import Any
 
@@ -95,9 +96,10 @@ class Verbs(click.Group):
 
 def version() -> str:
     """The installed version."""
-    from kernels.toolkit import version_of
-
-    return version_of("symlab") or "(not installed)"
+    try:
+        return importlib.metadata.version("symlab")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:

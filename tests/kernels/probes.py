@@ -23,7 +23,7 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.frame import Frame
 from kernels.dsl.peers import reduced
 from kernels.dsl.status import STATUS_WORDS
-from kernels.family import address, spec_with
+from kernels.family import MOVING, address, spec_with
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable, Launch
@@ -47,9 +47,8 @@ def probe(name: str, body: Callable[[Frame], None], *, reduces: bool = False, **
         placements=("out_of_place",),
         buffers=(address("input"), address("table"), address("output")),
         vectors=lambda case: 1,
-        fold="rank_order",
         options=lambda case: options,
-        **({} if reduces else {"reduces": False}),  # type: ignore[arg-type]
+        **({"fold": "rank_order"} if reduces else MOVING),
     )
     return replace(spec, files=(*spec.files, str(Path(__file__).resolve())))
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from cases.case import Case
-from cases.dtypes import ITEMSIZES, NONE, REDUCTIONS
+from cases.dtypes import ALL, NONE, REDUCTIONS
 from cases.ops import collective
 from kernels.numeric.numerics import fold
 from kernels.spec import Fold, KernelSpec
@@ -29,7 +29,7 @@ def spec(
         op=op,
         algorithm="made_up",
         summary="for tests",
-        dtypes=tuple(ITEMSIZES),
+        dtypes=ALL,
         accumulators=("native", "float32", "float16", NONE),
         reductions=(*REDUCTIONS, NONE),
         placements=("out_of_place",),

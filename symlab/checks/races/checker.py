@@ -34,6 +34,7 @@ from simulator.happens_before.running import (
     Held,
     Lanes,
     Many,
+    Mask,
     Released,
     Running,
     Single,
@@ -94,8 +95,8 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 @dataclass(slots=True, eq=False)
 class UnderWay:
     """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
-    entered: what its entries are about, in which shadow, at which units, and bytes of a unit then. counts_on: keys of
-    the mbarriers that count its bytes."""
+    entered: what its entries are about, in which shadow, at which units, bytes of a unit then, and by which of its
+    lanes. counts_on: keys of the mbarriers that count its bytes."""
 
     run: Running
     lanes: Numbers
@@ -103,7 +104,7 @@ class UnderWay:
     groups: Numbers
     number: int
     info: dict[str, Info]
-    entered: list[tuple[Kept, Shadow, Any, int]] = field(default_factory=list)
+    entered: list[tuple[Kept, Shadow, Any, int, Numbers]] = field(default_factory=list)
     is_done: bool = False
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
@@ -912,7 +913,7 @@ class Races(RaceChecker):
                 kept = Kept(WRITE, False)
                 if not info.is_write:
                     kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, first))
-                moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit))
+                moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit, moment.one.lanes))
             return
         counts = np.maximum(sizes // _COPY_UNIT, 1)
         index = np.repeat(np.arange(len(moments)), counts)
@@ -933,7 +934,7 @@ class Races(RaceChecker):
             kept = Kept(WRITE, info.is_strong)
             if not info.is_write:
                 kept = Kept(READ, False, shadow.readers(int(actors[at]) >> RANK_SHIFT, moment.start // shadow.unit))
-            moment.one.entered.append((kept, shadow, mine, shadow.unit))
+            moment.one.entered.append((kept, shadow, mine, shadow.unit, moment.one.lanes))
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
         self.settle_copies()
@@ -950,11 +951,10 @@ class Races(RaceChecker):
         one = self.lane_copies[key]
         at = np.searchsorted(one.lanes, lanes)
         held = one.held.some(at)
-        actors = held.actor & ~CODE_MASK | COPY_CODE
         if event.moment == "written":
             self.accesses.tick(one.info["write"])
             offsets = run.blocks_of(lanes) * run.row_bytes + event.shared_addresses
-            self._lanes_at(one, self._shared(run), held, actors, offsets, event.size_bytes, "write")
+            self._lanes_at(one, self._shared(run), held, lanes, offsets, event.size_bytes, "write")
             return
         self.accesses.tick(one.info["read"])
         index = event.global_addresses.astype(np.int64) - np.array([self.space.base(int(rank)) for rank in event.ranks])
@@ -967,15 +967,16 @@ class Races(RaceChecker):
                 width = size & -size
                 for part in range(0, size, width):
                     offsets = index[mine] - shift + part
-                    self._lanes_at(one, shadow, held.some(mine), actors[mine], offsets, width, "read")
+                    self._lanes_at(one, shadow, held.some(mine), lanes[mine], offsets, width, "read")
 
     def _lanes_at(
-        self, one: UnderWay, shadow: Shadow, held: Held, actors: Numbers, offsets: Numbers, width: int, how: str
+        self, one: UnderWay, shadow: Shadow, held: Held, lanes: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
+        actors = held.actor & ~CODE_MASK | COPY_CODE
         places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
         rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(offsets[0]) // shadow.unit)
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
-        one.entered.append((kept, shadow, places, shadow.unit))
+        one.entered.append((kept, shadow, places, shadow.unit, lanes))
 
     def copies_committed(self, event: CopiesCommitted) -> None:
         """Groups are numbered as they are committed; the numbers come with the copies."""
@@ -1025,7 +1026,7 @@ class Races(RaceChecker):
         groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, int]]] = {}
         for one in over:
             actor = int(one.run.actors[one.first])
-            for kept, shadow, places, unit in one.entered:
+            for kept, shadow, places, unit, _ in one.entered:
                 if not (reads_only and kept.kind == WRITE):
                     number = one.info["write" if kept.kind == WRITE else "read"].number
                     found = groups.setdefault((id(shadow), kept, number), [])
@@ -1074,37 +1075,31 @@ class Races(RaceChecker):
     def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
         """Give what copies entered to the lanes that waited for them."""
         run = one.run
-        for kept, shadow, places, unit in one.entered:
-            if reads_only and kept.kind == WRITE:
+        for kept, shadow, places, unit, entered in one.entered:
+            waited = np.isin(entered, lanes)
+            if (reads_only and kept.kind == WRITE) or not waited.any():
                 continue
             stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
-            self._restamp(one, kept, shadow, _in_units(places, unit // shadow.unit), lanes, stamp)
+            self._restamp(one, kept, shadow, _in_units(places, unit // shadow.unit), entered, waited, stamp)
         run.last[run.blocks_of(lanes)] = self.accesses.stamp
 
-    def _restamp(self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, stamp: int) -> None:
+    def _restamp(
+        self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, waited: Mask, stamp: int
+    ) -> None:
+        """Give units that lanes entered, as many each, to those of them that waited."""
         epochs = shadow.kept.get(kept)
         if epochs is None:
             return
         shadow.note(kept, stamp)
-        run, info = one.run, one.info["write" if kept.kind == WRITE else "read"]
+        info = one.info["write" if kept.kind == WRITE else "read"]
         some = epochs[places]
+        each = len(some) // len(lanes)
+        actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
         if shadow.others and kept.kind == READ:
             units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-            each = max(len(units) // len(one.lanes), 1)
-            whose = np.repeat(np.where(np.isin(one.lanes, lanes), run.actors[one.lanes], -1), each)
-            if len(whose) == len(units):
-                at = whose >= 0
-                self._restamp_beside(shadow, kept, units[at], whose[at], info.number, stamp)
+            self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
-        if len(one.lanes) == 1:
-            new = stamp << STAMP_SHIFT | int(run.actors[lanes[0]])
-            epochs[places] = np.where(ours, new, some)
-            return
-        each = len(some) // len(one.lanes) if len(some) % len(one.lanes) == 0 else 1
-        chosen = np.repeat(np.isin(one.lanes, lanes), each)[: len(some)]
-        actors = np.repeat(run.actors[one.lanes], each)[: len(some)]
-        if len(chosen) == len(some):
-            epochs[places] = np.where(ours & chosen, stamp << STAMP_SHIFT | actors, some)
+        epochs[places] = np.where(ours & chosen, stamp << STAMP_SHIFT | actors, some)
 
     def _arrive_with_copies(self, run: Running, lanes: Numbers) -> None:
         """cp.async.mbarrier.arrive: the lanes stand for their copies that are done."""
