@@ -27,14 +27,16 @@ def found(
     assumptions: tuple[str, ...] = (),
     cluster: int = 1,
     later: tuple[str, ...] | None = None,
+    **order: Any,
 ) -> tuple[Finding, ...]:
     """What the checker finds when each rank runs its own code; of one code, when two ranks run it. is_apart: the hosts
-    meet between launches. later: the assumptions that launches after the first one declare, if others."""
+    meet between launches. later: the assumptions that launches after the first one declare, if others. order: how the
+    world is made."""
     ranks = 2 if isinstance(code, str) else len(code)
     body = code if isinstance(code, str) else each_rank(code)
     parameters = ["u64 data", "u64 peer", "u64 flag", "u64 peerflag", "u64 all", "u32 rank"]
     ptx = module(f"mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {body}", parameters, before)
-    world = make_world(ranks, races=True)
+    world = make_world(ranks, races=True, **order)
 
     def program(fabric: SimulatorFabric) -> None:
         data = put(fabric, "data", np.zeros(1024, np.uint32))

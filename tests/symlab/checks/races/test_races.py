@@ -481,6 +481,15 @@ class TestProxies:
         assert bool(found([body], before=self.SHARED)) != is_clean
 
 
+@pytest.mark.parametrize("schedule", ["random", "priority"])
+def test_copies_that_are_written_in_parts_belong_to_those_lanes_that_waited(schedule: str) -> None:
+    copy = "cp.async.ca.shared.global [%r6], [%data], 16; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;"
+    body = f"mov.u32 %r6, buffer; mad.lo.u32 %r6, %r9, 16, %r6; {copy} {copy}"
+    before = ".shared .align 16 .b8 buffer[2048];"
+    for seed in range(8):
+        assert not found(body, grid=2, block=128, before=before, schedule=schedule, seed=seed)
+
+
 @pytest.mark.parametrize(("sizes", "size"), [("4", 4), ("16", 16), ("16, 12", 12)])
 def test_cp_async_reads_its_bytes_and_no_others(sizes: str, size: int) -> None:
     for at, is_race in ((-1, False), (0, True), (size - 1, True), (size, False)):
