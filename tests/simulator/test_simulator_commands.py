@@ -147,7 +147,9 @@ def test_a_file_that_is_no_ptx_is_refused_in_one_line(content: bytes, check: Che
     assert list(check.path.parent.iterdir()) == [check.path]
 
 
-@pytest.mark.parametrize("arguments", [["none.ptx"], [str(PATH), "--arch", "hopper"], []])
+@pytest.mark.parametrize(
+    "arguments", [["none.ptx"], [str(PATH), "--arch", "hopper"], [], [str(PATH), "--assumption", "vector_9"]]
+)
 def test_a_wrong_request_is_one_line(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,8 +204,9 @@ def test_what_is_proposed_runs_as_op_custom(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check.path.write_text(STRUCT)
-    assert main(["check", str(check.path)]) == 0
+    assert main(["check", "--assumption", "vector_8", str(check.path)]) == 0
     proposal = capsys.readouterr().out.partition("\n\n")[2].partition("# a launch")[0]
+    assert "assumptions: [vector_8]" in proposal
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     (tmp_path / "conf" / "exp" / "mine.yaml").write_text(f"# @package _global_\n{proposal}")
     monkeypatch.chdir(tmp_path)
