@@ -189,3 +189,9 @@ def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]
     assert rows[0].slots == 4
     assert torch.isfinite(torch.tensor(rows[1].samples_us)).all()
     assert "launch custom/add" in logs[1]
+
+
+def test_a_timed_call_moves_the_declared_bytes_of_each_launch_in_a_row(job: Callable[..., CustomJob]) -> None:
+    _, timed, _, _ = measured(job(bytes="4K", launches=3))
+    assert timed.timing is not None
+    assert timed.timing.moved_bytes == 3 * 4096
