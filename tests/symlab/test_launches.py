@@ -121,6 +121,19 @@ def test_replays_of_a_graph_follow_one_another() -> None:
     assert symlab.simulate(crossed, **how).findings
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_gpu_makes_launches_in_a_row_on_streams_and_in_a_graph(graph: bool) -> None:
+    more: list[Any] = [("u32", 4), ("u32", 1)]
+    steps = [
+        {"kernel": ADD, "arguments": ["out", *more], "stream": 1},
+        {"kernel": ADD, "arguments": ["out+16", *more], "stream": 2},
+    ]
+    with symlab.world(ranks=1, fabric="nvshmem") as world:
+        done = world.launch(steps, **ONE, buffers=OUT, launches=3, graph=graph)  # type: ignore[arg-type]
+    assert done.outputs["out"][0].tolist() == [3] * 8
+
+
 PASSED = {
     "ranks": 2,
     "grid": 1,
