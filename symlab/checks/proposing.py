@@ -23,6 +23,7 @@ ELEMENTS = 4096
 """Of each proposed buffer: a guess, as the values of numbers are (1)."""
 MOST_STEPS = 20_000
 MOST_SECONDS = 20.0
+UNCHECKED = "check: {results: false}  # leave it out with a custom.reference"
 SHOWN = 4
 """Maximum number of kernels of a file to tell of."""
 
@@ -59,7 +60,7 @@ def check(file: Path, arch: str | None, assumptions: tuple[str, ...]) -> int:
         section = proposed(parse_kernel(text, entry), str(file))
         section["launch"] |= {"assumptions": list(declared)} if declared else {}
         print(f"\n# {entry}: guesses are dtypes, shapes, fills and numbers")
-        print(f"op: custom\nworld_size: {RANKS}\ncustom:\n{_as_yaml(section)}")
+        print(f"op: custom\nworld_size: {RANKS}\n{UNCHECKED}\ncustom:\n{_as_yaml(section)}")
         print(f"# a launch of it: {smoke_test(text, entry, section)}")
     if len(entries) > SHOWN:
         print(f"\nand {len(entries) - SHOWN} more kernels")
@@ -72,7 +73,7 @@ def _as_yaml(section: dict[str, Any]) -> str:
     def line(value: Any) -> str:
         return str(yaml.safe_dump(value, sort_keys=False, default_flow_style=True, width=1 << 20)).strip()
 
-    buffers = [f"    {name}: {line(one)}" for name, one in section["buffers"].items()]
+    buffers = [f"    {line({name: one})[1:-1]}" for name, one in section["buffers"].items()]
     arguments = [f"    - {line(one)}" for one in section["arguments"]]
     head = [f"  kernel: {section['kernel']}", f"  launch: {line(section['launch'])}"]
     lists = [f"  buffers:{'' if buffers else ' {}'}", *buffers, f"  arguments:{'' if arguments else ' []'}", *arguments]
