@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -33,11 +34,21 @@ def sizes(itemsize: int) -> list[int]:
 @pytest.mark.parametrize("itemsize", DTYPES)
 @pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
 def test_a_copy_stores_each_element_once_and_nothing_else(compiled: Compiled, itemsize: int, push: bool) -> None:
-    """From any element to any element after a 16-byte boundary. The bytes around the input are poison."""
+    """From any element to any element after a 16-byte boundary."""
+    copies(compiled, itemsize, push, itertools.product(range(16), range(16), sizes(itemsize)))
+
+
+@pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
+def test_a_few_copies_store_each_element_once(compiled: Compiled, push: bool) -> None:
+    copies(compiled, 2, push, itertools.product((0, 3), (0, 1), (9, 40)))
+
+
+def copies(compiled: Compiled, itemsize: int, push: bool, of: Iterable[tuple[int, int, int]]) -> None:
+    """Copy from and to so many elements after a boundary, a number of them. The bytes around the input are poison."""
     spec = probes.probe(f"copy_{itemsize}", probes.copy, push=push, unroll=2)
     found = compiled(spec, probes.case_of(DTYPES[itemsize]), "sm_90a")
     rows, pieces, expected, at = [], [], [], GUARD_BYTES
-    for source, target, numel in itertools.product(range(16), range(16), sizes(itemsize)):
+    for source, target, numel in of:
         size = numel * itemsize
         begin, end = at + source * itemsize, at + target * itemsize
         data = random_bytes(size, source, target, numel)
