@@ -48,6 +48,19 @@ def test_an_exploration_keeps_vectors_whole_that_are_said_to_be(memory: str) -> 
     assert symlab.explore(PACKETS, **how, assumptions=["vector_8"]).found is None
 
 
+ARRIVALS = module("atom.global.add.u32 %r1, [%counter], 1; st.global.u32 [%out], %r1;", ["u64 counter", "u64 out"])
+
+
+@pytest.mark.parametrize("assumptions", [[], ["gpu_atomics"]])
+def test_weak_memory_counts_arrivals_of_all_gpus_where_atomics_are_of_all(assumptions: list[str]) -> None:
+    """atom without a scope has .gpu."""
+    how: dict[str, Any] = {"ranks": 4, "grid": 1, "block": 1, "memory": "weak", "seeds": 10, "assumptions": assumptions}
+    buffers = {"counter": (1, "int32", 0), "out": (1, "int32")}
+    done = symlab.simulate(ARRIVALS, buffers=buffers, arguments=[("peer", "counter", 0), "out"], **how)
+    seen = [sorted(int(out) for out in run.outputs["out"]) for run in done.runs]
+    assert all(one == [0, 1, 2, 3] for one in seen) == bool(assumptions)
+
+
 @needs("checks")
 def test_a_world_takes_them_too() -> None:
     with symlab.world(ranks=2, races=True) as world:

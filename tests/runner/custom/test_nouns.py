@@ -49,6 +49,12 @@ def test_arguments_are_bound_on_each_rank() -> None:
     assert ArgumentSpec("f32", 0.5).bound(0, 1) == Argument("f32", 0.5)
 
 
+def test_a_struct_has_the_size_that_c_gives_it() -> None:
+    inner = {"struct": ["input", {"u8": 1}]}
+    for members, size_bytes in (([{"u8": 1}, {"u16": 1}, {"u8": 1}], 6), (["rank", inner], 24), (["rank", "rank"], 8)):
+        assert argument_of("one", {"struct": members}, 2).size_bytes == size_bytes
+
+
 def test_offsets_may_be_text_with_a_zero_before() -> None:
     """YAML reads 08 as text, which JSON makes of all offsets."""
     assert argument_of("one", {"struct": {0: "input", "08": "rank"}}, 2) == argument_of(

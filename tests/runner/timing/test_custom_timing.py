@@ -120,8 +120,9 @@ def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callabl
     assert (timing.moved_bytes, timing.has_bandwidth, timing.of_limit(8000), limit) == (0, False, None, None)
 
 
-def test_slots_fit_the_heap_with_guards_and_tables(job: Callable[..., CustomJob]) -> None:
-    plan = plan_for(job())
+@pytest.mark.parametrize("inputs", [{"peers": "input"}, {"pointer": [{"addresses": "input"}]}], ids=["table", "struct"])
+def test_slots_fit_the_heap_with_guards_tables_and_structs(job: Callable[..., CustomJob], inputs: Any) -> None:
+    plan = plan_for(job(arguments=[inputs, "output", "world_size", {"u32": 1000}]))
     (contestant,) = plan.contestants
     assert isinstance(contestant, CustomContestant)
 
