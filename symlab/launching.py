@@ -23,12 +23,11 @@ from reports.table.text import counted
 from runner.case.binding import device_of
 from runner.case.stress import captured
 from runner.custom.arguments import (
-    ArgumentSpec,
     BroughtArgument,
     argument_of,
     check_of_ptx,
+    counts_launches,
     of_rank,
-    parts_of,
     type_of,
 )
 from runner.custom.functions import FunctionLaunch, compiled_function, function_call
@@ -124,7 +123,8 @@ class Brought:
 
     @property
     def arch(self) -> str:
-        return self.steps[0].executable.arch
+        """The newest of its kernels', on which PTX for older ones runs."""
+        return max((one.executable.arch for one in self.steps), key=lambda arch: (_generation(arch), arch[-1] in "af"))
 
 
 # From what the user gives
@@ -139,6 +139,8 @@ def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes
         raise ValueError(f"the buffers are of type {type(buffers).__name__} (buffers), give a dictionary by name")
     if type(asked.launches) is not int or asked.launches < 1:
         raise ValueError(f"launches is {asked.launches!r} (launches), give their number, 1 or more")
+    if type(asked.graph) is not bool:
+        raise ValueError(f"graph is {asked.graph!r} (graph), give True or False")
     if heap_bytes is not None:
         _check_fit(buffers, heap_bytes)
     specs, contents = _buffers(buffers, ranks, asked.local)
@@ -193,7 +195,7 @@ def _parsed(asked: Asked, ranks: int, by_name: Mapping[str, BufferSpec]) -> tupl
     for each in parsed:
         for number, one in enumerate(each):
             check_buffers(f"argument {number}", one, by_name)
-            if asked.graph and any(isinstance(part, ArgumentSpec) and part.value == "launch" for part in parts_of(one)):
+            if asked.graph and counts_launches(one):
                 raise ValueError(f"argument {number} is launch: a graph's launches have the same arguments (arguments)")
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
         raise ValueError("the ranks' arguments differ in number or kind (arguments), give the same kinds on all ranks")
@@ -212,7 +214,7 @@ def _of_function(
         raise ValueError("a function has one kernel (entry), leave it out")
     name = getattr(function, "__name__", type(function).__name__)
     by_name = {spec.name: spec for spec in specs}
-    usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1}
+    usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1, "cooperative": False, "dependent": False}
     given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
         calls = [function_call(function, each, by_name, len(parsed)) for each in parsed]
@@ -221,7 +223,7 @@ def _of_function(
     if any(call.arguments != calls[0].arguments for call in calls):
         raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
     executable, made = compiled_function(function, name, calls, given, arch or "sm_90a")
-    return Step(executable, made.launch, function=made)
+    return Step(executable, replace(made.launch, stream=asked.stream), function=made)
 
 
 def _launch(asked: Asked, executable: Executable) -> Launch:
@@ -522,7 +524,7 @@ def _queue(
             if step.function is None:
                 arguments = arguments[: len(step.arguments[fabric.rank])]
             else:
-                launch = replace(step.function.by_rank[fabric.rank].launch, dependent=launch.dependent)
+                launch = step.function.by_rank[fabric.rank].launch
                 arguments = step.function.arguments(fabric.rank, lambda one: address_of(one, memory))
             fabric.launch(step.executable, replace(launch, stream=_handle(streams[step.launch.stream])), arguments)
 

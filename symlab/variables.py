@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx, of_rank, type_of
+from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx, counts_launches, of_rank, type_of
 from runner.custom.nouns import BufferSpec, check_buffers
 
 Variables = Mapping[str, Any]
@@ -32,6 +32,8 @@ def variable_values(
     )
     for each in found:
         for one in each:
+            if counts_launches(one.value):
+                raise ValueError(f"variable {one.name} is launch (variables): it is written once, before all launches")
             check_of_ptx(f"variable {one.name}", one.value, "variables")
             check_buffers(f"variable {one.name}", one.value, specs, "variables")
     if len({tuple((one.name, one.offset_bytes, type_of(one.value)) for one in each) for each in found}) > 1:

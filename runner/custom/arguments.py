@@ -219,7 +219,7 @@ def _argument(value: Any, ranks: int) -> BroughtArgument:
         return _addresses(given, ranks)
     if kind in ("struct", "pointer"):
         made = _struct(kind, given, ranks)
-        if kind == "pointer" and any(isinstance(one, ArgumentSpec) and one.value == "launch" for one in parts_of(made)):
+        if kind == "pointer" and counts_launches(made):
             raise ValueError("a pointer to launch: memory keeps what it holds, give launch by value")
         return made if kind == "struct" else PointerArgument(made)
     if kind == "bytes" and isinstance(given, str):
@@ -261,9 +261,10 @@ def _struct(kind: str, given: Any, ranks: int) -> StructArgument:
     if wrong := [place for place in named if not place.isdecimal() or int(place) >= MAX_STRUCT_BYTES]:
         raise ValueError(f"the offset {wrong[0]} of a {kind}: give bytes, 0 to {MAX_STRUCT_BYTES - 1}, or size")
     end, widest = 0, 1
-    for place in sorted(map(int, named)):
+    for text in sorted(named, key=int):
+        place = int(text)
         try:
-            one = _argument(named[str(place)], ranks)
+            one = _argument(named[text], ranks)
         except ValueError as error:
             raise ValueError(f"member {place}: {error}") from error
         alignment_bytes = min(one.alignment_bytes, MAX_STRUCT_ALIGNMENT_BYTES)
@@ -291,6 +292,11 @@ def parts_of(argument: BroughtArgument) -> Iterator[ArgumentSpec | PeerArgument 
     yield argument
     if isinstance(argument, PointerArgument):
         yield from parts_of(argument.target)
+
+
+def counts_launches(argument: BroughtArgument) -> bool:
+    """Return whether the word launch is in an argument, which is another number in each launch then."""
+    return any(isinstance(one, ArgumentSpec) and one.value == "launch" for one in parts_of(argument))
 
 
 def references_of(argument: BroughtArgument) -> list[tuple[str, str]]:

@@ -113,9 +113,9 @@ class CustomKernel:
 class CustomJob:
     """A custom kernel that was found possible: its nouns, its kernel, its case, its files, and what must come out.
 
-    inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that a launch
-    moves over a rank's links, as they are declared; 0 if they are not. digest is "sha256:<hex>" of its places and of
-    names and contents of all files that they are made of.
+    inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that all
+    launches in a row move over a rank's links, as they are declared; 0 if they are not. digest is "sha256:<hex>" of its
+    places and of names and contents of all files that they are made of.
     """
 
     spec: CustomSpec
@@ -219,7 +219,7 @@ def custom_job(
     sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
-    return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes)
+    return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes * spec.launches)
 
 
 @contextmanager

@@ -108,7 +108,9 @@ def check_buffers(
             last = specs[name].size_bytes - 1
             raise ValueError(f"{place}: {reference} is beyond the buffer ({key}), give at most {name}+{last}")
         if kind not in OWN_KINDS and not specs[name].symmetric:
-            raise ValueError(f"{place}: {kind} of {name}, which is local ({key}), let other ranks reach it")
+            raise ValueError(
+                f"{place}: {kind} of {name}, which is local ({key}), make it symmetric, in Python leave it out of local"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,6 @@ class CustomSpec:
     @property
     def needs_multicast(self) -> bool:
         return any(kind == "multicast" for one in self.arguments for kind, _ in references_of(one))
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """What the kernel gets a table of peers of, "name" or "name+16", each once."""
-        return tables_of(self.arguments)
 
 
 def tables_of(arguments: Iterable[BroughtArgument]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
 from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
-from runner.custom.nouns import Contents, pointers_of
+from runner.custom.nouns import Contents, pointers_of, tables_of
 from runner.custom.program import CustomMemory, CustomOutcome, CustomPlan, allocate_custom, bound_launches
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
@@ -58,7 +58,7 @@ def open_custom(
     spec = plan.spec
     calls = calls_for(size_bytes, timing.calls)
     parts = [buffer.size_bytes + 2 * GUARD_BYTES for buffer in spec.buffers]
-    parts += [ADDRESS_BYTES * fabric.world_size for _ in spec.tables]
+    parts += [ADDRESS_BYTES * fabric.world_size for _ in tables_of(spec.arguments)]
     parts += [one.target.size_bytes for one in pointers_of(spec.arguments)]
     held_bytes = sum(-(-part // _BETWEEN_BYTES) * _BETWEEN_BYTES for part in parts)
     slots = slots_for(size_bytes, timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)

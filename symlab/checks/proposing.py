@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 
+from cases.assumptions import ASSUMPTIONS, checked_assumptions
 from reports.table.text import counted
 from runner.custom.arguments import WORDS
 from simulator.commands import checked
@@ -22,6 +23,7 @@ ELEMENTS = 4096
 """Of each proposed buffer: a guess, as the values of numbers are (1)."""
 MOST_STEPS = 20_000
 MOST_SECONDS = 20.0
+UNCHECKED = "check: {results: false}  # leave it out with a custom.reference"
 SHOWN = 4
 """Maximum number of kernels of a file to tell of."""
 
@@ -34,22 +36,31 @@ _DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "64": "int64", 
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.ptx")
 @click.option("--arch", metavar="ARCH", help="Assemble for this architecture, such as sm_90a; default: the .target.")
-def check(file: Path, arch: str | None) -> int:
+@click.option(
+    "--assumption",
+    "assumptions",
+    multiple=True,
+    metavar="NAME",
+    help=f"What the kernels rely on beyond PTX, of {', '.join(ASSUMPTIONS)}; repeatable.",
+)
+def check(file: Path, arch: str | None, assumptions: tuple[str, ...]) -> int:
     """Check which forms of a PTX file the simulator does not have, and propose its YAML.
 
     It lists all of them with their lines, also in code that may never run: in the simulator only a thread that gets
     there stops. Where ptxas is installed it assembles the file as well, which says what hardware refuses. Then it
     says what each kernel's arguments are, as far as the code tells, as YAML for op=custom, and launches the kernel once
-    on 2 ranks with these arguments. They are guesses, so how that ends changes no exit code.
+    on 2 ranks with these arguments, under the race checker. They are guesses, so how that ends changes no exit code.
     """
+    declared = checked_assumptions(list(assumptions))
     text, code = checked(file, arch)
     if code:
         return code
     entries = entries_of(text)
     for entry in entries[:SHOWN]:
         section = proposed(parse_kernel(text, entry), str(file))
+        section["launch"] |= {"assumptions": list(declared)} if declared else {}
         print(f"\n# {entry}: guesses are dtypes, shapes, fills and numbers")
-        print(f"op: custom\nworld_size: {RANKS}\ncustom:\n{_as_yaml(section)}")
+        print(f"op: custom\nworld_size: {RANKS}\n{UNCHECKED}\ncustom:\n{_as_yaml(section)}")
         print(f"# a launch of it: {smoke_test(text, entry, section)}")
     if len(entries) > SHOWN:
         print(f"\nand {len(entries) - SHOWN} more kernels")
@@ -62,7 +73,7 @@ def _as_yaml(section: dict[str, Any]) -> str:
     def line(value: Any) -> str:
         return str(yaml.safe_dump(value, sort_keys=False, default_flow_style=True, width=1 << 20)).strip()
 
-    buffers = [f"    {name}: {line(one)}" for name, one in section["buffers"].items()]
+    buffers = [f"    {line({name: one})[1:-1]}" for name, one in section["buffers"].items()]
     arguments = [f"    - {line(one)}" for one in section["arguments"]]
     head = [f"  kernel: {section['kernel']}", f"  launch: {line(section['launch'])}"]
     lists = [f"  buffers:{'' if buffers else ' {}'}", *buffers, f"  arguments:{'' if arguments else ' []'}", *arguments]
@@ -127,10 +138,11 @@ def smoke_test(text: str, entry: str, section: dict[str, Any]) -> str:
     buffers = {name: (one["shape"], one["dtype"], 0) for name, one in section["buffers"].items()}
     shape = {name: tuple(one) if isinstance(one, list) else one for name, one in section["launch"].items()}
     how: dict[str, Any] = {"ranks": RANKS, "entry": entry, "schedule": "fair", **shape}
-    how |= {"buffers": buffers, "arguments": section["arguments"]}
+    how |= {"buffers": buffers, "arguments": section["arguments"], "races": True}
     try:
         done = simulate(text, **how, step_budget=MOST_STEPS, deadline_s=MOST_SECONDS)
     except (ValueError, WorldFailure) as error:
         said = re.sub(r"^rank \d+: ", "", str(error).splitlines()[0])  # all ranks ran into it
         return f"it stops: {said.removeprefix(f'{entry} ')}"
-    return f"it ends after {counted(done.counts['steps'], 'step')} on {RANKS} ranks"
+    found = "".join(f"; {one.sentence()}" for one in (done.findings or ())[:1]) or "; no race was found"
+    return f"it ends after {counted(done.counts['steps'], 'step')} on {RANKS} ranks{found}"

@@ -147,7 +147,9 @@ def test_a_file_that_is_no_ptx_is_refused_in_one_line(content: bytes, check: Che
     assert list(check.path.parent.iterdir()) == [check.path]
 
 
-@pytest.mark.parametrize("arguments", [["none.ptx"], [str(PATH), "--arch", "hopper"], []])
+@pytest.mark.parametrize(
+    "arguments", [["none.ptx"], [str(PATH), "--arch", "hopper"], [], [str(PATH), "--assumption", "vector_9"]]
+)
 def test_a_wrong_request_is_one_line(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,14 +200,19 @@ def test_arguments_are_proposed_and_tried(check: Check) -> None:
     assert check(STRUCT) == 0
 
 
+WORD = HEAD + ".entry k(.param .u64 off) { .reg .b64 %d; ld.param.u64 %d, [off]; st.global.u32 [%d], 1; ret; }"
+
+
+@pytest.mark.parametrize("text", [STRUCT, WORD], ids=["a struct", "a word of YAML"])
 def test_what_is_proposed_runs_as_op_custom(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: str, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check.path.write_text(STRUCT)
-    assert main(["check", str(check.path)]) == 0
+    check.path.write_text(text)
+    assert main(["check", "--assumption", "vector_8", str(check.path)]) == 0
     proposal = capsys.readouterr().out.partition("\n\n")[2].partition("# a launch")[0]
+    assert "assumptions: [vector_8]" in proposal
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     (tmp_path / "conf" / "exp" / "mine.yaml").write_text(f"# @package _global_\n{proposal}")
     monkeypatch.chdir(tmp_path)
-    how = ["fabric=simulator", "track=none", "check.results=false", "check.races=false"]
+    how = ["fabric=simulator", "track=none", "check.races=false"]
     assert main(["run", "--config-dir", "conf", "+exp=mine", *how]) == 0

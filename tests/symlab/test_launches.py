@@ -11,6 +11,7 @@ import torch
 
 import symlab
 from tests.golden import refused
+from tests.symlab import tensor_kernels
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 ADD = f"""{HEAD}
@@ -89,6 +90,15 @@ def test_a_producer_and_a_consumer_on_two_streams(graph: bool, producer_first: b
     assert ran(steps, buffers=buffers, graph=graph, block=1, launches=2) == [[5]]
 
 
+def test_a_function_has_the_stream_that_it_is_given() -> None:
+    buffers = {"flag": ((5, 64), "float32", 0), "out": (1, torch.int32)}
+    steps = [
+        {"kernel": WAIT, "arguments": ["flag", "out"]},
+        {"kernel": tensor_kernels.Filled(2.5), "arguments": ["flag"], "stream": 1, "grid": None, "block": None},
+    ]
+    assert ran(steps, buffers=buffers, block=1) == [[0x40200000]]
+
+
 def test_a_consumer_before_its_producer_on_one_stream_is_a_deadlock() -> None:
     buffers = {"flag": (1, torch.int32, 0), "out": (1, torch.int32)}
     steps = [{"kernel": WAIT, "arguments": ["flag", "out"]}, {"kernel": SIGNAL, "arguments": ["flag"]}]
@@ -109,6 +119,19 @@ def test_replays_of_a_graph_follow_one_another() -> None:
     assert not done.findings
     crossed = [{**steps[0], "stream": 1 + number, "arguments": ["out", *more]} for number in range(2)]
     assert symlab.simulate(crossed, **how).findings
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_gpu_makes_launches_in_a_row_on_streams_and_in_a_graph(graph: bool) -> None:
+    more: list[Any] = [("u32", 4), ("u32", 1)]
+    steps = [
+        {"kernel": ADD, "arguments": ["out", *more], "stream": 1},
+        {"kernel": ADD, "arguments": ["out+16", *more], "stream": 2},
+    ]
+    with symlab.world(ranks=1, fabric="nvshmem") as world:
+        done = world.launch(steps, **ONE, buffers=OUT, launches=3, graph=graph)  # type: ignore[arg-type]
+    assert done.outputs["out"][0].tolist() == [3] * 8
 
 
 PASSED = {
@@ -144,6 +167,7 @@ IMPOSSIBLE: list[dict[str, Any]] = [
         {"launches": 0},
         {"launches": 1.5},
         {"graph": True},
+        {"graph": "no"},
         {"kernel": []},
         {"kernel": [ADD]},
         {"kernel": [{"grid": 1}]},

@@ -101,6 +101,8 @@ DATA = {"data": (64, "float32"), "out": (64, "float32"), "numbers": (128, "int32
         {"grid": 2},
         {"block": (64, 1, 1)},
         {"cluster": 2, "grid": 2},
+        {"dependent": True},
+        {"cooperative": True},
         {"arguments": [("tensor", "data"), "out"]},
         {"arguments": [("tensors", "data"), ("tensors", "out")]},
         {"arguments": [("tensors", "none"), "out"]},

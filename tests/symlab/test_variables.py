@@ -105,6 +105,7 @@ def test_a_world_sets_variables_of_each_launch() -> None:
         {"table": {-8: ("u64", 1)}},
         {"table": 5},
         {"table": "dota"},
+        {"table": {4: "launch"}},
         {"table": ("struct", [("peer", "data", 2)])},
         [("table", b"1")],
         lambda rank: {"table": bytes(rank + 1)},

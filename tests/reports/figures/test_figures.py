@@ -245,6 +245,7 @@ def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
     (group,) = accuracy.groups(records)
     axes = numerics.figure([group]).get_axes()
     assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
+    assert [one.get_title("left") for one in axes] == [group.heading, ""]
     (line,) = axes[0].get_lines()
     assert list(line.get_xdata()) == [KIB, 4 * KIB]
     assert list(line.get_ydata()) == [8, 11]

@@ -56,9 +56,11 @@ class Workspace:
         self.ipc_handles: Any = [[library.allocate("workspace", 16)]]
         library.kept[id(self.ipc_handles)] = self.ipc_handles
         self.metadata: Any = {"control_flag_ptr": library.allocate("flags", 20)}
+        library.workspaces.append(self)
 
     def destroy(self) -> None:
         """As the real one: the references that flashinfer keeps stay, and so do the flags."""
+        self.library.workspaces.remove(self)
         del self.ipc_handles, self.metadata
 
 
@@ -72,6 +74,7 @@ class StandIn:
         self.meeting = threading.Barrier(ranks)
         self.lock = threading.Lock()
         self.live: dict[int, str] = {}
+        self.workspaces: list[Workspace] = []
         self.memory: dict[int, Any] = {}
         self.kept: dict[int, Any] = {}
         self.handles: dict[int, Vllm] = {}

@@ -89,7 +89,7 @@ def test_each_runs_is_checked_and_gives_everything_back(name: str, dtype: str, t
     check = checked(two, case_of(name, 2, dtype))
     assert (check.method, check.wrong, check.launches) == ("bound", 0, 3)
     assert check.ranks_equal_promised
-    assert (two.live, two.handles, two.kept) == ({}, {}, {})
+    assert (two.live, two.handles, two.kept, two.workspaces) == ({}, {}, {}, [])
     assert len(two.calls) == 3 * 2
 
 

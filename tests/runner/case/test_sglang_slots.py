@@ -39,6 +39,16 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
+class Meeting(GpuLike):
+    """A rank that counts its barriers."""
+
+    barriers = 0
+
+    def barrier(self) -> None:
+        self.barriers += 1
+        self.fabric.barrier()
+
+
 def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> Case:
     baseline = find_baseline(name)
     assert baseline is not None
@@ -87,17 +97,21 @@ def test_slots_are_their_own_memory(name: str, stand_in: Any) -> None:
     case = case_of(name, 4, 512 << 10 if name == PULL else 64, "float32")
 
     def program(fabric: Any, _: None) -> list[float]:
-        with SymmetricPool(fabric) as pool, open_baseline(name, GpuLike(fabric), pool, case, 3) as contestant:
-            found = []
-            for turn in range(2):
-                for slot in range(3):
-                    contestant.write(slot, torch.full((case.numel,), float(1 + fabric.rank + 10 * slot + 100 * turn)))
-                fabric.barrier()
-                for slot in (2, 0, 1):
-                    contestant.launch(slot)
-                found += [float(contestant.output(slot)[-1]) for slot in range(3)]
-                fabric.barrier()
-            return found
+        rank, found = Meeting(fabric), []
+        with SymmetricPool(fabric) as pool:
+            with open_baseline(name, rank, pool, case, 3) as contestant:
+                for turn in range(2):
+                    for slot in range(3):
+                        value = float(1 + fabric.rank + 10 * slot + 100 * turn)
+                        contestant.write(slot, torch.full((case.numel,), value))
+                    fabric.barrier()
+                    for slot in (2, 0, 1):
+                        contestant.launch(slot)
+                    found += [float(contestant.output(slot)[-1]) for slot in range(3)]
+                    fabric.barrier()
+                before = rank.barriers
+            assert rank.barriers > before, "ranks meet before memory is given back that a peer may still use"
+        return found
 
     world = ThreadWorld(4, SimulatorOptions(heap_bytes=1 << 20))
     assert world.run(program, None, NEVER_S) == [[10.0, 50.0, 90.0, 410.0, 450.0, 490.0]] * 4

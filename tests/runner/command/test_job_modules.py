@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cases.record.record import RecordedEnvironment, RecordedRequest, Status
+from cases.refusal import Refusal
 from kernels import flashinfer
 from memory.fabric import Executable
 from runner.case.cases import cases_of
@@ -88,6 +89,19 @@ def test_a_module_that_does_not_compile_refuses_its_cases_and_no_others() -> Non
     assert refused[0].refusal is not None
     assert refused[0].refusal.key == "baselines"
     assert sum(record.status is Status.PASSED for record in shelf.records) == 6
+
+
+def test_a_library_that_is_refused_brings_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flashinfer, "refuses_case", lambda name, case: Refusal("sizes", "it is refused", "nothing"))
+    tried: list[str] = []
+
+    def bring(world: Any, module: str) -> Brought:
+        tried.append(module)
+        return READY
+
+    shelf = done(Shelf(), bring, "sizes=[1K]")
+    assert not tried
+    assert sum(record.status is Status.REFUSED for record in shelf.records) == 2
 
 
 def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ import torch
 
 from cases.record.record import LinkLimit
 from memory.pool import SymmetricPool
+from runner.command.means import PATIENCE_S, usual_means
 from runner.custom.description import CustomJob, custom_job
-from runner.custom.running import plan_of
+from runner.custom.running import CompiledJob, plan_of
 from runner.timing.combine import TimedResult, combine
 from runner.timing.custom import CustomContestant, open_custom
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measure
@@ -83,6 +85,14 @@ def measured(
 ) -> tuple[list[RankTimes], TimedResult, list[list[str]], LinkLimit | None]:
     """What ranks found, what it comes to, what was queued on each rank, and the links' limit."""
     plan = dataclasses.replace(plan_for(job, **changes), link=link)
+    rows, logs = rows_of(plan, spoil)
+    (timed,), limit = combine(plan, rows, None, job)
+    return [row.contestants[0] for row in rows], timed, logs, limit
+
+
+def rows_of(
+    plan: MeasurePlan, spoil: Spoil = lambda fabric, stopwatch: None
+) -> tuple[list[RankMeasurement], list[list[str]]]:
     logs: list[list[str]] = [[], []]
 
     def program(fabric: Any, sent: MeasurePlan) -> RankMeasurement:
@@ -92,9 +102,7 @@ def measured(
         return measure(recording, sent, stopwatch)  # type: ignore[arg-type]
 
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23))
-    rows = world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S)
-    (timed,), limit = combine(plan, rows, None, job)
-    return [row.contestants[0] for row in rows], timed, logs, limit
+    return world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S), logs
 
 
 def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
@@ -189,3 +197,32 @@ def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]
     assert rows[0].slots == 4
     assert torch.isfinite(torch.tensor(rows[1].samples_us)).all()
     assert "launch custom/add" in logs[1]
+
+
+def test_a_job_times_what_was_compiled_of_it_with_its_seed(job: Callable[..., CustomJob]) -> None:
+    asked: list[MeasurePlan] = []
+
+    class World:
+        def run(self, program: Any, plan: MeasurePlan, deadline_s: float) -> list[RankMeasurement]:
+            assert program is measure
+            asked.append(plan)
+            return rows_of(plan)[0]
+
+    made = job(bytes="4K")
+    one = CompiledJob(made, made.kernel.compiled(made.spec, 2, "sm_90a"))
+    request: Any = SimpleNamespace(seed=0, timing=TIMING, deadline_s=NEVER_S)
+    means = usual_means()
+    assert means.measured is not None
+    (timed,), _ = means.measured(World(), [one], request, None)  # type: ignore[arg-type]
+    assert timed.timing is not None
+    assert timed.timing.moved_bytes == 4096
+    request.seed = 1
+    (wrong,), _ = means.measured(World(), [one], request, None)  # type: ignore[arg-type]
+    assert wrong.wrong is not None, "other data than the reference is of"
+    assert asked[0].patience_s == PATIENCE_S
+
+
+def test_a_timed_call_moves_the_declared_bytes_of_each_launch_in_a_row(job: Callable[..., CustomJob]) -> None:
+    _, timed, _, _ = measured(job(bytes="4K", launches=3))
+    assert timed.timing is not None
+    assert timed.timing.moved_bytes == 3 * 4096
