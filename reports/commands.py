@@ -14,6 +14,7 @@ from cases.record.record import Record
 from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.seal import digests_under
+from reports.record.writing import can_be_written, write_file
 from reports.table import ratios
 from reports.table import table as tables
 from reports.table.text import counted, csv_of, json_of
@@ -157,7 +158,7 @@ def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: 
     if output is not None:
         if output.suffix not in (".html", ".htm"):
             raise ValueError(f"{output}: a report's name ends in .html")
-        bundles.can_be_written(output)
+        can_be_written(output)
     found = read_records(records, uri)
     from reports.html import page
     from reports.html.page_path import page_path
@@ -165,7 +166,7 @@ def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: 
     output = output or page_path(records if uri is None else ())
     sealed = digests_under(records) if uri is None else {}
     data = page(found, title, sealed=sealed).encode("utf-8")
-    bundles.write_file(output, data)
+    write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 
 
@@ -211,7 +212,7 @@ def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Pat
     and sglang: maximum sizes of all-reduces. Each file names its records, and its regret on sizes left out.
     """
     if output is not None:
-        bundles.can_be_written(output)
+        can_be_written(output)
     from reports.export.command import export as exported_to
 
     exported_to(consumer, read_records(records, uri), output)

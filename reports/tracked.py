@@ -21,7 +21,8 @@ from cases.record.reading import MOST_BYTES
 from cases.record.record import Record, load
 from reports.record import bundle
 from reports.record.signatures import MAX_BYTES, signed_of
-from reports.record.signed import SIGNATURES, SIGNED, Signed
+from reports.record.signed import Signed
+from reports.record.writing import SIGNATURES, SIGNED
 from reports.tracking import (
     COMMAND_TAG,
     CURVE,

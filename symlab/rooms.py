@@ -50,6 +50,12 @@ ROOMS = {
         (
             Verb("explore", "symlab.checks.explore.verb", RUN, "Run an experiment under many orders of threads."),
             Verb(
+                "check",
+                "symlab.checks.proposing",
+                MORE,
+                "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
+            ),
+            Verb(
                 "litmus",
                 "symlab.checks.trials.verb",
                 RECORDS,

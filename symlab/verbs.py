@@ -25,12 +25,6 @@ _CORE = (
     Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
     Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
-    Verb(
-        "check",
-        "symlab.checks.proposing",
-        MORE,
-        "Check which forms of a PTX file the simulator does not have, and propose its YAML.",
-    ),
     Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),
     Verb("study", "reports.commands", RECORDS, "Print errors over world sizes, for each accumulator."),
     Verb("export", "reports.commands", RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from reports.record import bundle
+from reports.record.writing import write_file
 from runner.track.__main__ import main as send
 from tests.browser import OPTIONS, executable
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
@@ -116,7 +116,7 @@ def keep(page: Any, name: str) -> None:
     )
     assert file.tell() < MOST_BYTES, f"{name}: {file.tell()} bytes"
     PLACE.mkdir(exist_ok=True)
-    bundle.write_file(PLACE / name, file.getvalue())
+    write_file(PLACE / name, file.getvalue())
     print(f"{PLACE / name}: {file.tell()} bytes")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from cases.record.record import Record
 from reports.export.nccl import nccl_csv
 from reports.export.thresholds import sglang_sizes, vllm_sizes
-from reports.record import bundle
+from reports.record.writing import write_file
 
 WRITERS: dict[str, Callable[[Sequence[Record]], str]] = {
     "nccl": nccl_csv,
@@ -23,7 +23,7 @@ def export(consumer: str, records: Sequence[Record], output: Path | None) -> Non
     if output is None:
         print(text, end="")
         return
-    bundle.write_file(output, text.encode("ascii"))
+    write_file(output, text.encode("ascii"))
     for line in text.splitlines():
         if line.startswith("#"):
             print(line.removeprefix("# "))

@@ -18,7 +18,8 @@ from reports.figures.style import look as look
 from reports.figures.style import rendered
 from reports.numerics import accuracy
 from reports.numerics.study import Series
-from reports.record.bundle import digest, write_file
+from reports.record.bundle import digest
+from reports.record.writing import write_file
 
 SUFFIXES = (".svg", ".png")
 KINDS = ("curves", "distribution", "numerics")

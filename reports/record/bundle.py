@@ -24,8 +24,7 @@ from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
 from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
 from reports.record.signed import lines as signed_lines
-from reports.record.writing import can_be_written as can_be_written
-from reports.record.writing import write_file as write_file
+from reports.record.writing import write_file
 
 SUFFIX = ".jsonl.xz"
 

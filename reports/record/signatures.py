@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports.record.seal import MANIFEST
-from reports.record.signed import SIGNATURES, SIGNED, Signed, Statement, split
+from reports.record.signed import Signed, Statement, split
+from reports.record.writing import SIGNATURES, SIGNED
 
 MAX_BYTES = 1 << 20
 """Maximum size of a statement, and of all signatures beside it: a statement of 10,000 commands is half as large."""

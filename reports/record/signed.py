@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from cases.record.record import Record
-from reports.record.writing import SIGNATURES as SIGNATURES
-from reports.record.writing import SIGNED as SIGNED
 
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 

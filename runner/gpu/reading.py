@@ -28,8 +28,7 @@ from runner.gpu.gpu_type import (
     SourceKind,
     impossible,
 )
-from runner.gpu.names import CONF, SUFFIX, gpu_names
-from runner.gpu.names import KEY as KEY
+from runner.gpu.names import CONF, KEY, SUFFIX, gpu_names
 from runner.gpu.schema import SECTIONS, GpuTypeSchema
 from runner.request_error import RequestError, first_line, near
 from simulator.gpu import Gpu

@@ -13,7 +13,7 @@ from cases.record.record import Record
 from reports.numerics.study import markdown, studied
 from reports.record import bundle
 from reports.record.seal import MANIFEST, digest_of
-from reports.record.signed import SIGNATURES, SIGNED
+from reports.record.writing import SIGNATURES, SIGNED
 from reports.table import table
 from reports.table.compare import split
 from reports.tracked import BUNDLE_NAME, CONFIGURATION_FOLDER

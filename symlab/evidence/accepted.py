@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cases.record.reading import contents
-from reports.record.bundle import LEVEL_NAME, SUFFIX, write_file
+from reports.record.bundle import LEVEL_NAME, SUFFIX
 from reports.record.bundle import PUBLISHED as PLACE
+from reports.record.writing import write_file
 
 ACCEPTED = "accepted.md"
 """The list of bundles that were changed after they had been published: when, their digests, and why."""

@@ -21,7 +21,8 @@ from kernels.catalogue import SPECS, find
 from kernels.compile import executable
 from kernels.matrix.proofs import SHARED, SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
-from reports.record.bundle import read, write_file
+from reports.record.bundle import read
+from reports.record.writing import write_file
 from reports.table.compare import device_text
 from reports.table.text import counted
 from runner.request.schema import Schema

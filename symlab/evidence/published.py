@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cases.record.record import Record
-from reports.record.bundle import PUBLISHED, SUFFIX, digest, published_sets, read, write_file
+from reports.record.bundle import PUBLISHED, SUFFIX, digest, published_sets, read
 from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
 from reports.record.signatures import signed_of
-from reports.record.signed import SIGNED, Statement
+from reports.record.signed import Statement
+from reports.record.writing import SIGNED, write_file
 from reports.table import sheet, table, timed_table
 from reports.table.compare import Row, Section, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet

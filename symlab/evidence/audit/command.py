@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cases.record.record import Record
 from reports.record import bundle
 from reports.record.seal import digests_under
+from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
@@ -102,7 +103,7 @@ def run(options: AuditOptions) -> int:
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
-        bundle.can_be_written(options.output)
+        can_be_written(options.output)
     if len(options.records) > 2:
         raise ValueError(f"{len(options.records)} places: give one to be checked, or two, BEFORE and AFTER")
     if options.gate and len(options.records) < 2:
@@ -193,7 +194,7 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
         text = _as_text(page(records, audit=result, sealed=sealed))
     else:
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
-    bundle.write_file(path, text.encode("utf-8"))
+    write_file(path, text.encode("utf-8"))
     print(f"{path}: written", file=sys.stderr)
 
 

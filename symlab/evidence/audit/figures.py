@@ -22,7 +22,7 @@ from cases.record.record import WHOLE_SINCE, Record
 from reports.drawn_by import PREFIX, drawn_by
 from reports.record import bundle
 from reports.record.seal import MANIFEST, digests_under
-from reports.record.signed import SIGNATURES, SIGNED
+from reports.record.writing import SIGNATURES, SIGNED
 from reports.table import table
 from reports.table.text import counted
 from symlab.evidence import published

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from cases.documents import parsed
-from reports.record.bundle import LEVEL_NAME, write_file
+from reports.record.bundle import LEVEL_NAME
 from reports.record.seal import digest_of, seal
+from reports.record.writing import write_file
 from symlab.evidence import published
 from symlab.evidence.accepted import unaccepted
 from symlab.evidence.audit.checklist import Audit, check

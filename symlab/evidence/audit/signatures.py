@@ -14,16 +14,8 @@ from cases.record.record import Record
 from reports.record import bundle
 from reports.record.seal import MANIFEST, digest_of, faults
 from reports.record.signatures import signed_folders, signed_of
-from reports.record.signed import (
-    MAX_SIGNATURES,
-    SIGNATURES,
-    SIGNED,
-    Signed,
-    Statement,
-    digests_by_command,
-    record_digest,
-    statement_of,
-)
+from reports.record.signed import MAX_SIGNATURES, Signed, Statement, digests_by_command, record_digest, statement_of
+from reports.record.writing import SIGNATURES, SIGNED, write_file
 from reports.table.text import counted
 from reports.tracked import BUNDLE_NAME, Tracker, Unreadable
 from symlab.evidence.audit.completeness import concerns
@@ -271,8 +263,8 @@ def _write(folder: Path, signed: Signed, is_new: bool) -> None:
             (folder / SIGNATURES).unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(f"{folder / SIGNATURES}: can't be replaced ({error.strerror or error})") from None
-    bundle.write_file(folder / SIGNED, signed.text.encode("ascii"))
-    bundle.write_file(folder / SIGNATURES, "".join(signed.signatures).encode("ascii"))
+    write_file(folder / SIGNED, signed.text.encode("ascii"))
+    write_file(folder / SIGNATURES, "".join(signed.signatures).encode("ascii"))
 
 
 def _whole(folder: Path) -> str:

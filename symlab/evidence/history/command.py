@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.record import bundle
+from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from symlab.evidence.history.history import History, history
 from symlab.evidence.history.series import located
@@ -33,7 +33,7 @@ def show(options: HistoryOptions) -> None:
     if options.output is not None:
         if options.output.suffix not in (".html", ".md", ".json"):
             raise ValueError(f"{options.output}: a history's name ends in .html, .md or .json")
-        bundle.can_be_written(options.output)
+        can_be_written(options.output)
     if options.uri is None:
         found = history(located(options.records), options.band)
     else:
@@ -41,7 +41,7 @@ def show(options: HistoryOptions) -> None:
 
         found = history([(record, None) for record in fetch(options.uri, options.records)], options.band)
     if options.output is not None:
-        bundle.write_file(options.output, _written(found, options, options.output).encode("utf-8", "backslashreplace"))
+        write_file(options.output, _written(found, options, options.output).encode("utf-8", "backslashreplace"))
     print(_text(found, options.form, options.is_changed), end="")
     if options.output is not None and options.form == "text":
         print(f"{options.output}: written")

@@ -16,7 +16,8 @@ from subprocess import SubprocessError
 from typing import Any
 
 from cases.record.record import Record
-from reports.record.bundle import LEVEL_NAME, published_sets, write_file
+from reports.record.bundle import LEVEL_NAME, published_sets
+from reports.record.writing import write_file
 from reports.table.text import counted
 from runner.request.validate import CONF
 from runner.request_error import RequestError

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from cases.record.record import Record, Status
 from reports.figures import picture
-from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX, merged, unpacked, write_file
+from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX, merged, unpacked
+from reports.record.writing import write_file
 from reports.table.compare import device_text, is_simulated
 from reports.table.text import counted
 from runner.request_error import RequestError

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cases.documents import decoded, encoded, parsed
-from reports.record.bundle import PLAN_NAME, SUFFIX, write_file
+from reports.record.bundle import PLAN_NAME, SUFFIX
+from reports.record.writing import write_file
 from runner.request_error import RequestError
 from symlab.evidence.audit.order import pairs
 

@@ -17,8 +17,8 @@ from typing import Any
 from cases.record.prediction import PredictedTime
 from cases.record.record import Record
 from kernels.catalogue import find, is_known
-from runner.gpu.names import gpu_names
-from runner.gpu.reading import KEY, gpu_type, type_of_device
+from runner.gpu.names import KEY, gpu_names
+from runner.gpu.reading import gpu_type, type_of_device
 from runner.request_error import first_line
 from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict.beside import digest_of_constants, digest_of_rates, predicted_beside, recorded_work

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from reports.record.bundle import can_be_written, read, write_file
+from reports.record.bundle import read
+from reports.record.writing import can_be_written, write_file
 from reports.table.sheet import room_here
 from runner.environment.host import usable_cores
 from runner.request.compose import compose_jobs, hydra_over

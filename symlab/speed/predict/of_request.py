@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runner.gpu.gpu_type import GpuType
-from runner.gpu.reading import KEY, gpu_type, type_of_device
+from runner.gpu.names import KEY
+from runner.gpu.reading import gpu_type, type_of_device
 from runner.request.gpu_types import GpuAsked
 from runner.request.schema import TimingMode
 from runner.request.validate import ResolvedRequest

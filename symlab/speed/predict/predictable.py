@@ -11,7 +11,7 @@ from cases.stress import Stress
 from kernels.baselines import names_for
 from kernels.tuned_name import has_tuning, is_dependent_alone, step_of
 from runner.gpu.gpu_type import GpuType
-from runner.gpu.reading import KEY
+from runner.gpu.names import KEY
 from runner.request.schema import TimingMode
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError

@@ -14,8 +14,9 @@ from subprocess import SubprocessError
 
 from cases.record.record import Record
 from memory.fabric import Launch
-from reports.record.bundle import KERNELS_NAME, SUFFIX, digest, published_sets, read, write_file
+from reports.record.bundle import KERNELS_NAME, SUFFIX, digest, published_sets, read
 from reports.record.bundle import PUBLISHED as PLACE
+from reports.record.writing import write_file
 from reports.table.text import counted
 from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict import recorded_kernels

@@ -23,7 +23,7 @@ from cases.case import UNIFORM, Case
 from cases.record.record import Record
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
-from reports.record.bundle import write_file
+from reports.record.writing import write_file
 from runner.environment.worktree import SAME, recorded_commit, worktree
 from runner.request_error import RequestError
 from symlab.speed.predict.case_work import CaseWork

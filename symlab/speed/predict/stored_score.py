@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.record.bundle import write_file
+from reports.record.writing import write_file
 from reports.table.sheet import Line, Sheet, markdown, text
 from symlab.speed.predict.model import Fitted
 from symlab.speed.predict.score import Score

@@ -6,7 +6,8 @@ another world, or another day, differs by more than such an interval.
 
 The catalogue's own tunings are the rivals that every other tuning has to beat, in both halves. What wins at one size
 may owe it to that size, such as a power of two, which its blocks divide: another tuning is a choice from the first to
-the last of the sizes in a row at which it wins, and between two sizes otherwise the catalogue's own is.
+the last of the sizes in a row at which it wins, and between two sizes otherwise the catalogue's own is. Where the own
+one won at a single size between two of the same tuning, neither is trusted further, and they meet where they cross.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from cases.record.record import load
 from reports.record import bundle
+from reports.record.writing import can_be_written, write_file
 from tests.reports.synthetic import KIB, record, refused, study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -118,7 +119,7 @@ def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
         bundle.write(RECORDS, tmp_path / "x.xz")
     with pytest.raises(ValueError, match=r"x\.jsonl\.xz: can't be written \(No such file"):
         bundle.write(RECORDS, tmp_path / "gone" / "x.jsonl.xz")
-    for write in (bundle.can_be_written, lambda path: bundle.write_file(path, b"")):
+    for write in (can_be_written, lambda path: write_file(path, b"")):
         with pytest.raises(ValueError, match=r"can't be written \(File name too long\)"):
             write(tmp_path / ("x" * 300))
 
@@ -128,7 +129,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     for place in (pipe, link):
-        for write in (bundle.can_be_written, lambda path: bundle.write_file(path, b"")):
+        for write in (can_be_written, lambda path: write_file(path, b"")):
             with pytest.raises(ValueError, match=r"can't be written \(it is no ordinary file\)"):
                 write(place)
     assert pipe.is_fifo()

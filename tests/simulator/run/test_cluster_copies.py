@@ -170,11 +170,13 @@ FILLED = "st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0};"
         f"st.async.shared::cluster.{COUNTED}.u32 [%r3], %r0, [%r4]; {SYNC}",
         f"{INIT} mapa.shared::cluster.u32 %r3, stage, 1; mapa.shared::cluster.u32 %r4, stage, 1; "
         f"st.async.shared::cluster.{COUNTED}.u32 [%r3], %r0, [%r4]; {SYNC}",
+        "mapa.shared::cluster.u32 %r3, stage, 1; mapa.shared::cluster.u32 %r4, bar, 1; "  # no instruction of mbarriers
+        f"st.async.shared::cluster.{COUNTED}.u32 [%r3], %r0, [%r4]; {SYNC}",
         f"{MULTICAST.replace('MASK', '5')} {SYNC}",
         f"{INIT} mapa.shared::cluster.u32 %r4, bar, 1; mbarrier.arrive.shared::cluster.b64 _, [%r4+8]; {SYNC}",
         f"{INIT} mapa.shared::cluster.u32 %r4, bar, 1; mbarrier.arrive.shared.b64 _, [%r4]; {SYNC}",
     ],
-    ids=["copy_mbarrier", "store_mbarrier", "no_mbarrier", "mask", "outside", "own"],
+    ids=["copy_mbarrier", "store_mbarrier", "no_mbarrier", "none_in_the_kernel", "mask", "outside", "own"],
 )
 def test_what_is_wrong_with_a_copy_to_the_cluster(body: str) -> None:
     same_text(failed(body))

@@ -18,7 +18,8 @@ import pytest
 from cases.record.record import Record
 from reports.record import bundle
 from reports.record.seal import MANIFEST, broken, digest_of, seal
-from reports.record.signed import BEGIN, SIGNATURES, SIGNED, Signed, Statement, records_digest, statement_of
+from reports.record.signed import BEGIN, Signed, Statement, records_digest, statement_of
+from reports.record.writing import SIGNATURES, SIGNED
 from symlab.command import main
 from symlab.evidence.audit import signatures, ssh, worker
 from symlab.evidence.audit.checklist import Audit, check

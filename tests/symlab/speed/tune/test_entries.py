@@ -116,6 +116,10 @@ def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases() -> None:
             ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
             [(500, 1999), (2000, 2449), (2450, 3000), (3001, 8000)],
         ),
+        (
+            ("ll@t128b4l8", "ll", "ll@t128b4l8", "ll@t128b4l8"),
+            [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)],
+        ),
         (("lamport", "two_shot", "lamport", "lamport"), [(500, 1999), (2000, 2000), (2001, 3464), (3465, 8000)]),
         (("lamport", "two_shot", "one_shot", "one_shot"), [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)]),
     ],
@@ -124,7 +128,7 @@ def test_what_wins_at_one_size_alone_is_for_that_size_alone(
     names: tuple[str, ...], ranges: list[tuple[int, int]]
 ) -> None:
     """Between another tuning and one of the catalogue's own the own one is taken, and between two sizes that agree what
-    they agree on."""
+    they agree on; where both would be, they meet where they cross."""
     entries = [entry(name, 1000 * number, 1, 1) for number, name in enumerate(names, 1)]
     found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4))
     assert [(one.from_bytes, one.up_to_bytes) for one in found] == ranges
