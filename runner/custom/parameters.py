@@ -65,7 +65,7 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
         return f"{name} has {counted(len(parameters), 'parameter')}, and was given {counted(len(values), 'argument')}"
     for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
         if parameter.size_bytes != size_bytes:
-            said = f", which size: {parameter.size_bytes} in it makes longer" if kind == "struct" else ""
+            said = f", give it size: {parameter.size_bytes}" if kind == "struct" else ""
             return (
                 f"parameter {number} of {name} is .{parameter.type} of {parameter.size_bytes} bytes, and argument "
                 f"{number} ({kind}) has {size_bytes}{said if size_bytes < parameter.size_bytes else ''}"

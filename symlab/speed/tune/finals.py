@@ -111,13 +111,15 @@ def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[
     for final, entry in sorted(zip(finals, entries, strict=True), key=lambda pair: pair[0].point.case.size_bytes):
         if entry is not None:
             by_series.setdefault(final.point.series, []).append((final, entry.choice.name))
-    found = []
+    found, ran = [], {final.point.case for final in finals}
     for (one, name), (other, following) in itertools.chain(*map(itertools.pairwise, by_series.values())):
         low, high = one.point.case, other.point.case
         size = _between(low, high)
         is_open = name != following and is_own(name) and is_own(following)
-        if is_open and size is not None and high.size_bytes > CROSSING * low.size_bytes:
-            case = dataclasses.replace(low, size_bytes=size)
+        if not is_open or size is None or high.size_bytes <= CROSSING * low.size_bytes:
+            continue
+        case = dataclasses.replace(low, size_bytes=size)
+        if case not in ran:  # nothing passed there
             names = dict.fromkeys([name, following, *one.found["own"]])
             found.append(Final(Point(one.point.job, case), _taking(case, names), one.found, False))
     return found

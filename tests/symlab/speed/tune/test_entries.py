@@ -25,6 +25,7 @@ from symlab.speed.tune.entries import (
     series_of,
     with_ranges,
 )
+from symlab.speed.tune.finals import Final, Point, crossings
 from symlab.speed.tuned.table import Entry, Searched
 from tests.reports.synthetic import record
 from tests.symlab.speed.tuned.test_tuned_table import entry
@@ -132,6 +133,20 @@ def test_what_wins_at_one_size_alone_is_for_that_size_alone(
     entries = [entry(name, 1000 * number, 1, 1) for number, name in enumerate(names, 1)]
     found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4))
     assert [(one.from_bytes, one.up_to_bytes) for one in found] == ranges
+
+
+def test_where_two_of_the_catalogues_own_cross_all_of_them_run_once() -> None:
+    job: Any = None
+    sizes, names = (1 << 20, 4 << 20), ("lamport", "two_shot")
+    found = {"own": ["lamport", "two_shot", "ll"]}
+    ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]
+    entries: list[Entry | None] = [entry(name, size, 1, 1) for name, size in zip(names, sizes, strict=True)]
+    (between,) = crossings(ran, entries)
+    assert sizes[0] < between.point.case.size_bytes < sizes[1]
+    assert between.names == ("two_shot",), "the others take no such size on 4 ranks"
+    assert not crossings([*ran, between], [*entries, None]), "nothing passed there: it is not asked again"
+    assert not crossings(ran, [entry("two_shot@t512b64l8", sizes[0], 1, 1), entries[1]])
+    assert not crossings(ran, [entries[1], entries[1]])
 
 
 def turns(name: str, first: float, second: float, count: int = 10) -> Kept:
