@@ -38,11 +38,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 73_853,
+    "product, code lines": 73_855,
     "the core, code lines": 53_464,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 24_077,
-    "tests, code lines": 74_742,
+    "tests, code lines": 74_755,
     "Markdown, words": 30_000,
     "README.md, words": 1_600,
     "longest other page, words": 3_700,
