@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports.drawn_by import drawn_by
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
 from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
@@ -195,6 +194,6 @@ def _rendered(**values: Any) -> str:
     environment.filters |= {"drawn": drawn, "shades": shades, "columns_of": columns_of}
     style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     environment.globals |= {"raw": Markup, "style": Markup(style), "script": Markup(script)}
-    environment.globals["generator"] = drawn_by()
+    environment.globals["generator"] = "symlab"
     environment.globals["policy"] = Markup(_policy(style, script))
     return environment.get_template("page.html.j2").render(**values).strip() + "\n"

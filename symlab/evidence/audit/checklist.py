@@ -56,10 +56,10 @@ ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
     "manifest": completeness.manifest,
     "replay": completeness.replay,
 }
-"""What gives the points of each item, by its name; "gaps" is derived from them, and "signatures" is who vouches."""
+"""What gives the points of each item, by its name; beside them "signatures" is who vouches."""
 
 RECOMPUTED = ("configuration", "commit", "kernels", "variables", "inputs", "data", "cases", "replay")
-"""The items that the worker recomputes a part of, whatever the records are of. Predictions belong to "figures"."""
+"""The items that the worker recomputes a part of."""
 
 _COLUMNS = ("item", "outcome", "ground", "evidence")
 _STYLES = {
@@ -161,7 +161,7 @@ def check(
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
     vouched = signatures.who_vouches(material, signers, tracker)
-    items = [*items, completeness.gaps(material, [*items, vouched.item]), vouched.item]
+    items.append(vouched.item)
     level = Level(
         data=answer.level,
         verified=with_outcome(items, Outcome.VERIFIED),
@@ -179,8 +179,7 @@ def _points(
 ) -> tuple[Point, ...]:
     """Return the points of an item, each once: what was recomputed, then what the records say."""
     again = answer.points.get(name, ())
-    has_predictions = name == "figures" and any(one.prediction and one.prediction.time for one in material.records)
-    if answer.problem and (name in RECOMPUTED or has_predictions):
+    if answer.problem and name in RECOMPUTED:
         again = (Point(Outcome.NOT_COMPARABLE, f"not recomputed here: {answer.problem}"),)
     found = tuple(dict.fromkeys((*again, *points(material))))
     return found or (Point(Outcome.DOES_NOT_APPLY, "the records have nothing of it"),)
