@@ -1,9 +1,8 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records refer to (cases/record/shared.py). Behind them stand
-statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
-records give the same bytes, in whatever order they come and by however many files.
+environments and requests that records refer to (cases/record/shared.py). The same records give
+the same bytes, in whatever order they come and by however many files.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
-from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
-from reports.record.signed import lines as signed_lines
 from reports.record.writing import write_file
 
 SUFFIX = ".jsonl.xz"
@@ -130,8 +127,7 @@ def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
 
 def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
     """Return the records of a bundle with the numbers of their lines, from 1."""
-    lines = enumerate(_unpacked_lines(path), start=1)
-    find, left = shared.of_lines(((number, line) for number, line in lines if not line.startswith(LINE)), path)
+    find, left = shared.of_lines(enumerate(_unpacked_lines(path), start=1), path)
     return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left]
 
 
@@ -140,17 +136,6 @@ def of_lines(lines: Iterable[str], where: str) -> list[Record]:
     find, left = shared.of_lines(enumerate(lines, start=1), where)
     known = Known()
     return [from_json(line, f"{where}, line {number}", find, known) for number, line in left]
-
-
-def signed_in(path: Path | str) -> list[Signed]:
-    """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
-    found = []
-    for number, line in enumerate(_unpacked_lines(path), start=1):
-        if line.startswith(LINE):
-            found.append(read_line(line, f"{path}, line {number}"))
-            if len(found) > MAX_STATEMENTS:
-                raise ValueError(f"{path}, line {number}: more than {MAX_STATEMENTS:,} statements were signed")
-    return found
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
@@ -184,21 +169,19 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
 
 
-def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
-    """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
-    of the time."""
-    data = lines_of(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
+def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
+    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
-    return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
+    return lzma.compress(lines_of(records), lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, signed: Iterable[Signed] = ()) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records, is_quick, signed)
+    data = packed(records, is_quick)
     write_file(path, data)
     return len(data)
 

@@ -21,10 +21,8 @@ from pathlib import Path
 
 from cases.record.record import Record
 from reports.record.bundle import PUBLISHED, SUFFIX, digest, published_sets, read
-from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
-from reports.record.signatures import signed_of
-from reports.record.signed import Statement
-from reports.record.writing import SIGNED, write_file
+from reports.record.seal import MANIFEST, SIGNATURE, broken, digest_of, seal, sealed
+from reports.record.writing import write_file
 from reports.table import sheet, table, timed_table
 from reports.table.compare import Row, Section, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet
@@ -113,7 +111,8 @@ def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
     reseal(root)
-    print(f"published machines: {len(published)}, files written: {len(made)}{_says_manifest(root)}")
+    says = f", manifest {digest_of(root / PLACE)}" if (root / PLACE / MANIFEST).is_file() else ""
+    print(f"published machines: {len(published)}, files written: {len(made)}{says}")
     return published
 
 
@@ -121,6 +120,10 @@ def reseal(root: Path) -> None:
     """Write the manifest of everything published, and its digest in the project's README, and print what changed."""
     if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
         print(f"{seal(root / PLACE).relative_to(root)}: written")
+        signature = root / PLACE / SIGNATURE
+        if signature.exists():
+            signature.unlink()
+            print(f"{SIGNATURE}: of other content, and removed; sign again: symlab sign {PLACE.as_posix()} --key KEY")
     readme, text = root / "README.md", _read(root / "README.md")
     if (filled := _with_digest(root, text)) != text:
         write_file(readme, filled.encode())
@@ -131,21 +134,6 @@ def _with_digest(root: Path, text: str) -> str:
     """Return the project's README with the digest of the manifest of everything published, where it has a place."""
     digest = f"`{digest_of(root / PLACE)}`" if (root / PLACE / MANIFEST).is_file() else "none"
     return _DIGEST.sub(lambda match: f"{match[1]}{digest}{match[3]}", text)
-
-
-def _says_manifest(root: Path) -> str:
-    """Return the digest of the manifest as the end of a line, and whether what was signed is something else."""
-    folder = root / PLACE
-    if not (folder / MANIFEST).is_file():
-        return ""
-    digest = digest_of(folder)
-    try:
-        signed = signed_of(folder)
-        is_other = signed is not None and Statement.read(signed.text).manifest != digest
-    except ValueError:
-        is_other = True
-    late = f"; {SIGNED} is of other content, sign again: symlab sign {PLACE.as_posix()} --key KEY" if is_other else ""
-    return f", manifest {digest}{late}"
 
 
 def _is_sealed(folder: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -13,7 +12,8 @@ from reports.table.text import counted
 from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress, rerun_of, size_of
 from symlab.evidence.audit.command import run as audited
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.signatures import carried, signed_with
+from symlab.evidence.audit.signatures import checked_signers
+from symlab.evidence.audit.signatures import sign as signed
 from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import Wanted
 
@@ -93,10 +93,10 @@ def audit(
 def sign(place: Path, key: Path) -> None:
     """Vouch for a folder of records with an SSH key.
 
-    FOLDER is the folder of a command that ended, reports/published, or a bundle (*.jsonl.xz). symlab audit --signers
-    says who signed. A signature proves who vouches for the records as they are, and not that they are true.
+    FOLDER is the folder of a command that ended, or reports/published. symlab audit --signers says who signed. A
+    signature proves who vouches for the records as they are, and not that they are true.
     """
-    print(signed_with(place, key))
+    print(signed(place, key))
 
 
 @click.command("history", epilog=EXIT_CODES)
@@ -149,7 +149,6 @@ def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: s
         accepted.accept(root, accept)
     if is_audit or is_level:
         from symlab.evidence.audit.published import audit_published
-        from symlab.evidence.audit.ssh import checked_signers
 
         return audit_published(root, Progress(), checked_signers(signers) if signers else None, is_level)
     from symlab.evidence.published import refresh
@@ -164,13 +163,9 @@ def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: s
 def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     """Pack records into one compressed file.
 
-    Signatures of the records go along. RECORDS are record files, folders of them (at any depth), or bundles
-    (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
+    reads the bundle. Signatures are of folders: sign the one that the bundle lies in.
     """
     found = read_records(records, uri)
-    signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
-    for line in left_out:
-        print(f"symlab: {line}", file=sys.stderr)
-    size_bytes = bundles.write(found, output, signed=signed)
-    says = f", {counted(sum(len(one.signatures) for one in signed), 'signature')}" if signed else ""
-    print(f"{output}: {counted(len(found), 'record')}{says}, {size_bytes} bytes")
+    size_bytes = bundles.write(found, output)
+    print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
@@ -24,11 +24,8 @@ from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.ssh import checked_signers
+from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
-
-if TYPE_CHECKING:
-    from reports.tracked import Tracker
 
 FORMATS = ("text", "markdown", "json")
 
@@ -112,14 +109,17 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    tracker = _tracker(options.uri, progress) if options.uri is not None else None
     sides, places = [], []
     for place in options.records:
         progress(f"reading {place}")
-        side, is_tracked = _read(place, options.uri, tracker)
-        sides.append(side)
-        places += [] if is_tracked else [place]
-    if tracker is not None and len(places) == len(sides):
+        if options.uri is None or os.path.exists(place):
+            sides.append(bundle.read([place]))
+            places.append(place)
+        else:
+            from reports.tracked import fetch
+
+            sides.append(fetch(options.uri, [place]))
+    if options.uri is not None and len(places) == len(sides):
         raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
     result: Result
     if len(sides) == 2:
@@ -137,7 +137,6 @@ def run(options: AuditOptions) -> int:
             source="" if places else f"MLflow's {options.records[0]}",
             say=progress,
             signers=signers,
-            tracker=None if places else tracker,
         )
     progress.end()
     if options.output is not None:
@@ -149,25 +148,6 @@ def run(options: AuditOptions) -> int:
     with contextlib.suppress(BrokenPipeError):
         print(_text(result, options.form), end="", flush=True)
     return result.exit_code
-
-
-def _tracker(uri: str, say: Progress) -> Tracker:
-    from reports.tracked import Tracker
-
-    say("asking MLflow")
-    return Tracker(uri)
-
-
-def _read(place: str, uri: str | None, tracker: Tracker | None) -> tuple[list[Record], bool]:
-    """Return the records of a place, and whether they are MLflow's. A path with a slash in it, or of which MLflow has
-    neither run nor experiment, is a file or a folder if there is one; everything else is MLflow's."""
-    if uri is None or tracker is None:
-        return bundle.read([place]), False
-    if os.path.exists(place) and ("/" in place or not tracker.has(place)):
-        return bundle.read([place]), False
-    from reports.tracked import fetch
-
-    return fetch(uri, [place]), True
 
 
 def _text(result: Result, form: str) -> str:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -143,8 +142,6 @@ def test_sizes(text: str, size: int) -> None:
 def test_records_from_mlflow_have_no_manifest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    empty = SimpleNamespace(has=lambda one: True, parents=lambda command: [])
-    monkeypatch.setattr("reports.tracked.Tracker", lambda uri: empty)
     monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
     assert main(["audit", "run", "--mlflow", "u"]) == 0
     assert "MLflow's run: no files, so no manifest" in capsys.readouterr().out
